@@ -1,1 +1,1 @@
-"""What the numbers of a cluster are and mean: records, totals, rates, judgement; PURE."""
+"""The figures of a cluster and their meaning: records, totals, rates, judgement; PURE."""

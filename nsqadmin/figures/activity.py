@@ -1,22 +1,22 @@
-"""What each consumer does between two looks: how fast it finishes, and since when it has not; PURE.
+"""What each consumer does between two looks: how fast it finishes messages, and since when it has not; PURE.
 
-nsqd counts what a consumer has finished but not when. So the time is that of the look at which the count was
-found to have changed, and for one that has not changed it is at least the time since the first look.
+nsqd counts how many messages a consumer has finished, but not when. So the time of the last one is taken to
+be the look at which the count had changed; if it never changed, it is the first look.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-# Consumers somebody looked at lately; the rest is forgotten.
+# Consumers that somebody looked at most recently; the others are forgotten.
 MOST_CONSUMERS: Final = 20_000
-# A rate over less than this is that of a batch.
+# Over a shorter span a rate would show only single batches.
 _LEAST_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Messages finished each second, and for how long none was; None where one look is not enough."""
+    """Messages finished per second, and seconds since the last one; None if one look is not enough."""
 
     rate: float | None = None
     silent_s: float | None = None
@@ -29,7 +29,7 @@ UNKNOWN: Final = Activity()
 class _Seen:
     finished: int
     at_s: float
-    # When it finished something last, as far as was seen.
+    # When it last finished something, as far as was seen.
     moved_s: float
     rate: float | None = None
 
@@ -39,7 +39,7 @@ class ActivityBook:
     _seen: OrderedDict[tuple[str, ...], _Seen] = field(default_factory=OrderedDict)
 
     def note(self, consumer: tuple[str, ...], finished: int, now_s: float) -> Activity:
-        """Take in what *consumer* has finished so far, and return what it does."""
+        """Store how many messages *consumer* has finished so far, and return its activity."""
         seen = self._seen.get(consumer)
         if seen is None or finished < seen.finished:
             self._seen[consumer] = _Seen(finished, now_s, now_s)

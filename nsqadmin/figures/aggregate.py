@@ -1,4 +1,4 @@
-"""Many nodes' figures become one view of the cluster; PURE."""
+"""Turns the figures of many nodes into one view of the cluster; PURE."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ def consumer_on(producer: NodeInfo, stats: ClientStats, now_s: int) -> ClientRec
 
 
 def total_topic(topic: str, records: Iterable[TopicRecord]) -> TopicRecord:
-    """Add up one topic over its nodes; the per-node records stay as they are."""
+    """Add up one topic over its nodes; the per-node records are not changed."""
     nodes = sorted(records, key=_by_node)
     return TopicRecord(
         node=ALL_NODES,
@@ -92,7 +92,7 @@ def total_topic(topic: str, records: Iterable[TopicRecord]) -> TopicRecord:
 
 
 def total_channel(topic: str, channel: str, records: Iterable[ChannelRecord]) -> ChannelRecord:
-    """Add up one channel over its nodes; the per-node records stay as they are."""
+    """Add up one channel over its nodes; the per-node records are not changed."""
     nodes = sorted(records, key=_by_node)
     return ChannelRecord(
         node=ALL_NODES,
@@ -120,7 +120,7 @@ def total_channel(topic: str, channel: str, records: Iterable[ChannelRecord]) ->
 
 
 def total_topics(records: Iterable[TopicRecord]) -> list[TopicRecord]:
-    """Add up every topic that occurs in *records*, in the order of their names."""
+    """Add up every topic that occurs in *records*, sorted by name."""
     by_topic: dict[str, list[TopicRecord]] = {}
     for record in records:
         by_topic.setdefault(record.topic_name, []).append(record)
@@ -136,12 +136,12 @@ def _total_channels(topic: str, nodes: Sequence[TopicRecord]) -> list[ChannelRec
 
 
 def _by_node(record: TopicRecord | ChannelRecord) -> tuple[str, str]:
-    # Two nsqds on one machine share the host name; the address keeps their order the same at each look.
+    # Two nsqds on one machine share the host name; the address keeps their order stable between looks.
     return record.hostname, record.node
 
 
 def _by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
-    """Consumers in the node's own zone first, then its region, then the rest by place."""
+    """Sort consumers in the node's own zone first, then its region, then the rest by place."""
     nearness = 0 if client.zone_local else 1 if client.region_local else 2
     stats = client.stats
     return nearness, stats.topology_region, stats.topology_zone, stats.hostname, stats.remote_address
@@ -156,7 +156,7 @@ def _latency(latency: LatencyStats) -> LatencyRecord:
 
 
 def _merge_latency(parts: Iterable[LatencyRecord], topic: str, channel: str) -> LatencyRecord:
-    """Unite latencies: extremes are exact, the average of percentiles is weighted by their counts."""
+    """Merge latencies: minimum and maximum are exact, the average of percentiles is weighted by count."""
     merged: dict[float, PercentileRecord] = {}
     count = 0
     for part in parts:
@@ -191,7 +191,7 @@ VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 
 
 def version_key(version: str) -> VersionKey:
-    """Return a key that orders semantic versions; what cannot be read counts as 0.0.0."""
+    """Return a key that orders semantic versions; an unreadable version counts as 0.0.0."""
     match = _SEMVER.fullmatch(version)
     if match is None:
         return 0, 0, 0, True, ()
@@ -199,12 +199,12 @@ def version_key(version: str) -> VersionKey:
     parts = tuple(
         (0, int(part), "") if part.isdigit() else (1, 0, part) for part in (pre.split(".") if pre else ())
     )
-    # A pre-release comes before its release, so there is a flag.
+    # A pre-release sorts before its release, hence the flag.
     return int(major), int(minor), int(patch), pre is None, parts
 
 
 def out_of_date(producers: Sequence[NodeInfo]) -> set[str]:
-    """Return the ``tcp_address`` of every node that runs an older version than the newest one here."""
+    """Return the ``tcp_address`` of every node whose version is older than the newest among *producers*."""
     if not producers:
         return set()
     newest = max(version_key(producer.version) for producer in producers)

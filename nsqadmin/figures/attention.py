@@ -1,7 +1,6 @@
-"""What in the cluster deserves a human's attention, and the sentence that says why; PURE.
+"""What in the cluster needs an operator's attention, and the sentence that says why; PURE.
 
-A concern is how it looks at one moment. Whether it is shown, and since when, is the book's business
-(:mod:`nsqadmin.figures.troubles`).
+A concern describes one moment. :mod:`nsqadmin.figures.troubles` decides whether it is shown, and since when.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,23 +12,23 @@ from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.trend import Trend
 
-# Below this a growing queue is a batch on its way, not a trend.
+# A smaller growing queue is a batch on its way, not a trend.
 _GROWTH_DEPTH: Final = 100
-# Growth slower than this share of what arrives is noise between two looks.
+# Growth below this share of the arriving messages is noise between two looks.
 _GROWTH_SHARE: Final = 0.05
-# Consumers get this long before "none finished" means that they are stuck.
+# Only after this long does "none finished" mean that consumers are stuck.
 _STUCK_S: Final = 5.0
-# What is in flight is being worked on until nsqd gives it to somebody else: its usual --msg-timeout.
+# Messages in flight may be worked on for this long, nsqd's usual --msg-timeout.
 _BUSY_S: Final = 60.0
-# A consumer asks nsqlookupd for new nodes once a minute, so for so long a node without consumers is new.
+# Consumers ask nsqlookupd for new nodes once a minute, so a node without consumers may be new for this long.
 _FOUND_S: Final = 65.0
-# A consumer that may have fewer messages in flight than there are nodes takes turns between them.
+# A consumer that may have fewer messages in flight than there are nodes takes turns between the nodes.
 _TURNS_S: Final = 300.0
-# A queue that grows does so in more than one look.
+# A queue counts as growing only if it grows in more than one look.
 _GROWS_S: Final = 3.0
-# Marks that come of two looks stay for so long after they were last seen, so that they do not flicker.
+# Marks that compare two looks stay for this long after they were last seen, so that they do not flicker.
 _STAYS_S: Final = 6.0
-# More nodes than this are not named in a sentence.
+# A sentence names at most so many nodes.
 _MOST_NODES: Final = 3
 
 
@@ -37,20 +36,20 @@ UNDER_COPIED: Final = "under-copied"
 
 
 class Level(IntEnum):
-    """How urgent; larger is worse."""
+    """How urgent a concern is; larger is worse."""
 
     WATCH = 1
     TROUBLE = 2
 
 
-# What makes two concerns the same one: mark, topic, channel and node.
+# Two concerns are the same one if these are equal: mark, topic, channel and node.
 ConcernKey = tuple[str, str, str, str]
 
 
 class When(NamedTuple):
-    """How long something has been so already when it is first seen, and how long until it is shown.
+    """Times of a concern, in seconds: how long it had lasted when first seen, and how long until it is shown.
 
-    It is trouble after ``trouble_s``, and stays shown for ``stays_s`` after it was last seen.
+    It becomes trouble after ``trouble_s``, and stays shown for ``stays_s`` after it was last seen.
     """
 
     been_s: float = 0.0
@@ -64,7 +63,7 @@ _AT_ONCE: Final = When()
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """One thing to look at: ``mark`` is a word or two for a badge, ``text`` the whole sentence.
+    """Something that needs attention: ``mark`` is a word or two for a badge, ``text`` the whole sentence.
 
     ``weight`` orders concerns of one level, usually by the number of messages.
     """
@@ -78,7 +77,7 @@ class Concern:
     weight: float = 0.0
     messages: int = 0
     when: When = _AT_ONCE
-    # When it began, where the book knows.
+    # When it began, if the book knows.
     since_s: float = 0.0
 
     @property
@@ -97,20 +96,20 @@ class Concern:
 
 
 class ShareState(NamedTuple):
-    """How a channel is on one node where messages wait."""
+    """The state of a channel on one node where messages wait."""
 
     node: str
     depth: int
     consumers: int
     in_flight: int
-    # What consumers finish there each second, and over how long that was seen; None where it is not known.
+    # Messages that consumers finish there per second, None if not known; and the span over which it was seen.
     finished: float | None
     span_s: float
     grows: float
 
 
 class Queue(Protocol):
-    """The figures of a channel that it is judged by."""
+    """The figures by which a channel is judged."""
 
     topic_name: str
     channel_name: str
@@ -121,9 +120,9 @@ class Queue(Protocol):
 
 
 def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = ()) -> list[Concern]:
-    """Judge a channel by its total over all nodes, and by each of *shares*, the nodes where messages wait."""
+    """Judge a channel by its total over all nodes and by *shares*, the nodes where messages wait."""
     found: list[Concern] = []
-    # Most channels of a large cluster have nothing to be judged for.
+    # Most channels of a large cluster need no further checks.
     if not channel.depth and not channel.paused and (trend is None or trend.timeouts <= 0):
         return found
 
@@ -184,7 +183,7 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
 
 
 def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) -> list[Concern]:
-    """Judge the nodes of a channel that others' figures would hide."""
+    """Judge single nodes of a channel, whose problems the total over all nodes would hide."""
     found: list[Concern] = []
 
     def note(mark: str, of: Sequence[ShareState], text: str, when: When = _AT_ONCE) -> None:
@@ -238,7 +237,7 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
 
 
 def grows_there(depth: float, messages: float) -> float:
-    """Return how fast a queue on one node grows, or zero when that is within what two looks differ by."""
+    """Return how fast a queue on one node grows per second; zero if the growth is noise between two looks."""
     return depth if depth > max(1.0, messages * _GROWTH_SHARE) else 0.0
 
 
@@ -253,7 +252,7 @@ def _named(nodes: Iterable[str]) -> str:
 
 
 def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> list[Concern]:
-    """Judge a topic by its own queue; its channels are judged one by one."""
+    """Judge a topic by its own queue; its channels are judged separately."""
     if not paused and (not own_depth or has_channels):
         return []
     waiting = _waiting(own_depth)
@@ -277,10 +276,10 @@ def of_node(
 ) -> list[Concern]:
     """Judge an nsqd.
 
-    *silent* is why it gives no figures; with *refuses* it does answer, but not with figures. *held* is what
-    it had not delivered when it last gave some, *health* what it says about itself, *remaining* what it still
-    owes while it drains, *listed* whether consumers find it, *under_copied* how many of its topics have fewer
-    copies than are wanted.
+    *silent* is why it gives no figures; with *refuses* it answers, but not with figures. *held* is the number
+    of messages that it had not delivered at its last figures, *health* its own report, *remaining* the number
+    that it still owes while it drains, *listed* whether consumers find it, *under_copied* how many of its
+    topics have fewer copies than wanted.
     """
     found: list[Concern] = []
 
@@ -311,7 +310,7 @@ def of_node(
 
 
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
-    """Judge the nsqlookupds: *silent* are addresses and reasons, of *number* there are."""
+    """Judge *number* nsqlookupds: *silent* are addresses and reasons of those that do not answer."""
     everyone = len(silent) == number
     level = Level.TROUBLE if everyone else Level.WATCH
     rest = (

@@ -1,24 +1,24 @@
-"""How soon a disk is full at the pace of the last minutes; PURE, time arrives as ``at_s``."""
+"""How soon a disk is full at the rate of the last minutes; PURE, time arrives as ``at_s``."""
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-# The pace is that of so long; one look a minute is enough for it.
+# The rate is taken over at most this long; one value a minute is enough for it.
 WINDOW_S: Final = 900.0
 SPACING_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class Filling:
-    """What was free of one disk lately."""
+    """The recent free space of one disk."""
 
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def note(self, at_s: float, free: int) -> float | None:
-        """Take in what is free, and return in how many seconds nothing is; None while it does not fill up.
+        """Store the *free* bytes; return the seconds until none are left, None if the disk does not fill up.
 
-        It is not known either before a minute was seen.
+        It is also None until a minute of values is known.
         """
         if free < 0:
             self._seen.clear()

@@ -1,8 +1,8 @@
-"""The filter language of the lists, ``state:stuck depth:>1000 pay*``: words that all have to hold; PURE.
+"""The filter language of the lists, ``state:stuck depth:>1000 pay*``: all words must match; PURE.
 
-A bare word is looked for in the names of a row; ``*`` stands for anything, and then a whole name has to fit.
-``key:word`` looks into a column, ``key:>n`` compares a figure (``1k``, ``2m``, ``5min``); ``-`` before a word
-means that it must not hold.
+A bare word is searched in the names of a row; with ``*``, which stands for anything, it must match a whole
+name. ``key:word`` searches a column, ``key:>n`` compares a figure (``1k``, ``2m``, ``5min``); a word after
+``-`` must not match.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 Row = TypeVar("Row")
 
-# What a column holds for a row: a figure, a text, several texts, or nothing that is known.
+# The value of a column in a row: a figure, a text, several texts, or None if not known.
 Value = float | str | Sequence[str] | None
 
 _FIGURE: Final = re.compile(r"(>=|<=|>|<|=)?\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
@@ -34,17 +34,17 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     "<=": lambda have, want: have <= want,
     "=": lambda have, want: have == want,
 }
-# More is no filter any more.
+# A filter has at most so many words.
 _MOST_WORDS: Final = 20
 
 
 class FilterProblem(ValueError):
-    """A filter that cannot be understood; the text is a sentence for its reader."""
+    """A filter that cannot be understood; the text is a sentence for the person who wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter(Generic[Row]):
-    """Tells which rows are wanted."""
+    """Tells which rows match."""
 
     tests: tuple[Callable[[Row], bool], ...]
 
@@ -55,7 +55,7 @@ class RowFilter(Generic[Row]):
 def parse_filter(
     text: str, columns: Mapping[str, Callable[[Row], Value]], names: Callable[[Row], Sequence[str]]
 ) -> RowFilter[Row]:
-    """Read *text*; *columns* can be asked for by key, *names* are what a bare word is looked for in."""
+    """Parse *text*; *columns* are found by key, *names* give texts for bare words. Raises FilterProblem."""
     words = text.split()
     if len(words) > _MOST_WORDS:
         raise FilterProblem(f"A filter has at most {_MOST_WORDS} words.")
@@ -109,5 +109,5 @@ def _fits(wanted: str) -> Callable[[str], bool]:
 
 
 def _joined(text: str) -> str:
-    # A mark of two words is written as one in a filter: no-answer.
+    # In a filter a mark of two words is written with a hyphen: no-answer.
     return text.lower().replace(" ", "-")

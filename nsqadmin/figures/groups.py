@@ -1,4 +1,4 @@
-"""Consumers of a channel by what they have in common, and nodes by how much waits on each; PURE."""
+"""Consumers of a channel grouped by what they share, and nodes by how many messages wait on each; PURE."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Final
 
 from nsqadmin.figures.slow import SILENT_S, ConsumerState
 
-# Nodes are shown in so many degrees of heat.
+# The number of degrees of heat in which nodes are shown.
 HEATS: Final = 5
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """Connections of one client, host or user agent. ``rate`` is None while that of one is not known."""
+    """Connections of one client, host or user agent. ``rate`` is None while one of theirs is unknown."""
 
     name: str
     connections: int = 0
@@ -31,7 +31,7 @@ class ConsumerGroup:
 
 
 def grouped(consumers: Iterable[tuple[str, ConsumerState]]) -> list[ConsumerGroup]:
-    """Put together those of the same name, the ones with silent connections first, then the largest."""
+    """Group consumers by name: groups with silent connections first, then the largest."""
     found: dict[str, ConsumerGroup] = {}
     for name, one in consumers:
         found.setdefault(name, ConsumerGroup(name)).add(one)
@@ -39,6 +39,6 @@ def grouped(consumers: Iterable[tuple[str, ConsumerState]]) -> list[ConsumerGrou
 
 
 def heats(depths: Sequence[int]) -> list[int]:
-    """Return how hot each node is: 0 where nothing waits, logarithms of what waits up to the hottest."""
+    """Return the heat of each node: 0 if nothing waits, else on a logarithmic scale up to the fullest."""
     most = max(depths, default=0)
     return [0 if not depth else max(1, round(HEATS * log1p(depth) / log1p(most))) for depth in depths]

@@ -1,4 +1,4 @@
-"""Limits of one's own for what is trouble, by topic: ``pay*:depth:1000``; PURE."""
+"""The operator's limits for what counts as trouble, by topic: ``pay*:depth:1000``; PURE."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from nsqadmin.figures.sums import ClusterSum
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """For topics that fit the pattern: how much may wait in a channel, or None where nothing is trouble."""
+    """For topics that match the pattern: how many messages may wait in a channel; None turns troubles off."""
 
     topics: str
     depth: int | None
 
 
 def parse_limit(text: str) -> Limit:
-    """Read ``pay*:depth:1000`` or ``test*:off``; ValueError with a sentence when it is neither."""
+    """Read ``pay*:depth:1000`` or ``test*:off``. Raises ValueError with a sentence if it is neither."""
     topics, _, rest = text.partition(":")
     if topics and rest == "off":
         return Limit(topics, None)
@@ -29,7 +29,7 @@ def parse_limit(text: str) -> Limit:
 
 
 def limited(total: ClusterSum, concerns: Iterable[Concern], limits: Sequence[Limit]) -> list[Concern]:
-    """Return *concerns* as *limits* have them: topics that are off are no trouble, what is over is."""
+    """Return *concerns* with *limits* applied: none is trouble in topics that are off, each excess is."""
     if not limits:
         return list(concerns)
     found = [

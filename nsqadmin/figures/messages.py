@@ -1,4 +1,4 @@
-"""Messages as pages show them: their bodies as JSON, text or bytes, and who has them; PURE."""
+"""Messages as pages show them: their bodies as JSON, text or bytes, and their holders; PURE."""
 
 import base64
 import json
@@ -19,23 +19,23 @@ _TRACE_PARTS: Final = 4
 
 
 class WrittenNumber(str):
-    """A number of JSON as it was written: 1.10 stays 1.10."""
+    """A number of JSON with its spelling: 1.10 stays 1.10."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class FoundMessage:
-    """A message, and the nsqd it lies on."""
+    """A message and the nsqd that holds it."""
 
     node: str
     listed: ListedMessage
-    # False for who may not read: then it has neither body nor headers.
+    # False for people who may not read messages: then body and headers are left out.
     readable: bool = True
 
     @cached_property
     def content(self) -> bytes:
-        """The body; JSON without the blanks between its parts, unless it was asked for exactly."""
+        """The body. JSON has no blanks between its parts, unless the exact body was requested."""
         if not self.readable:
             return b""
         if self.listed.encoding == "json":
@@ -45,7 +45,7 @@ class FoundMessage:
 
     @cached_property
     def text(self) -> str | None:
-        """The body where it is text."""
+        """The body if it is text, else None."""
         try:
             return self.content.decode()
         except UnicodeDecodeError:
@@ -53,7 +53,7 @@ class FoundMessage:
 
     @cached_property
     def tree(self) -> Any:
-        """The body where it is an object or array of JSON, its numbers as they were written; else None."""
+        """The body if it is a JSON object or array, with numbers spelled as in the body; else None."""
         text = self.text or ""
         if text.lstrip()[:1] not in {"{", "["}:
             return None
@@ -79,7 +79,7 @@ class FoundMessage:
 
     @property
     def holder(self) -> str:
-        """Who has it in flight, in words."""
+        """The consumer that has it in flight, in words."""
         client = self.listed.client
         name = client.get("client_id") or client.get("hostname", "")
         address = client.get("address", "")
@@ -93,7 +93,7 @@ class FoundMessage:
         return place if all(place) else None
 
     def trace(self, pattern: str) -> str:
-        """The address that *pattern* makes of the message's headers; empty when one is missing."""
+        """The address that *pattern* gives with the message's headers; empty if a header is missing."""
         values = dict(self.headers)
         parts = values.get("traceparent", "").split("-")
         if len(parts) == _TRACE_PARTS:
@@ -101,7 +101,7 @@ class FoundMessage:
         return fill(pattern, values)
 
     def to_json(self) -> dict[str, Any]:
-        """All that nsqd said of it, as far as one may read it."""
+        """All that nsqd returned for it, without body and headers if they may not be read."""
         said = msgspec.json.decode(msgspec.json.encode(self.listed))
         if not self.readable:
             for key in ("body", "encoding", "headers", "truncated"):
@@ -113,7 +113,7 @@ class FoundMessage:
 
 
 def hex_lines(content: bytes) -> Iterator[str]:
-    """Write bytes as people compare them: where, sixteen of them, and what of them is text."""
+    """Write *content* as a hex dump: offset, sixteen bytes, and the same bytes as text."""
     for at in range(0, len(content), _HEX_WIDTH):
         row = content[at : at + _HEX_WIDTH]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)

@@ -1,7 +1,7 @@
-"""How a moment of a topic, channel or node is kept in twelve bytes; PURE.
+"""How a moment of a topic, channel or node is stored in twelve bytes; PURE.
 
-Depth is exact. Rates, ages and messages in flight are kept on a scale of logarithms, exact to a third of a
-thousandth, which is more than a chart shows.
+Depth is exact. Rates, ages and messages in flight are stored on a logarithmic scale, exact to a third of a
+thousandth, which is finer than a chart shows.
 """
 
 import struct
@@ -11,18 +11,18 @@ from typing import Final
 
 _RECORD: Final = struct.Struct("<IHHHH")
 SIZE: Final = _RECORD.size
-# What is not known: the largest number of each field.
+# The largest number of each field stands for "not known".
 _NO_DEPTH: Final = 0xFFFF_FFFF
 _NOTHING: Final = 0xFFFF
-# So many steps of the scale for each factor of e; the last one is four thousand million.
+# Steps of the scale for each factor of e; the last step is four thousand million.
 _STEPS: Final = 2960.0
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment: what waited, what came and went each second, the age of the oldest message in seconds.
+    """A moment: messages waiting, arrived and finished per second, and the oldest message's age in seconds.
 
-    ``more`` is messages in flight, or for the whole cluster how many nodes answered. None is not known.
+    ``more`` is messages in flight, or for the whole cluster how many nodes answered. None means not known.
     """
 
     depth: int | None = None
@@ -57,7 +57,7 @@ def _value(step: int) -> float | None:
 
 
 def average(points: list[Point]) -> Point:
-    """Return what stands for all of *points*: the mean of rates, the most that waited, the oldest age."""
+    """Return one point for all *points*: mean rates, the largest depth, the oldest age."""
     if not points:
         return UNKNOWN
     depths = [point.depth for point in points if point.depth is not None]

@@ -1,7 +1,7 @@
-"""Policies as sets: what is in force where and why, and what a change of them would change; PURE.
+"""Policies as sets: which one is in force where and why, and the effect of a change; PURE.
 
-The rule is nsqd's: of several that match the one with the highest priority counts alone, of equal ones the
-first by name. One without a channel pattern is about topics and all their channels.
+The rule is nsqd's: of several matching policies only the one with the highest priority counts, among equals
+the first by name. A policy without a channel pattern applies to topics and all their channels.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from nsqcore.patterns import PatternError, Search, search_for
 
-# A topic and a channel, or a topic and nothing.
+# A topic and a channel; the channel is empty for the topic itself.
 PolicyPlace = tuple[str, str]
 
-# Where something has another value, and what it was and will be; None where it is not said.
+# The fields of a policy beside its definition.
 _ABOUT: Final = ("topic", "channel", "priority")
 
 
 @dataclass(frozen=True)
 class PolicyRule:
-    """One policy of one node, as it tells it. What cannot be understood here matches nothing."""
+    """One policy of one node, as the node reports it. If its patterns are invalid, it matches nothing."""
 
     name: str
     topic: str
@@ -53,20 +53,20 @@ class PolicyRule:
         return {}
 
     def matches(self, topic: str, channel: str) -> bool:
-        """Whether it is about the channel, or about the topic when *channel* is empty."""
+        """Whether it applies to the channel, or to the topic if *channel* is empty."""
         if self._patterns is None:
             return False
         of_topic, of_channel = self._patterns
         if of_channel is not None and not (channel and of_channel(channel)):
             return False
-        # A topic is asked about once for each of its channels.
+        # A topic is tested once for each of its channels, so the result is kept.
         known = self._seen.get(topic)
         if known is None:
             known = self._seen[topic] = of_topic(topic)
         return known
 
     def says(self) -> dict[str, Any]:
-        """All that it says, in one level."""
+        """All its fields in one flat mapping."""
         return {key: getattr(self, key) for key in _ABOUT} | {
             f"definition.{key}": value for key, value in self.definition.items()
         }
@@ -82,7 +82,7 @@ class PolicyRule:
 
 
 class PolicyRules:
-    """All policies of one node, by which counts first."""
+    """All policies of one node, in the order in which they count."""
 
     def __init__(self, rules: Iterable[PolicyRule]) -> None:
         self._ordered = sorted(rules, key=lambda rule: (-rule.priority, rule.name))
@@ -94,7 +94,7 @@ class PolicyRules:
         return next((rule for rule in self._ordered if rule.name == name), None)
 
     def matching(self, topic: str, channel: str) -> list[PolicyRule]:
-        """Those that are about the place; the first of them counts, the others do not."""
+        """The policies that match the place; only the first of them counts."""
         return [rule for rule in self._ordered if rule.matches(topic, channel)]
 
     def in_force(self, topic: str, channel: str) -> PolicyRule | None:
@@ -107,7 +107,7 @@ class PolicyRules:
         return PolicyRules(one for one in self._ordered if one.name != name)
 
     def copied_from(self, other: "PolicyRules") -> "PolicyRules":
-        """Those of *other*, but what a node has from its own file stays as it is."""
+        """Return the rules of *other*, except that rules from the node's own file stay as they are."""
         own = [one for one in self._ordered if one.in_file]
         names = {one.name for one in own}
         return PolicyRules([*own, *(one for one in other if one.name not in names)])
@@ -115,7 +115,7 @@ class PolicyRules:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One thing that a policy says, before and after; None is that it does not say it."""
+    """One field of a policy before and after; None means that it is not set."""
 
     key: str
     before: Any
@@ -137,7 +137,7 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True)
 class PlaceChange:
-    """A topic or channel for which something else is in force afterwards."""
+    """A topic or channel for which another definition is in force afterwards."""
 
     topic: str
     channel: str
@@ -150,7 +150,7 @@ class PlaceChange:
 
 
 def rule_changes(before: PolicyRules, after: PolicyRules) -> list[RuleChange]:
-    """Return what is other in *after*, policy by policy."""
+    """Return the differences of *after* from *before*, policy by policy."""
     names = dict.fromkeys([*(one.name for one in after), *(one.name for one in before)])
     found = []
     for name in names:
@@ -169,7 +169,7 @@ def rule_changes(before: PolicyRules, after: PolicyRules) -> list[RuleChange]:
 def place_changes(
     before: PolicyRules, after: PolicyRules, places: Iterable[PolicyPlace]
 ) -> list[PlaceChange]:
-    """Return the *places* for which another policy counts in *after*, or one that says something else."""
+    """Return the *places* whose definition in force differs in *after*."""
     found = []
     for topic, channel in places:
         old, new = before.in_force(topic, channel), after.in_force(topic, channel)
@@ -180,7 +180,7 @@ def place_changes(
 
 
 def governed(rules: PolicyRules, places: Iterable[PolicyPlace]) -> dict[str, list[PolicyPlace]]:
-    """Return for each policy that counts somewhere where it does."""
+    """Return the places where each policy counts, by its name; policies that count nowhere are left out."""
     found: dict[str, list[PolicyPlace]] = {}
     for topic, channel in places:
         rule = rules.in_force(topic, channel)

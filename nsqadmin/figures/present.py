@@ -1,4 +1,4 @@
-"""How figures, durations and failures read on a page; PURE."""
+"""How figures, durations and failures are written on a page; PURE."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ def count(number: int) -> str:
 
 
 def counted(number: int) -> str:
-    """Write what is counted for ever where there is little room: ``1,234,567``, and billions as such."""
+    """Write a count that only grows, for narrow places: ``1,234,567``, and billions as such."""
     return count(number) if number < 10**9 else f"{number / 10**9:,.2f} bn"
 
 
@@ -32,7 +32,7 @@ def size(number: float) -> str:
 
 
 def per_second(value: float) -> str:
-    """Write a rate: one decimal where it says something, whole numbers above."""
+    """Write a rate: one decimal for small values, whole numbers for large ones."""
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
     if abs(value) < 0.05:
@@ -43,7 +43,7 @@ def per_second(value: float) -> str:
 def duration(nanoseconds: float, *, whole: bool = False) -> str:
     """Write a span with about three digits: ``3h 12m``, ``4m 05s``, ``12.3 s``, ``94.3 ms``.
 
-    *whole* leaves out what is below a second.
+    *whole* rounds to whole seconds.
     """
     if whole and nanoseconds < 60 * _S:
         return f"{nanoseconds / _S:.0f} s"
@@ -63,17 +63,17 @@ def duration(nanoseconds: float, *, whole: bool = False) -> str:
 
 
 def clock(at_s: float) -> str:
-    """Write a time of day, in UTC as all times on the pages: ``14:05:09``."""
+    """Write a time of day in UTC, like all times on the pages: ``14:05:09``."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
 
 
 def moment(at_s: float) -> str:
-    """Write a day and a time of day, in UTC: ``2026-11-22 14:05:09``."""
+    """Write a date and a time of day in UTC: ``2026-11-22 14:05:09``."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def percentile(quantile: float) -> str:
-    """Name a quantile as readers do: ``99th``, ``99.9th``, ``50th``."""
+    """Name a quantile in the usual way: ``99th``, ``99.9th``, ``50th``."""
     text = f"{quantile * 100:.6g}"
     if text.endswith(("11", "12", "13")):
         return text + "th"
@@ -81,7 +81,7 @@ def percentile(quantile: float) -> str:
 
 
 def failure(error: NodeError, kind: str) -> str:
-    """Say in plain words which node did not do what, and why. *kind* is ``nsqd`` or ``nsqlookupd``."""
+    """Say in plain words which node failed to do what, and why. *kind* is ``nsqd`` or ``nsqlookupd``."""
     node = f"{kind} {error.address}"
     if error.unreachable:
         return f"{node} does not answer ({error.reason})"

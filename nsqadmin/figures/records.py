@@ -1,7 +1,7 @@
-"""What nsqadmin's JSON API says about topics, channels and consumers; PURE.
+"""The records of topics, channels and consumers in nsqadmin's JSON API; PURE.
 
 One record type serves a node's figures and the total over nodes, as in NSQ: a total has ``node`` "*" and
-lists the per-node records it was made of.
+lists the per-node records from which it was made.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class PercentileRecord:
 
 @dataclass(slots=True)
 class LatencyRecord:
-    """End-to-end latency; percentiles of several nodes can only be averaged, which is an indication."""
+    """End-to-end latency; percentiles of several nodes can only be averaged, so a total is an estimate."""
 
     count: int = 0
     percentiles: list[PercentileRecord] = field(default_factory=list)
@@ -34,7 +34,7 @@ class LatencyRecord:
     host: str = ""
 
     def to_json(self) -> JsonObject:
-        # A node's own entry carries its value; in a total there is no such thing.
+        # A node's own entry has a value; a total has none.
         with_value = self.host != ALL_NODES
         return {
             "count": self.count,
@@ -80,7 +80,7 @@ class ClientRecord:
 
     @property
     def has_attributes(self) -> bool:
-        """Tell whether anything sets this connection apart from a plain one."""
+        """Tell whether the connection differs from a plain one."""
         stats = self.stats
         flags = stats.tls or stats.deflate or stats.snappy or stats.authed
         return flags or bool(stats.sample_rate or stats.topology_zone or stats.topology_region)
@@ -138,7 +138,7 @@ class ChannelRecord:
     global_msg_count: int = 0
     client_count: int = 0
     paused: bool = False
-    # Shown on pages; the API has the original's keys.
+    # Shown on pages only; the API has the original's keys.
     oldest_ns: int = 0
     latency: LatencyRecord = field(default_factory=LatencyRecord)
     nodes: list["ChannelRecord"] = field(default_factory=list)
@@ -150,7 +150,7 @@ class ChannelRecord:
 
     @property
     def owed(self) -> int:
-        """What consumers have not finished yet, in whatever state it is."""
+        """Messages that consumers have not finished yet: waiting, in flight or deferred."""
         return self.depth + self.in_flight_count + self.deferred_count
 
     def to_json(self) -> JsonObject:
@@ -206,7 +206,7 @@ class TopicRecord:
             "memory_depth": self.memory_depth,
             "backend_depth": self.backend_depth,
             "message_count": self.message_count,
-            # Deliveries are counted on channels only; the key is part of the record all the same.
+            # Deliveries are counted on channels only, but the key is part of the original's record.
             "delivery_msg_count": 0,
             "nodes": [node.to_json() for node in self.nodes],
             "channels": [channel.to_json() for channel in self.channels],
@@ -216,11 +216,11 @@ class TopicRecord:
 
 
 def _present(key: str, value: str | int) -> JsonObject:
-    """Leave a key out when its value says nothing."""
+    """Leave a key out if its value is empty or zero."""
     return {key: value} if value else {}
 
 
 def _whole(value: float) -> float:
-    """Write whole numbers without a fraction, as readers of NSQ's JSON know them."""
+    """Write whole numbers without a fraction, as in NSQ's JSON."""
     # An int is a float to a type checker, but has no is_integer() before Python 3.12.
     return int(value) if float(value).is_integer() else value

@@ -1,4 +1,4 @@
-"""Why a channel is slow, in sentences an operator can act on; PURE."""
+"""Why a channel is slow, in sentences on which an operator can act; PURE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from nsqadmin.figures.attention import ShareState
 from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.trend import Trend
 
-# A consumer with messages in flight that finishes none for so long is named.
+# A consumer with messages in flight that finishes none for this long is named.
 SILENT_S: Final = 15.0
-# More names than this are not read.
+# A sentence has at most so many names.
 _MOST_NAMES: Final = 5
-# In flight this share of what consumers say they take means that they have no room.
+# With this share of their RDY in flight, consumers count as having no room.
 _FULL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """What is seen of one consumer. ``silent_s`` and ``rate`` are None where they are not known."""
+    """The state of one consumer. ``silent_s`` and ``rate`` are None if they are not known."""
 
     name: str
     node: str

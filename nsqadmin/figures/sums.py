@@ -1,7 +1,7 @@
-"""The whole cluster added up for lists that show all of it: only what they show, as fast as it goes; PURE.
+"""The whole cluster added up for lists that show all of it: only the figures they show, for speed; PURE.
 
-The records of :mod:`nsqadmin.figures.records` are made for one topic at a time and know everything; these are
-made of every channel on every node each few seconds.
+The records of :mod:`nsqadmin.figures.records` have all figures and are made for one topic at a time; these
+sums are made of every channel on every node each few seconds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,12 +24,12 @@ from nsqadmin.figures.trend import (
 )
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
-# One node's share of a topic: its figures, what to compare them with, when they were taken, and the node.
+# One node's share of a topic: its figures, the marks to compare them with, when they were taken, the node.
 Share = tuple[TopicStats, Sequence[Counted], int, str]
 
 
 class ChannelSum(msgspec.Struct, gc=False):
-    """A channel over all nodes. There are a hundred thousand of them, so no more is kept than has to be."""
+    """A channel over all nodes. There are a hundred thousand of them, so it has only necessary figures."""
 
     topic_name: str
     channel_name: str
@@ -39,7 +39,7 @@ class ChannelSum(msgspec.Struct, gc=False):
     deferred_count: int = 0
     client_count: int = 0
     message_count: int = 0
-    # When the oldest message was published that it owes: 0 is none, -1 is not known.
+    # When the oldest owed message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
     trend: Trend | None = None
@@ -65,7 +65,7 @@ class TopicSum:
     consumers: int = 0
     message_count: int = 0
     paused: bool = False
-    # On how many nodes it has fewer copies than are wanted. That is a trouble of these nodes, told once.
+    # On how many nodes it has fewer copies than wanted. The trouble is reported once, for these nodes.
     under_copied: int = 0
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
@@ -90,12 +90,12 @@ class TopicSum:
 
     @property
     def names(self) -> list[str]:
-        """What a reader may look for it by."""
+        """The names by which a filter finds it."""
         return [self.name, *self.channel_names]
 
     @property
     def finished(self) -> float | None:
-        """Return how many messages its channels finish each second; None when that is not known of all."""
+        """Return the messages that its channels finish per second; None if one rate is not known."""
         total = 0.0
         for channel in self.channels:
             if channel.trend is None:
@@ -105,34 +105,34 @@ class TopicSum:
 
     @property
     def empties_s(self) -> float | None:
-        """Return how long its fullest channel takes to be empty at the pace of now."""
+        """Return the seconds until all its channels are empty at the present rate; None if not known."""
         times = [empties_in(channel.depth, channel.trend) for channel in self.channels if channel.depth]
         return None if None in times or not times else max(time for time in times if time is not None)
 
     @property
     def oldest_ns(self) -> int:
-        """Return when the oldest message was published that a channel owes: 0 is none, -1 is not known."""
+        """Return when the oldest owed message was published: 0 if there is none, -1 if not known."""
         found = 0
         for channel in self.channels:
             found = older(found, channel.oldest_ns)
         return found
 
     def show(self, concerns: Sequence[Concern]) -> None:
-        """Have it show *concerns*, of itself and of its channels."""
+        """Make the topic and its channels show *concerns*."""
         self.concerns = concerns
         for channel in self.channels:
             channel.concerns = [one for one in concerns if one.channel == channel.channel_name] or ()
 
     @property
     def marks(self) -> list[Concern]:
-        """One concern for each different mark, the worst of its kind."""
+        """One concern for each mark, the worst with that mark."""
         kinds: dict[str, Concern] = {}
         for concern in attention.worst_first(self.concerns):
             kinds.setdefault(concern.mark, concern)
         return list(kinds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Say what the row shows."""
+        """Return what the row shows."""
         return {
             "topic_name": self.name,
             "inactive": self.is_idle,
@@ -154,7 +154,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
     """Add up one topic over the nodes that have it."""
     topic = TopicSum(name)
     channels: dict[str, ChannelSum] = {}
-    # A rate of which a part is not known is not known.
+    # A rate is unknown if a part of it is.
     unknown: set[str] = set()
     own: Trend | None = None
     own_known = True
@@ -182,7 +182,8 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
             channel = channels.get(channel_name)
             depth = share.depth
             if channel is None:
-                # The first share's own numbers: most channels are on few nodes, and numbers take room.
+                # Reuses the first share's numbers: most channels are on few nodes, and new numbers take
+                # memory.
                 channel = channels[channel_name] = ChannelSum(
                     name,
                     channel_name,
@@ -209,7 +210,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
                     grows = grows_there(trend.depth - before[0], trend.messages - before[1])
             else:
                 unknown.add(channel_name)
-            # Most shares of a healthy cluster have nothing to be judged for.
+            # Most shares of a healthy cluster need no judging.
             if depth and (not share.client_count or not finished or grows):
                 waiting.setdefault(channel_name, []).append(
                     ShareState(
@@ -229,7 +230,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         if channel.channel_name in unknown:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
-        # No list of its own for each channel that has nothing to be judged for.
+        # Channels without concerns share the empty tuple, which saves a list for each.
         channel.concerns = attention.of_channel(channel, channel.trend, of_shares) or ()
         concerns += channel.concerns
     topic.concerns = concerns or ()
@@ -253,17 +254,17 @@ Order = tuple[str, str, bool]
 
 @dataclass(slots=True)
 class Totals:
-    """What all topics come to."""
+    """The sums over all topics."""
 
     depth: int = 0
     in_flight: int = 0
     deferred: int = 0
     consumers: int = 0
     channel_messages: int = 0
-    # None while a topic's rate is not known.
+    # Messages per second; None while a topic's rate is not known.
     rate: float | None = 0.0
     finished: float | None = 0.0
-    # How many messages are put into channels each second.
+    # Messages that arrive in channels per second.
     channel_rate: float | None = 0.0
     oldest_ns: int = 0
 
@@ -287,20 +288,20 @@ def _plus(rate: float | None, trend: Trend | None) -> float | None:
 
 
 class ClusterSum:
-    """Every topic, with what all of them come to. Nothing in it changes once it was made.
+    """Every topic, and the sums over all of them. Nothing in it changes after it was made.
 
-    What is worked out for a reader is kept for the next one; the large things are worked out when it is made.
+    Results computed for a reader are kept for the next one; the large ones are computed when it is made.
     """
 
     def __init__(self, topics: dict[str, TopicSum], idle: Iterable[str] = ()) -> None:
         self.topics = topics
-        # Topics that are registered, but that no nsqd has.
+        # Topics that are registered but that no nsqd has.
         self.idle = tuple(sorted(idle))
         self._orders: dict[Order, list[TopicSum]] = {}
 
     @cached_property
     def rows(self) -> list[TopicSum]:
-        """All topics in the order of their names, idle ones too."""
+        """All topics sorted by name, idle ones included."""
         idle = (TopicSum(name, is_idle=True) for name in self.idle)
         return sorted((*self.topics.values(), *idle), key=lambda topic: (topic.name.lower(), topic.name))
 
@@ -313,15 +314,15 @@ class ClusterSum:
 
     @cached_property
     def concerns(self) -> list[Concern]:
-        """Return what looks wrong with topics and channels at this moment."""
+        """Return the concerns of topics and channels at this moment."""
         return [concern for topic in self.topics.values() for concern in topic.concerns]
 
     def has_order(self, order: Order) -> bool:
-        """Tell whether :meth:`ordered` has its answer at hand."""
+        """Tell whether :meth:`ordered` has its answer already."""
         return order in self._orders
 
     def ordered(self, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
-        """Return what *apply* makes of all topics; *order* names it for the next reader."""
+        """Return all topics as *apply* filters and sorts them; the result is kept under *order*."""
         found = self._orders.get(order)
         if found is None:
             found = apply(self.rows)
@@ -331,7 +332,7 @@ class ClusterSum:
         return found
 
     def show(self, concerns: Iterable[Concern]) -> None:
-        """Have each topic and channel show those of *concerns* that are its own, and no others."""
+        """Make each topic and channel show its own ones of *concerns*, and no others."""
         shown: dict[str, list[Concern]] = {}
         for concern in concerns:
             if concern.topic:
@@ -341,7 +342,7 @@ class ClusterSum:
                 topic.show(shown.get(name, ()))
 
     def changed(self, name: str, topic: TopicSum | None, idle: Iterable[str]) -> "ClusterSum":
-        """Return the cluster with one topic other than before, or gone."""
+        """Return the cluster with topic *name* replaced by *topic*, or without it."""
         topics = dict(self.topics)
         if topic is None:
             topics.pop(name, None)
@@ -350,5 +351,5 @@ class ClusterSum:
         return ClusterSum(topics, idle)
 
 
-# Orders that are kept for the next reader: a few columns and what a few people look for.
+# Orders that are kept for the next reader: enough for a few columns and a few people's filters.
 _MOST_ORDERS: Final = 8

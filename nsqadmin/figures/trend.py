@@ -1,6 +1,6 @@
-"""How figures move between looks: rates from two counts and their times; PURE, time arrives as ``at_ns``.
+"""How figures change between looks: rates from two counts and their times; PURE, time arrives as ``at_ns``.
 
-Counts are compared node by node, as a sum over nodes jumps when a node comes or goes.
+Counts are compared node by node, because a sum over nodes jumps when a node comes or goes.
 """
 
 from array import array
@@ -14,14 +14,14 @@ from nsqcore.cluster.models import ChannelStats, TopicStats
 
 _SECOND: Final = 1_000_000_000
 
-# Rates are taken over about this long: short enough to be "now", long enough that one batch is no spike.
+# Rates are taken over about this long: short enough to be "now", long enough that a batch is no spike.
 WINDOW_NS: Final = 10 * _SECOND
-# A mark is the counts of a whole node, so only a few are kept in the window.
+# A mark holds the counts of a whole node, so only a few are kept in the window.
 SPACING_NS: Final = 5 * _SECOND
-# Counts from before a long silence give no rate of now.
+# Counts from before a longer silence are not used for a rate.
 MAX_AGE_NS: Final = 300 * _SECOND
 
-# Places of the counts in a mark: first the topic's, then as many for each channel.
+# Numbers of counts in a mark: first the topic's, then those of each channel.
 _TOPIC_COUNTS: Final = 2
 _CHANNEL_COUNTS: Final = 4
 
@@ -32,7 +32,7 @@ _MOST_NAMES: Final = 10_000
 
 
 class Trend(msgspec.Struct, gc=False):
-    """Change per second; ``span_s`` says over how long it was seen. There is one for each channel."""
+    """Change per second; ``span_s`` is the span over which it was seen. Each channel has one."""
 
     span_s: float
     messages: float = 0.0
@@ -49,7 +49,7 @@ class Trend(msgspec.Struct, gc=False):
 
 
 def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
-    """Add up; None when one of them is not known, because the sum would be too small and look like a fact."""
+    """Add up; None if one of *trends* is not known, because the sum would be too small."""
     total: Trend | None = None
     for trend in trends:
         if trend is None:
@@ -61,7 +61,7 @@ def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
 
 
 def empties_in(depth: int, trend: Trend | None) -> float | None:
-    """Return in how many seconds a queue is empty at the pace of now; None when it does not get shorter."""
+    """Return the seconds until a queue is empty at the present rate; None if it does not get shorter."""
     if not depth:
         return 0.0
     if trend is None or trend.finished <= trend.messages:
@@ -70,25 +70,25 @@ def empties_in(depth: int, trend: Trend | None) -> float | None:
 
 
 def older(one_ns: int, other_ns: int) -> int:
-    """Return the older of two times; 0 is none, and with one that is not known (-1) neither is the result."""
+    """Return the older of two times; 0 means none. If one is not known (-1), the result is -1."""
     if one_ns < 0 or other_ns < 0:
         return -1
     return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns
 
 
-# The channels of each topic, and where its counts begin.
+# The channels of each topic, and where its counts begin in the array.
 _Places: TypeAlias = dict[str, tuple[tuple[str, ...], int]]
 
 
 class Counted:
-    """What one node had counted at one moment, as compactly as it goes."""
+    """The counts of one node at one moment, stored compactly."""
 
     __slots__ = ("_counts", "_places", "at_ns")
 
     def __init__(self, topics: Iterable[TopicStats], at_ns: int, before: "Counted | None" = None) -> None:
-        """With the mark *before* it shares what says where the counts of each topic are."""
+        """Shares the places of the counts with the mark *before* if they are equal."""
         self.at_ns = at_ns
-        # The counts of all topics, one behind the other; the channels of each topic, and where it begins.
+        # The counts of all topics in a row; for each topic its channels and where its counts begin.
         counts = array("q")
         places: _Places = {}
         for topic in topics:
@@ -97,21 +97,22 @@ class Counted:
             for channel in topic.channels:
                 counts.extend((channel.message_count, channel.depth, channel.owed, channel.timeout_count))
             names = tuple([channel.channel_name for channel in topic.channels])
-            # The same few lists of names occur on every node.
+            # The same few lists of names occur on every node, so each is stored once.
             names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names
             places[topic.topic_name] = names, begin
-        # An array that grew has room to grow on.
+        # An array that has grown has spare room; its copy has none.
         self._counts = counts[:]
         self._places: _Places = before._places if before is not None and before._places == places else places
 
     def counts_of(self, topic: TopicStats) -> Sequence[int]:
-        """Return the counts of *topic*, in the order of its channels now.
+        """Return the counts of *topic*, in the present order of its channels.
 
-        What was not there, or has counted less since, was made after this mark: it counts from zero.
+        A topic that did not exist at this mark, or whose count is lower now, was made later: it counts from
+        zero.
         """
         names, counts = _NOTHING
         found = self._places.get(topic.topic_name)
-        # What has counted less since was deleted and made again.
+        # A topic whose count is lower now was deleted and made again.
         if found is not None and self._counts[found[1]] <= topic.message_count:
             names, begin = found
             counts = self._counts[begin : begin + _TOPIC_COUNTS + _CHANNEL_COUNTS * len(names)]
@@ -123,7 +124,7 @@ _NOTHING: Final[tuple[tuple[str, ...], Counts]] = (), array("q", (0,) * _TOPIC_C
 
 
 def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) -> Counts:
-    """Return *counts*, which are of channels *names*, for the channels *present*; new ones have zeros."""
+    """Return *counts*, which belong to channels *names*, for the channels *present*; new ones get zeros."""
     moved = counts[:_TOPIC_COUNTS]
     places = {name: _TOPIC_COUNTS + place * _CHANNEL_COUNTS for place, name in enumerate(names)}
     for name in present:
@@ -133,16 +134,17 @@ def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) 
 
 
 class NodePace:
-    """The marks of one node; the present is compared with the oldest of the window that fits."""
+    """The marks of one node; present figures are compared with the oldest mark of the window."""
 
     def __init__(self) -> None:
         self._marks: deque[Counted] = deque()
         self._start_time = 0
 
     def note(self, topics: Iterable[TopicStats], at_ns: int, start_time: int = 0) -> tuple[Counted, ...]:
-        """Take the figures of *at_ns* in, and return the marks to compare them with, oldest first.
+        """Store the figures of *at_ns*, and return the marks to compare them with, oldest first.
 
-        An nsqd that started at another *start_time* counts from zero again: nothing is comparable.
+        An nsqd with another *start_time* has started again and counts from zero, so earlier marks are
+        dropped.
         """
         marks = self._marks
         if start_time != self._start_time:
@@ -161,7 +163,7 @@ class NodePace:
 def counts_then(
     topic: TopicStats, marks: Sequence[Counted], at_ns: int
 ) -> tuple[Sequence[int], float] | None:
-    """Return what *topic* had counted at the first mark and how many seconds ago that was."""
+    """Return the counts of *topic* at the first mark and the seconds since then; None without a mark."""
     for mark in marks:
         if mark.at_ns < at_ns:
             return mark.counts_of(topic), (at_ns - mark.at_ns) / _SECOND
@@ -169,28 +171,29 @@ def counts_then(
 
 
 def topic_trend(topic: TopicStats, counts: Sequence[int], span_s: float) -> Trend:
-    """Return how a topic's own queue moves on one node."""
+    """Return the trend of a topic's own queue on one node."""
     return Trend(span_s, (topic.message_count - counts[0]) / span_s, depth=(topic.depth - counts[1]) / span_s)
 
 
 def add_channel(
     total: Trend, channel: ChannelStats, place: int, counts: Sequence[int], span_s: float
 ) -> float:
-    """Add how a channel moves on one node to *total*, and return what it finished there per second.
+    """Add a channel's trend on one node to *total*, and return the messages finished there per second.
 
-    It is the topic's channel number *place* there.
+    *place* is the channel's index in the topic there.
     """
     at = _TOPIC_COUNTS + place * _CHANNEL_COUNTS
     arrived = channel.message_count - counts[at]
     depth, owed, timeouts = counts[at + 1], counts[at + 2], counts[at + 3]
     if arrived < 0:
-        # Deleted and made again.
+        # The channel was deleted and made again.
         arrived = channel.message_count
         depth = owed = timeouts = 0
-    # What arrived and is owed no more was finished (or thrown away by an admin who empties the queue).
+    # Messages that arrived and are no longer owed were finished, or removed by an admin who emptied the
+    # queue.
     finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
     total.span_s = min(total.span_s, span_s)
-    # Adding nothing would make a number of its own for each channel.
+    # Adding zero would make a new number object for each channel.
     if arrived:
         total.messages += arrived / span_s
     if channel.depth != depth:
@@ -204,7 +207,7 @@ def add_channel(
 
 
 def channel_trend(channel: ChannelStats, place: int, counts: Sequence[int], span_s: float) -> Trend:
-    """Return how a channel moves on one node."""
+    """Return the trend of a channel on one node."""
     trend = Trend(span_s)
     add_channel(trend, channel, place, counts, span_s)
     return trend
@@ -213,7 +216,7 @@ def channel_trend(channel: ChannelStats, place: int, counts: Sequence[int], span
 def trends(
     topic: TopicStats, marks: Sequence[Counted], at_ns: int
 ) -> tuple[Trend | None, list[Trend | None]]:
-    """Return how *topic* moves on one node, and how each of its channels does."""
+    """Return the trend of *topic* on one node, and those of its channels."""
     then = counts_then(topic, marks, at_ns)
     if then is None:
         return None, [None] * len(topic.channels)

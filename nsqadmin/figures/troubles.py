@@ -1,4 +1,4 @@
-"""Since when each concern lasts, and which are shown: marks neither flicker nor come too early; PURE."""
+"""Since when each concern lasts, and which are shown: marks must not flicker or appear too early; PURE."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ class _Entry:
 
 
 class TroubleBook:
-    """Takes in what each round finds and tells what is shown; the cost is proportional to the concerns."""
+    """Stores the concerns of each round and returns those to show; its cost grows with their number."""
 
     def __init__(self) -> None:
         self._entries: dict[ConcernKey, _Entry] = {}
 
     def note(self, concerns: Iterable[Concern], now_s: float, topic: str = "") -> list[Concern]:
-        """Take in all *concerns* of one round, or all of one *topic*, and return those that are shown."""
+        """Store all *concerns* of one round, or all of one *topic*, and return those to show."""
         found: set[ConcernKey] = set()
         for concern in concerns:
             found.add(concern.key)
