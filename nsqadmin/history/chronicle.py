@@ -1,4 +1,4 @@
-"""Writes the history: figures of each round, and what a chart marks."""
+"""Writes the history: the figures of each round, and the events that charts mark."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +13,7 @@ class Chronicle:
     def __init__(self, recorder: Recorder, in_thread: Callable[[Callable[[], None]], Awaitable[Any]]) -> None:
         self._recorder = recorder
         self._in_thread = in_thread
-        # When each node was started, as it says itself.
+        # The start time that each node reports.
         self._started: dict[str, int] = {}
 
     async def follow(self, this: Round) -> None:
@@ -36,7 +36,7 @@ class Chronicle:
         await self._in_thread(write)
 
     def changed(self, words: str, topic_name: str, channel_name: str, user: str) -> None:
-        """Note what an admin did."""
+        """Record a change by an admin."""
         place = channel(topic_name, channel_name) if channel_name else topic(topic_name)
         subject = f"{topic_name}/{channel_name}" if channel_name else topic_name
         self._recorder.note("change", f"{words} {subject} by {user}", place)

@@ -1,4 +1,4 @@
-"""Keeps what each round found: the whole, the nodes, and the busiest topics and channels."""
+"""Records each round: the totals, the nodes, and the busiest topics and channels."""
 
 import heapq
 import threading
@@ -15,7 +15,7 @@ from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, Histo
 
 # Places for nodes; the others are for topics and channels.
 _MOST_NODES: Final = 255
-# So often the busiest are looked for again, and so much busier one has to be to take another's place.
+# How often the busiest are chosen, and how much busier a newcomer must be to replace another.
 _REVIEW_S: Final = 60.0
 _BUSIER: Final = 2.0
 
@@ -33,7 +33,7 @@ def node(address: str) -> Name:
 
 
 class Recorder:
-    """The history, for those who write it and those who read it, one at a time."""
+    """The history, shared by writers and readers, one at a time."""
 
     def __init__(self, file: HistoryFile) -> None:
         self._file = file
@@ -47,7 +47,7 @@ class Recorder:
     # -- writing --------------------------------------------------------------------
 
     def record(self, total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> None:
-        """Take in a round; what it costs is proportional to the places, and once a minute to all channels."""
+        """Write a round; the cost grows with the places, and once a minute with all channels."""
         points = {TOTALS: _totals(total, nodes, now_s)}
         for view in nodes:
             if len(points) <= _MOST_NODES and view.look is not None and view.answers:
@@ -65,12 +65,12 @@ class Recorder:
             self._file.write(now_s, points)
 
     def note(self, kind: str, text: str, name: Name = ()) -> None:
-        """Keep an event of this moment."""
+        """Write an event of this moment."""
         with self._lock:
             self._file.note(HistoryEvent(time.time(), kind, text, name))
 
     def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
-        """See to it that those have a place who are the busiest now."""
+        """Give places to the topics and channels that are the busiest now."""
         have = self._file.names
         self._file.give(fixed, now_s)
         scores: dict[Name, float] = {}
@@ -82,11 +82,12 @@ class Recorder:
                 else:
                     yield name, score
 
-        # No more of a hundred thousand than there are places for.
+        # At most as many of a hundred thousand as there are places.
         rivals = dict(heapq.nlargest(PLACES, newcomers(), key=itemgetter(1)))
         new = list(rivals)
         lost = [name for name in have if name not in scores and name not in fixed]
-        # Those that are gone make room first; a node that is away for a moment keeps what is known of it.
+        # Places of names that are gone are taken first, and only as many as are needed: a node that is away
+        # for a moment keeps its history.
         room = PLACES - _MOST_NODES - sum(1 for name in have if name[0] in {"topic", "channel"})
         for name in lost[: max(0, len(new) - room)]:
             self._file.take(name)
@@ -128,7 +129,7 @@ def _score(rate: float, depth: int) -> float:
 
 
 def age_of(oldest_ns: int, now_s: float) -> float | None:
-    """Return how old the oldest message is; 0 while there is none, None when it is not known."""
+    """Return the oldest message's age in seconds; 0 if there is none, None if it is not known."""
     if oldest_ns <= 0:
         return 0.0 if not oldest_ns else None
     return max(0.0, now_s - oldest_ns / 1e9)
@@ -164,7 +165,7 @@ def _point(total: ClusterSum, name: Name, now_s: float) -> Point | None:
 
 
 def event_of(concern: Concern) -> tuple[str, str, Name]:
-    """Say what a chart marks when *concern* comes up."""
+    """Return the event that a chart marks when *concern* begins."""
     if concern.channel:
         return concern.mark, concern.text, channel(concern.topic, concern.channel)
     if concern.topic:

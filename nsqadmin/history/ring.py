@@ -1,8 +1,8 @@
-"""The file of the history: an hour at five seconds and a day at a minute, in 64 MiB whatever happens.
+"""The file of the history: an hour at five seconds and a day at a minute, always in 64 MiB.
 
-A page of figures, a table of names (a name has a place for as long as it is among the busiest), a ring of
-events, then two rings of rows. A row is one moment: its number, and a point for every place. So a moment is
-written in one piece, and a row that was not written tells so by its number.
+It holds a header page, a table of names (a name has a place while it is among the busiest), a ring of
+events, and two rings of rows. A row is one moment: its number, and a point for every place. So a moment is
+written in one piece, and the number of a row tells whether it was written.
 """
 
 import fcntl
@@ -23,28 +23,28 @@ _MAGIC: Final = b"NSQADMIN HISTORY 1\n"
 _PAGE: Final = 4096
 
 PLACES: Final = 2256
-# A topic and a channel of the longest names, ``#ephemeral`` and all.
+# Room for a topic and a channel with the longest names, including ``#ephemeral``.
 _NAME: Final = struct.Struct("<QH166s")
 EVENTS: Final = 1024
 _EVENT: Final = struct.Struct("<dH246s")
 _NUMBER: Final = struct.Struct("<Q")
 _ROW: Final = _NUMBER.size + PLACES * SIZE
 
-# Nothing is known of any place.
+# A row in which nothing is known of any place.
 _BLANK: Final = b"\xff" * _ROW
 
 _NAMES_AT: Final = _PAGE
 _EVENTS_AT: Final = _NAMES_AT + PLACES * _NAME.size
 _ROWS_AT: Final = _EVENTS_AT + EVENTS * _EVENT.size
 
-# A name is a kind, and what is meant of it.
+# A kind, and the names of the object.
 Name = tuple[str, ...]
 TOTALS: Final[Name] = ("totals",)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """One of the two rings of rows: a row stands for so many seconds."""
+    """One of the two rings of rows: a row stands for ``every_s`` seconds."""
 
     every_s: int
     rows: int
@@ -61,7 +61,7 @@ _PER_DAY_ROW: Final = DAY.every_s // HOUR.every_s
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that happened and that a chart marks: *kind* is a word, *name* what it happened to."""
+    """An event that a chart marks: *kind* is a word, *name* is the object of the event."""
 
     at_s: float
     kind: str
@@ -74,17 +74,17 @@ class HistoryProblem(Exception):
 
 
 class HistoryFile:
-    """The mapped file. One writer; reading and writing take turns on the caller's side."""
+    """The mapped file. The caller must not let reads and writes overlap."""
 
     def __init__(self, path: str = "") -> None:
-        """Without *path* the file has no name, and goes with the process."""
+        """Without *path* the file is temporary and has no name. Raises HistoryProblem or OSError."""
         self._file: Any = tempfile.TemporaryFile() if not path else _opened(path)  # noqa: SIM115 - it lives as long as we do
         self.was_damaged = _prepare(self._file, path)
         self._map = mmap.mmap(self._file.fileno(), FILE_SIZE)
-        # A chart reads a few bytes of each row: what lies around them need not be mapped as well.
+        # A chart reads a few bytes of each row, so reading ahead is of no use.
         with suppress(ValueError, OSError, AttributeError):
             self._map.madvise(mmap.MADV_RANDOM)
-        # The places of names, and since which row each has its place.
+        # The places of names, and since which row each place belongs to its name.
         self._places: dict[Name, int] = {}
         self._since: list[int] = [0] * PLACES
         for place in range(PLACES):
@@ -113,7 +113,7 @@ class HistoryFile:
         return self._places
 
     def give(self, names: Iterable[Name], now_s: float) -> None:
-        """Give places to *names*, as long as there are any; what was written there is somebody else's."""
+        """Give free places to *names* as long as there are any; earlier rows of a place belong to others."""
         taken = set(self._places.values())
         free = iter([number for number in range(PLACES) if number not in taken])
         since = int(now_s // HOUR.every_s)
@@ -129,7 +129,7 @@ class HistoryFile:
             self._places[name] = place
 
     def take(self, name: Name) -> None:
-        """Take a name's place away from it."""
+        """Take the place of *name* away."""
         place = self._places.pop(name, None)
         if place is not None:
             _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, 0, 0, b"")
@@ -137,7 +137,8 @@ class HistoryFile:
     def write(self, now_s: float, points: Mapping[Name, Point]) -> bool:
         """Write the row of this moment; tell whether it was time for one.
 
-        A clock that was set back writes nothing until it is where it was, unless that is more than an hour.
+        If the clock was set back, nothing is written until it has caught up, unless that takes more than an
+        hour.
         """
         number = int(now_s // HOUR.every_s)
         if number <= self._last and self._last - number < HOUR.rows:
@@ -154,7 +155,7 @@ class HistoryFile:
         minute = self._last // _PER_DAY_ROW
         if self._last and number // _PER_DAY_ROW > minute:
             self._write_minute(minute)
-            # What was mapped need not stay in our memory; the system keeps what it has room for.
+            # Mapped pages need not stay in our memory; the system keeps those that it has room for.
             with suppress(ValueError, OSError, AttributeError):
                 self._map.madvise(mmap.MADV_DONTNEED)
         self._last = number
@@ -173,7 +174,7 @@ class HistoryFile:
         self._map[at : at + _ROW] = row
 
     def note(self, event: HistoryEvent) -> None:
-        """Keep an event; the oldest goes."""
+        """Write an event in place of the oldest one."""
         text = "\0".join((event.kind, event.text, *event.name)).encode()[:246]
         oldest = min(
             range(EVENTS),
@@ -184,7 +185,7 @@ class HistoryFile:
     # -- reading --------------------------------------------------------------------
 
     def read(self, name: Name, ring: Ring, now_s: float) -> list[tuple[float, Point]]:
-        """Return the moments of *name* that are known, oldest first, each with its time."""
+        """Return the known moments of *name*, oldest first, each with its time."""
         place = self._places.get(name)
         if place is None:
             return []
@@ -207,7 +208,7 @@ class HistoryFile:
             yield number, Point.unpack(body)
 
     def events(self, since_s: float) -> list[HistoryEvent]:
-        """Return what happened since then, oldest first."""
+        """Return the events since *since_s*, oldest first."""
         found = []
         for number in range(EVENTS):
             at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
@@ -231,7 +232,7 @@ def _opened(path: str) -> Any:
 
 
 def _prepare(file: Any, path: str) -> bool:
-    """Make an empty history of what is none; tell whether there was something else, which is kept aside."""
+    """Make *file* an empty history if it is none; tell whether it had other content, which is kept aside."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     found = file.read(len(_MAGIC)) if size else b""
