@@ -1,1 +1,1 @@
-"""Routes for people: pages, confirmations, the files they need."""
+"""Routes for people: pages, confirmations, and the files of the pages."""

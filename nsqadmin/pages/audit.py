@@ -1,4 +1,4 @@
-"""The page of changes: who did what."""
+"""The page of changes: who changed what."""
 
 from nsqadmin.changes.audit import Deed
 from nsqadmin.changes.desk import Desk

@@ -1,4 +1,4 @@
-"""One action for many topics or channels: what it would hit, the confirmation, and one summary by node."""
+"""One action on many topics or channels: its effects, the confirmation, and a summary by node."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
 
 _FORM_LIMIT: Final = 65536
-# As many as a list shows; what is worked on at a time.
+# As many as a list shows; and how many are worked on at a time.
 MOST_PICKED: Final = 50
 _AT_ONCE: Final = 4
 _MOST_WARNINGS: Final = 8
@@ -36,7 +36,7 @@ Given = Mapping[str, Sequence[str]]
 
 
 class Bulk:
-    """``POST /bulk``: without ``confirmed`` it asks, with it it does."""
+    """``POST /bulk``: without ``confirmed`` it asks for confirmation, with it it acts."""
 
     def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
         self._cluster = cluster
@@ -66,14 +66,14 @@ class Bulk:
         if confirmed and action == "delete" and _one(given, "typed").strip() != str(len(picked)):
             problem = f"Nothing was done: type {len(picked)} to confirm."
         elif confirmed and action == "seek" and (not to or to != _one(given, "shown")):
-            # What is done is what was shown.
+            # Only a seek whose effects were shown is carried out.
             confirmed = False
         if not confirmed or problem:
             return await self._ask(request, action, picked, to, problem)
         return await self._do(request, action, picked, to)
 
     def _picked(self, given: Given, action: str) -> list[BulkItem]:
-        """Read the selection; a topic that is sought stands for all its channels."""
+        """Read the selection; for a seek a topic stands for all its channels."""
         found = [BulkItem(topic) for topic in given.get("topic", ())]
         if action == "seek":
             sums = [self._cluster.topic_sum(one.topic) for one in found]
@@ -130,7 +130,7 @@ class Bulk:
         return next((one for one in channels if one.channel_name == picked.channel), None)
 
     async def _seek_effects(self, picked: Sequence[BulkItem], to: str) -> list[str]:
-        """Look how much lies behind the place; BadSearchError when no node understands it."""
+        """Describe how much lies behind the place *to*. Raises BadSearchError if no node understands it."""
         gate = asyncio.Semaphore(_AT_ONCE)
         channels: dict[str, int] = {}
         for one in picked:
@@ -191,7 +191,7 @@ class Bulk:
         return await self._desk.change(request, topic, channel, QueueAction(action))
 
     def _back(self, picked: Sequence[BulkItem]) -> str:
-        """Lead to the list that was picked from."""
+        """Return the address of the list from which the selection was made."""
         urls = self._render.urls
         topics = {one.topic for one in picked}
         if picked[0].channel and len(topics) == 1:

@@ -1,4 +1,4 @@
-"""What one action would do to a selection of topics or channels, and what came of it, in sentences; PURE."""
+"""The effects of one action on a selection of topics or channels, and its results, in sentences; PURE."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from nsqadmin.figures.present import plural
 from nsqadmin.figures.sums import ChannelSum, TopicSum
 from nsqadmin.pages.effects import cut_off
 
-# The word of the button, and what was done.
+# The word on the button, and the word for what was done.
 WORDS: Final = {
     "pause": ("Pause", "paused"),
     "unpause": ("Resume", "resumed"),
@@ -19,7 +19,7 @@ WORDS: Final = {
     "delete": ("Delete", "deleted"),
     "seek": ("Seek", "set"),
 }
-# As many names as are read in a note.
+# A note has at most so many names.
 _MOST_NAMES: Final = 8
 
 
@@ -40,7 +40,7 @@ class BulkItem:
 
 
 def topics_effects(action: str, found: Sequence[TopicSum]) -> list[str]:
-    """Say what *action* would do to these topics."""
+    """Describe the effects of *action* on these topics."""
     owed = sum(one.depth + one.in_flight + one.deferred for one in found)
     own = sum(one.own_depth for one in found)
     consumers = sum(one.consumers for one in found)
@@ -56,7 +56,7 @@ def topics_effects(action: str, found: Sequence[TopicSum]) -> list[str]:
 
 
 def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
-    """Say what *action* would do to these channels."""
+    """Describe the effects of *action* on these channels."""
     waiting = sum(one.depth for one in found)
     owed = waiting + sum(one.in_flight_count + one.deferred_count for one in found)
     consumers = plural(sum(one.client_count for one in found), "consumer")
@@ -78,7 +78,7 @@ def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
 
 
 def seeks_effects(owed_now: int, owed_then: dict[str, int]) -> list[str]:
-    """Say what channels owe now and would owe after a seek, in all and on each node."""
+    """Describe what channels owe now and would owe after a seek, in all and on each node."""
     found = [f"They owe {plural(owed_now, 'message')} now, and {sum(owed_then.values()):,} afterwards."]
     nodes = sorted(owed_then)
     found += [f"{node}: {owed_then[node]:,} afterwards." for node in nodes[:_MOST_NAMES]]
@@ -91,12 +91,12 @@ def seeks_effects(owed_now: int, owed_then: dict[str, int]) -> list[str]:
 
 
 def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
-    """Say by node what came of it: where all was done, and what was not done where."""
+    """Return the results by node: details of what was done, and warnings about what was not."""
     good: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     silent: Counter[str] = Counter()
     for one in done:
-        # One that does not answer is down for all of them: it is told once.
+        # A node that does not answer fails for all of them, so it is reported once.
         silent.update(one.silent)
         for node, word in one.results:
             if is_done(word):

@@ -1,4 +1,4 @@
-"""Charts and sparklines as the server draws them, in plain SVG; PURE, time arrives as ``now_s``."""
+"""Charts and sparklines that the server draws in plain SVG; PURE, time arrives as ``now_s``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ Series = Sequence[tuple[float, Point]]
 
 WIDTH: Final = 600
 HEIGHT: Final = 120
-# A line stops where so many steps are missing: what was not seen is not drawn.
+# A line is interrupted where so many steps are missing, so that it shows only known values.
 _GAP_STEPS: Final = 3
-# A chart begins as wide as this, however short the history is.
+# A chart shows at least this span, even if the history is shorter.
 _SHORTEST_S: Final = 300.0
-# A line has at most so many corners: more is less than a pixel.
+# A line has at most so many corners; more would be finer than a pixel.
 _MOST_CORNERS: Final = 300
 
 
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ChartMark:
-    """Something that happened, at this place of the chart."""
+    """An event at its place in the chart."""
 
     x: float
     kind: str
@@ -38,7 +38,7 @@ class ChartMark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines for a box of ``WIDTH`` by ``HEIGHT``, and what its edges mean."""
+    """Lines for a box of ``WIDTH`` by ``HEIGHT``, and the values at its edges."""
 
     key: str
     title: str
@@ -50,7 +50,7 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """Say in words what it shows, for who cannot see it."""
+        """Describe the chart in words, for readers who cannot see it."""
         now = ", ".join(
             f"{line.name} {per_second(line.last)}" for line in self.lines if line.last is not None
         )
@@ -68,10 +68,10 @@ def chart(
     step_s: float,
     events: Sequence[tuple[float, str, str]] = (),
 ) -> Chart | None:
-    """Draw *values* of *points* over the last *span_s*; None while there is no line to draw."""
+    """Draw *values* of *points* over the last *span_s*; return None if there is no line to draw."""
     if len(points) < 2:
         return None
-    # A history that has just begun is not squeezed into the last pixels.
+    # A short history is drawn over the whole width, not squeezed into the last pixels.
     span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
     begins = now_s - span_s
     points = [one for one in points if one[0] >= begins]
@@ -96,7 +96,7 @@ def chart(
 
 
 def spark(points: Series, value: Callable[[Point], float | None], now_s: float, span_s: float) -> str:
-    """Draw a line for a box of 100 by 20; empty while there is none to draw."""
+    """Draw a line for a box of 100 by 20; return an empty string if there is none to draw."""
     if not points:
         return ""
     span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
@@ -116,7 +116,7 @@ def _path(
     height: int,
     corners: int = _MOST_CORNERS,
 ) -> str:
-    """Return the path of a line; of many points between two pixels the highest stands for all."""
+    """Return the path of a line; of several points between two corners it shows the highest."""
     scale = (height - 2) / highest if highest > 0 else 0.0
     bins: dict[int, tuple[float, float]] = {}
     for at_s, value in found:

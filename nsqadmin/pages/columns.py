@@ -1,4 +1,4 @@
-"""The columns of every list: what each is called, shows, is sorted and filtered by."""
+"""The columns of every list: key, title, shown value, order and filter."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def _rate(trend: Trend | None) -> float | None:
 
 
 def _age(oldest_ns: int) -> float | None:
-    """Return how old it is in seconds; None while nothing is owed, and where nsqd does not tell."""
+    """Return the age in seconds; None if nothing is owed, or if nsqd does not report it."""
     return max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns > 0 else None
 
 
@@ -151,7 +151,7 @@ DEEDS: Final[Sequence[Column[Deed]]] = (
 
 
 def _changed_text(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """Say what is other than before: ``depth 60 to 0``, ``paused no to yes``."""
+    """Describe the differences: ``depth 60 to 0``, ``paused no to yes``."""
     changed = [key for key in before if key in after and before[key] != after[key]]
     return ", ".join(f"{key} {_word(before[key])} to {_word(after[key])}" for key in changed)
 

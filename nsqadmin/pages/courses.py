@@ -1,4 +1,4 @@
-"""The course of the cluster, of a topic, a channel or a node: charts for pages, figures for scripts."""
+"""The history of the cluster, a topic, a channel or a node: charts for pages, figures for scripts."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from nsqadmin.pages.charts import Chart, Series, chart, spark
 
 Value = Callable[[Point], float | None]
 
-_CAME: Final[Value] = lambda point: point.came  # noqa: E731 - one word for a column of the history
+_CAME: Final[Value] = lambda point: point.came  # noqa: E731 - a short name for a column of the history
 _WENT: Final[Value] = lambda point: point.went  # noqa: E731
 _DEPTH: Final[Value] = lambda point: point.depth  # noqa: E731
 _AGE: Final[Value] = lambda point: point.age_s  # noqa: E731
@@ -25,12 +25,12 @@ _FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))
 _NODES: Final = ("nodes", "Nodes that answer", (("nodes", _MORE),))
 _OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
 _OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
-# A chart marks so many of the last things that happened.
+# A chart marks at most so many events, the latest.
 _MOST_MARKS: Final = 40
 
 
 class Courses:
-    """Reads the history; without one there are no charts."""
+    """Reads the history; without a recorder there are no charts."""
 
     def __init__(self, recorder: Recorder | None) -> None:
         self._recorder = recorder
@@ -40,7 +40,7 @@ class Courses:
         return self._recorder is not None
 
     def charts(self, name: Name = TOTALS, span: str = "hour") -> list[Chart]:
-        """Return the charts of *name*, those of which something is known."""
+        """Return the charts of *name* that have a line."""
         if self._recorder is None:
             return []
         ring = ring_of(span)
@@ -55,7 +55,7 @@ class Courses:
         return found
 
     def events(self, name: Name, ring: Ring = HOUR) -> Sequence[HistoryEvent]:
-        """Return what happened to *name*, or to anything when it is the whole."""
+        """Return the events of *name*; for the totals, all events."""
         if self._recorder is None:
             return []
         found = [
@@ -66,7 +66,7 @@ class Courses:
         return found[-_MOST_MARKS:]
 
     def sparks(self, names: Sequence[Name]) -> dict[Name, str]:
-        """Return for each of *names* a little line of how much waited in the last hour, where it is known."""
+        """Return for each of *names* a small line of its depth in the last hour; empty if it is not known."""
         if self._recorder is None:
             return {}
         now_s = time.time()
@@ -75,7 +75,7 @@ class Courses:
         }
 
     def figures(self, name: Name, span: str) -> dict[str, Any]:
-        """Return the columns a script draws from, and what is marked."""
+        """Return the columns from which a script draws, and the marks."""
         ring = ring_of(span)
         points: Series = self._recorder.read(name, ring) if self._recorder is not None else []
         charts = []
@@ -97,7 +97,7 @@ class Courses:
 
 
 def name_of(subject: dict[str, str]) -> Name:
-    """Return the name of what a page or a script asks for by topic, channel or node."""
+    """Return the history's name of the topic, channel or node that a page or script asks for."""
     if subject.get("node"):
         return node(subject["node"])
     if subject.get("channel"):

@@ -1,11 +1,11 @@
-"""What an action would hit, in the sentences of its confirmation; PURE."""
+"""The effects of an action, in the sentences of its confirmation; PURE."""
 
 from collections.abc import Sequence
 
 from nsqadmin.figures.present import plural
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
 
-# More names than this are not read any more.
+# A sentence has at most so many names.
 _MOST_NAMES = 8
 
 
@@ -65,7 +65,7 @@ def channel_effects(action: str, channel: ChannelRecord) -> list[str]:
 
 
 def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
-    """Describe a tombstone; *held* is the topic as the node holds it, or nothing."""
+    """Describe a tombstone; *held* is the topic on that node, or empty."""
     hidden = f"No nsqlookupd sends consumers of this topic to {node} for a while (45 s by default)."
     if not held:
         return [hidden, "The node does not hold the topic now."]
@@ -80,7 +80,7 @@ def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
 
 
 def silent_effects(action: str, silent: Sequence[str]) -> list[str]:
-    """Say what becomes of the nodes that cannot be told, because they do not answer or left."""
+    """Describe what happens on nodes that cannot be told, because they do not answer or have left."""
     if not silent:
         return []
     names = ", ".join(silent[:_MOST_NAMES])
@@ -92,7 +92,7 @@ def silent_effects(action: str, silent: Sequence[str]) -> list[str]:
 
 
 def cut_off(consumers: int) -> str:
-    """Say who loses a connection."""
+    """Say how many consumers lose their connection."""
     return (
         f"Connections that close: {plural(consumers, 'consumer')}."
         if consumers

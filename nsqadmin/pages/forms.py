@@ -1,4 +1,4 @@
-"""Changes asked for from the pages: what an action would hit, the confirmation, and its result."""
+"""Changes made from the pages: the effects of an action, the confirmation, and the result."""
 
 import time
 from http import HTTPStatus
@@ -50,16 +50,16 @@ _DRAIN_EFFECTS: Final = {
     ],
     "undrain": ["The node takes publishes again."],
 }
-# What cannot be undone asks for the name to be typed.
+# For actions that cannot be undone the name must be typed.
 _TYPED: Final = frozenset({"delete", "tombstone"})
-# What an action is about, where that is no topic.
+# The field that an action needs instead of a topic.
 _NEEDS: Final = {"dismiss": "node", "drain": "node", "undrain": "node", "mute": "key", "unmute": "key"}
 
 Fields = dict[str, str]
 
 
 class Forms:
-    """``/action``: GET explains and asks, POST does it and leads back to where the result shows."""
+    """``/action``: GET explains and asks, POST acts and redirects to the page that shows the result."""
 
     def __init__(
         self, cluster: Cluster, desk: Desk, alerts: Alerts, replies: Replies, render: Renderer, log: Log
@@ -113,7 +113,7 @@ class Forms:
         return self._render.redirect(self._result_page(fields), self._note(fields, done))
 
     def _dismiss(self, request: Request, node: str) -> Response:
-        """Miss a node no longer that left; nothing in the cluster changes."""
+        """Stop showing that *node* left; nothing in the cluster changes."""
         if not self._cluster.dismiss(node):
             raise UnknownError(NODE_NOT_FOUND)
         self._desk.note(request, f"nsqd {node} need not be missed", "dismiss", node=node)
@@ -121,7 +121,7 @@ class Forms:
         return self._render.redirect(self._render.urls.index, note)
 
     def _mute(self, request: Request, fields: Fields) -> Response:
-        """Have nobody told of a trouble for an hour, or have them told of it again."""
+        """Mute a trouble for an hour, or unmute it."""
         key, action = fields["key"], fields["action"]
         if not key:
             raise UnknownError("TROUBLE_NOT_FOUND")
@@ -194,7 +194,7 @@ class Forms:
         return await self._confirmation(request, fields, problem=problem, status=status)
 
     async def _effects(self, fields: Fields) -> list[str]:
-        """Say what the action would hit now, one sentence each."""
+        """Describe the present effects of the action, one sentence each."""
         action, topic, channel = fields["action"], fields["topic"], fields["channel"]
         try:
             total = (await self._cluster.queues.topic_now(topic)).value.total
@@ -215,7 +215,7 @@ class Forms:
             return ["No nsqd holds it now; only its registration is concerned."]
 
     async def _drain_effects(self, action: str, node: str) -> list[str]:
-        """Say what the node holds, and for whom nobody is there to take it."""
+        """Describe what the node holds, and which channels have no consumers there."""
         view = (await self._cluster.node_view(node)).value
         look = view.look
         if action != "drain" or look is None:

@@ -1,4 +1,4 @@
-"""The cluster at a glance: the verdict, the extremes, the nodes by zone; PURE, time arrives as ``now_s``."""
+"""The cluster at a glance: verdict, extremes, nodes by zone; PURE, time arrives as ``now_s``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _DAY_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The one line that says how it is: *level* is 0 for well."""
+    """The line that says how the cluster is: *level* 0 is well, 1 is things to look at, 2 is trouble."""
 
     level: int
     text: str
@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """A short list of channels that lead in something: each with what it leads in, in words."""
+    """A short list of the channels with the highest values of one figure, each with its value in words."""
 
     title: str
     rows: tuple[tuple[ChannelSum, str], ...]
@@ -33,7 +33,7 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class NodeTile:
-    """A node as it stands among the others."""
+    """A node as shown among the others."""
 
     address: str
     hostname: str
@@ -60,7 +60,7 @@ def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: 
 
 
 def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> str:
-    """Write what is wrong as text to paste where people talk about it."""
+    """Write the troubles as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
     for one in concerns:
@@ -76,7 +76,7 @@ def _since(at_s: float, now_s: float) -> str:
 
 
 def tops(total: ClusterSum) -> list[Top]:
-    """Return the channels where most waits, and those that grow fastest; the cost is proportional to all."""
+    """Return the deepest channels and those that grow fastest; the cost grows with all channels."""
     channels = [one for topic in total.topics.values() for one in topic.channels if one.depth]
     deepest = nlargest(_MOST, channels, key=lambda one: one.depth)
     growing = nlargest(

@@ -10,10 +10,10 @@ from nsqclient.wire.durations import SECOND
 
 ALL_HOSTS: Final = "*"
 
-# A host and a port that can stand in a policy.
+# A host and port without characters that would break a content security policy.
 _HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
-# statsd stores these as counters, everything else as a gauge.
+# statsd stores these as counters, all other figures as gauges.
 _COUNTERS: Final = frozenset({"requeue_count", "timeout_count", "message_count", "gc_runs"})
 
 _TOPIC_GRAPHS: Final = (("depth", "depth"), ("messages", "message_count"))
@@ -26,7 +26,7 @@ _CHANNEL_GRAPHS: Final = (
     ("consumers", "clients"),
 )
 
-# Time frames a reader chooses from, as in the original; the last one shows no graphs.
+# Time frames that a reader can choose, as in the original; "off" shows no graphs.
 FRAMES: Final = ("1h", "2h", "12h", "24h", "48h", "168h", "off")
 _USUAL_FRAME: Final = "2h"
 
@@ -46,19 +46,19 @@ _SMALL: Final = (
 
 
 def host_prefix(options: NsqadminOptions, node: str = ALL_HOSTS) -> str:
-    """Return what the keys of *node* begin with, by default those of all nodes."""
+    """Return the prefix of the keys of *node*, by default of all nodes."""
     host = node if node == ALL_HOSTS else node.replace(".", "_").replace(":", "_")
     prefix = options.statsd_prefix.replace("%s", host)
     return prefix if not prefix or prefix.endswith(".") else prefix + "."
 
 
 def clean(name: str) -> str:
-    """Write a topic or channel the way statsd stores it."""
+    """Write the name of a topic or channel as statsd stores it."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "", name.replace(" ", "_").replace("/", "-"))
 
 
 def stored(options: NsqadminOptions, key: str) -> str:
-    """Wrap *key* as statsd does for its kind; an empty format leaves it alone."""
+    """Wrap *key* as statsd does for its kind; an empty format leaves it unchanged."""
     is_counter = key.rpartition(".")[2] in _COUNTERS
     wrapped = options.statsd_counter_format if is_counter else options.statsd_gauge_format
     return wrapped.replace("%s", key) if wrapped else key
@@ -75,7 +75,7 @@ def target(
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A figure in Graphite: its name, a picture the size of a line, and where the large one is."""
+    """A figure in Graphite: its name, the address of a picture as high as a line, and of the large one."""
 
     name: str
     picture: str
@@ -83,12 +83,12 @@ class Graph:
 
 
 def frame_of(wanted: str) -> str:
-    """Return the time frame that is wanted; what is none is the usual one."""
+    """Return the time frame *wanted*, or the usual one if it is unknown."""
     return wanted if wanted in FRAMES else _USUAL_FRAME
 
 
 def origin(options: NsqadminOptions) -> str:
-    """Return where pictures come from besides nsqadmin, for the policy of a page; empty for nowhere."""
+    """Return another origin of pictures, for the content security policy; empty if there is none."""
     if not options.graphite_url or options.proxy_graphite:
         return ""
     place = urlsplit(options.graphite_url)
@@ -117,11 +117,11 @@ def graphs_of(options: NsqadminOptions, topic: str, channel: str = "", frame: st
 
 
 def _url(options: NsqadminOptions, arguments: list[tuple[str, str]]) -> str:
-    """Return the address of a picture; through nsqadmin itself when it is a proxy."""
+    """Return the address of a picture, which is nsqadmin's own if it is a proxy."""
     query = urlencode(arguments)
     if options.proxy_graphite:
         return f"{options.prefix}/render?{query}"
     place = urlsplit(options.graphite_url)
-    # A user and password in the address are nsqadmin's, not every reader's.
+    # A user and password in the address are for nsqadmin, and must not be shown to readers.
     host = place.netloc.rpartition("@")[2]
     return f"{place.scheme}://{host}{place.path.rstrip('/')}/render?{query}"

@@ -1,4 +1,4 @@
-"""Figures of a moment ago, for readers who hold a page and sort it; PURE, time arrives as ``now_s``."""
+"""Recent figures, for readers who hold a page still and sort it; PURE, time arrives as ``now_s``."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 # The button is pressed a moment after the page was made.
 RECENT_S: Final = 30.0
-# How long somebody reads a page that stands still.
+# How long somebody may read a page that is held.
 HELD_S: Final = 900.0
-# Each is all topics and channels with their figures.
+# Each entry has all topics and channels with their figures, so few are kept.
 MOST_RECENT: Final = 2
 MOST_HELD: Final = 4
 
@@ -24,14 +24,14 @@ class _Entry(Generic[T]):
 
 
 class KeptFigures(Generic[T]):
-    """Gives figures a number under which they can be had again for a while."""
+    """Gives figures a number by which they can be requested again for a while."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[T]] = {}
         self._numbers = count(1)
 
     def keep(self, figures: T, of_round: object, now_s: float) -> str:
-        """Return a number for *figures*; those of one round, whoever asked for them, share one."""
+        """Return a number for *figures*; all figures of one round share one number."""
         for number, entry in self._entries.items():
             if entry.round is of_round:
                 return number
@@ -41,7 +41,7 @@ class KeptFigures(Generic[T]):
         return number
 
     def held(self, number: str, now_s: float) -> T | None:
-        """Return the figures of *number* and keep them on; None when they are gone."""
+        """Return the figures of *number* and keep them longer; None if they are no longer kept."""
         entry = self._entries.get(number)
         if entry is None or entry.until_s < now_s:
             return None

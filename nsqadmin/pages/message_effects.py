@@ -1,4 +1,4 @@
-"""What doing something to messages would hit, and what came of it, in sentences."""
+"""The effects of actions on messages, and their results, in sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _DONE: Final = {
     "cancel": "cancelled",
     "send_back": "sent back",
 }
-# Of one message, and of several.
+# For one message, and for several.
 _MEANS: Final = {
     "finish": (
         "The channel is done with it: no consumer gets it again. Other channels keep theirs.",
@@ -41,7 +41,7 @@ _MEANS: Final = {
 
 
 def handled_effects(act: str, dry: Handled, *, one: bool) -> list[str]:
-    """Describe what a dry run counted."""
+    """Describe the result of a dry run."""
     least = "At least " if dry.unfinished else ""
     on = f" on {plural(sum(count > 0 for count in dry.counts.values()), 'nsqd')}" if not one else ""
     found = [] if one else [f"{least}{plural(dry.total, 'message')}{on} would be {_DONE[act]}."]
@@ -55,7 +55,7 @@ def handled_effects(act: str, dry: Handled, *, one: bool) -> list[str]:
 def seek_effects(
     previews: Sequence[SeekPreview], owed: Mapping[str, int], failed: Sequence[str]
 ) -> list[str]:
-    """Say what the channel would owe afterwards, in all and on each node, beside what it owes now."""
+    """Describe what the channel owes now and would owe after a seek, in all and on each node."""
     now, then = sum(owed.get(one.node, 0) for one in previews), sum(one.owed for one in previews)
     found = [f"The channel owes {plural(now, 'message')} now, and {then:,} afterwards."]
     for one in previews[:_MOST_NODES]:
@@ -69,7 +69,7 @@ def seek_effects(
 
 
 def done_note(act: str, topic: str, channel: str, done: Handled) -> tuple[str, list[str]]:
-    """Say what was done, and what was not."""
+    """Describe what was done, and return warnings about what was not."""
     place = f"{topic}/{channel}" if channel else topic
     on = plural(len(done.counts), "nsqd")
     if act == "seek":
@@ -92,5 +92,5 @@ def _named(nodes: Sequence[str]) -> str:
 
 
 def _moment(time: str) -> str:
-    """Return a time to the second: what it begins with is for people to recognize."""
+    """Write a time to the second for people to recognize."""
     return f"{time[:19].replace('T', ' ')} UTC"

@@ -1,4 +1,4 @@
-"""What can be done to messages: each is explained with how many it hits, confirmed, done and told."""
+"""Actions on messages: explained with the number of messages, confirmed, carried out and reported."""
 
 import time
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log
 
-# A message of a test; larger ones are published by programs.
+# Enough for a test message; larger ones are published by programs.
 _FORM_LIMIT: Final = 1 << 20
-# The word of the button, and what it needs.
+# The word on the button of each action.
 _WORDS: Final = {
     "finish": "Finish",
     "requeue": "Requeue",
@@ -55,7 +55,7 @@ Fields = dict[str, str]
 
 
 class MessageForms:
-    """``/messages/act``: GET explains and asks, POST does it and leads back to the list."""
+    """``/messages/act``: GET explains and asks, POST acts and redirects to the list."""
 
     def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, log: Log) -> None:
         self._cluster = cluster
@@ -114,7 +114,7 @@ class MessageForms:
         if act == "seek":
             if not fields["to"]:
                 raise BadSearchError("say where to set the channel to")
-            # What no node understands is refused before anything is changed.
+            # A place that no node understands is refused before anything is changed.
             await self._reader.seek_preview(topic, fields["to"], fields["node"])
             work = self._actions.seek(topic, channel, fields["to"], fields["node"])
         elif act == "send_back":
@@ -128,7 +128,7 @@ class MessageForms:
 
     async def _publish(self, request: Request, fields: Fields) -> PageNote:
         topic, node = fields["topic"], fields["node"]
-        # Browsers end the lines of a form as mails do.
+        # Browsers end the lines of a form with CR LF.
         content = fields["body"].replace("\r\n", "\n").encode()
         if not content:
             raise BadSearchError("a message needs a body")
@@ -186,7 +186,7 @@ class MessageForms:
         return handled_effects(act, dry, one=bool(fields["id"]))
 
     async def _nodes(self, topic: str) -> list[str]:
-        """Return where one may publish: first where the topic is, then everywhere."""
+        """Return the nodes on which the message can be published: holders of the topic first."""
         try:
             holders = (await self._reader.holders(topic)).value
         except UnknownError:
@@ -213,7 +213,7 @@ def _which(fields: Fields) -> Which:
 
 
 def _milliseconds(fields: Fields) -> int:
-    """Read how long a message is put off; ValueError with a sentence when it says nothing."""
+    """Read the delay of a message in milliseconds. Raises ValueError with a sentence if it is none."""
     text = fields["defer"].strip()
     if not text:
         return 0
@@ -227,7 +227,7 @@ def _milliseconds(fields: Fields) -> int:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Read ``name: value`` lines; ValueError with a sentence when one is none."""
+    """Read lines ``name: value``. Raises ValueError with a sentence if a line is none."""
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""The pages of messages: a list over all nsqds, one message whole, and its body as a file."""
+"""The pages of messages: a list over all nsqds, one message in full, and its body as a file."""
 
 import base64
 import binascii
@@ -28,7 +28,7 @@ STATES: Final = ("waiting", "in_flight", "deferred", "finished")
 _DEAD: Final = "dead"
 _PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-# Of a page of one message so many lines of bytes and so many characters are shown.
+# The page of a message shows at most so many lines of bytes, and so many characters.
 _MOST_LINES: Final = 4096
 _MOST_TEXT: Final = 1 << 18
 _MOST_PLACES: Final = 1 << 16
@@ -36,7 +36,7 @@ _ARGUMENTS: Final = ("topic", "channel", "state", "order", "start", "contains", 
 
 
 class MessagePages:
-    """``/messages`` and what is below it. Nothing here touches a message."""
+    """``/messages`` and the paths below it. None of them changes a message."""
 
     def __init__(
         self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, options: OptionsNow
@@ -99,14 +99,14 @@ class MessagePages:
             record=counts.get(search.channel),
             nodes=sorted(view.shares),
             may_read=may_read,
-            # Where no channel is named its messages say of themselves that they are dead letters.
+            # A topic whose name does not end in .dead may also hold dead letters: their headers tell.
             dead=search.topic.endswith(".dead") or any(one.origin for one in messages),
             given=_given(query),
             trace=self._trace,
         )
 
     async def _to_dead_letters(self, request: Request) -> Response:
-        """Lead to the topic where the dead letters of a channel go, by the policy that is in force."""
+        """Redirect to the topic of a channel's dead letters, which the policy in force names."""
         search = search_of({**request.query, "state": ""})
         if not search.channel:
             raise UnknownError(CHANNEL_NOT_FOUND)
@@ -115,7 +115,7 @@ class MessagePages:
             try:
                 policies = await self._cluster.nsqd(node).policies(topic=search.topic, channel=search.channel)
             except NodeError:
-                # Another one may tell; an nsqd of the original has none.
+                # Another node may have policies; an nsqd of the original has none.
                 continue
             definition = (policies.in_force or {}).get("definition")
             if isinstance(definition, Mapping):
@@ -164,7 +164,7 @@ class MessagePages:
         )
 
     async def download(self, request: Request) -> Response:
-        """Give the body as it was published, byte for byte, as a file and never as a page."""
+        """Reply with the body exactly as published, as a file to download and never as a page."""
         if not self._desk.may(request, "read", request.query.get("topic", "")):
             raise ApiError(403, "FORBIDDEN")
         _, found = await self._one(request, exact=True)
@@ -182,21 +182,21 @@ class MessagePages:
 
 
 def refuse_embedding(request: Request) -> None:
-    """Let no page of another site have a browser look through logs; a link that somebody follows is none."""
+    """Raise ApiError for requests that a page of another site makes itself; following a link is allowed."""
     headers = request.headers
     if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
         raise ApiError(403, "FORBIDDEN")
 
 
 def search_of(query: Mapping[str, str]) -> MessageSearch:
-    """Read what somebody looks for; ApiError when a name is none, or a state is asked of no channel."""
+    """Read a search. Raises UnknownError for an invalid name; a state without a channel is ignored."""
     topic, channel = query.get("topic", ""), query.get("channel", "")
     if not is_valid_name(topic):
         raise UnknownError(TOPIC_NOT_FOUND)
     if channel and not is_valid_name(channel):
         raise UnknownError(CHANNEL_NOT_FOUND)
     state = query.get("state", "")
-    # Who chooses no channel asks for no state of one.
+    # A state belongs to a channel, so without a channel it is ignored.
     state = state if state in STATES and channel else ""
     return MessageSearch(
         topic,
@@ -212,14 +212,14 @@ def search_of(query: Mapping[str, str]) -> MessageSearch:
 
 
 def write_places(places: Mapping[str, str]) -> str:
-    """Put where each node goes on into one word of an address."""
+    """Encode the places where the nodes' lists continue as one word for an address."""
     if not places:
         return ""
     return base64.urlsafe_b64encode(zlib.compress(json.dumps(places).encode(), 9)).decode()
 
 
 def read_places(word: str) -> dict[str, str]:
-    """Read such a word; what is none means nothing."""
+    """Decode a word of :func:`write_places`; an invalid one gives no places."""
     if not word:
         return {}
     try:

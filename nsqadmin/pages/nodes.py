@@ -1,4 +1,4 @@
-"""The pages of all nodes and of one."""
+"""The page of all nodes and the page of one."""
 
 import time
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from nsqcore.cluster.models import ChannelStats
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
-# More consumers than these are megabytes.
+# More consumers than this are megabytes.
 _MANY_CONSUMERS: Final = 1000
-# Of a draining node so many channels are named that are not empty.
+# For a draining node so many channels are named that are not empty.
 _MOST_LEFT: Final = 20
-# So many nodes are told about that hold something else than is registered for them.
+# At most so many nodes are shown whose topics differ from their registrations.
 _MOST_DIFFERING: Final = 10
 
 
@@ -47,7 +47,7 @@ class NodePages:
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value
-        # The worst come first until a reader sorts: dead nodes are what one comes here for.
+        # Until a reader sorts, the worst come first, because readers look for dead nodes.
         usual = {"sort": "urgency", "dir": "desc"} if "sort" not in request.query else {}
         table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
         if not self._cluster.uses_lookupd:
@@ -128,7 +128,7 @@ class NodePages:
         )
 
     async def _consumers(self, view: NodeView) -> tuple[Sequence[ConsumerRow], str]:
-        """Return a node's consumers, each with its channel, or why they are not known."""
+        """Return a node's consumers, each with its channel; and the reason if they are not known."""
         many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
         patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S
         stats = await self._cluster.node_consumers(view.address, patience_s)
@@ -143,19 +143,19 @@ class NodePages:
             for channel in topic.channels
             for client in channel.clients
         ]
-        # Of thousands only those that are shown are made into rows.
+        # Of thousands only the shown ones are made into rows.
         return Made(
             places,
             lambda one: ConsumerRow(one[0], one[1], consumer_on(view.producer, one[2], now_s), UNKNOWN),
         ), ""
 
 
-# What is shown of consumers until a reader chooses.
+# The columns of consumers that are shown until a reader chooses.
 _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,finished,requeued,connected"
 
 
 def _left(row: NodeRow) -> list[tuple[str, ChannelStats]]:
-    """Return what keeps a draining node from being empty, the most first."""
+    """Return the channels that are not empty on a draining node, those that owe most first."""
     topics = row.look.topics.values() if row.look is not None else ()
     found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.owed]
     return nlargest(_MOST_LEFT, found, key=lambda one: one[1].owed)

@@ -1,4 +1,4 @@
-"""The first page and the list of topics, which show the whole cluster; its history and its counter."""
+"""The first page and the list of topics, which show the whole cluster; the history and the counter."""
 
 import time
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 
-# Past this a list of troubles is no list any more; the tables below show them all.
+# At most so many troubles are listed; the tables below the list show all.
 _MOST_CONCERNS: Final = 12
 
 
 class OverviewPages:
-    """``/``, ``/topics``, ``/counter`` and ``/history``; ``/lookup`` is the list of topics, too."""
+    """``/``, ``/topics``, ``/counter`` and ``/history``; ``/lookup`` is also the list of topics."""
 
     def __init__(self, cluster: Cluster, alerts: Alerts, replies: Replies, courses: Courses) -> None:
         self._alerts = alerts
@@ -55,7 +55,7 @@ class OverviewPages:
         return await self._topics(request, "topics.html")
 
     async def lookup(self, request: Request) -> Response:
-        """Show the list of topics with what is registered otherwise; as JSON only that."""
+        """Show the list of topics with the registrations that differ; as JSON only the latter."""
         if not wants_json(request):
             return await self._topics(request, "topics.html")
         overview = await self._cluster.overview()
@@ -79,7 +79,7 @@ class OverviewPages:
         )
 
     async def _registrations(self, request: Request, total: ClusterSum) -> dict[str, Any]:
-        """Return where what nsqlookupd lists and what nsqds hold are not the same."""
+        """Return where the lists of nsqlookupd and the topics of nsqds differ."""
         names = window(total.idle, request.query.get("idle", ""))
         channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
         nodes = (await self._cluster.overview()).value.nodes
@@ -143,13 +143,13 @@ class OverviewPages:
         )
 
     async def _figures(self, held: str) -> tuple["_Index", str]:
-        """Return the first page's figures as they are, or as a reader holds them, and their number."""
+        """Return the current figures, or those that a reader holds, and their number."""
         now_s = time.monotonic()
         if held and (kept := self._kept.held(held, now_s)) is not None:
             return kept, held
         overview = await self._cluster.overview()
         seen = overview.value
-        # Who does not answer is among what needs attention; it need not be warned of twice.
+        # Nodes that do not answer are among the troubles, so they need no further warning.
         index = _Index(
             seen.sum,
             seen.troubles,
@@ -161,7 +161,7 @@ class OverviewPages:
         return index, self._kept.keep(index, seen.sum, now_s)
 
     async def history(self, request: Request) -> Response:
-        """Answer the course of a topic, a channel, a node or the whole, for the script that draws it."""
+        """Reply with the history of a topic, channel, node or the totals, for the script that draws it."""
         span = request.query.get("span", "hour")
         return json_reply(self._courses.figures(name_of(request.query), span))
 
@@ -180,7 +180,7 @@ class OverviewPages:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What the first page shows. It is kept for who holds the page, so it refers to no node's figures."""
+    """The figures of the first page. They are kept for readers, so they refer to no node's figures."""
 
     sum: ClusterSum
     concerns: Sequence[Concern]

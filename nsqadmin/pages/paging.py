@@ -1,4 +1,4 @@
-"""A part of a long list, and where in the list it is; PURE."""
+"""A page of a long list, and its place in the list; PURE."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
-# What a reader takes in at once. A page of it is made and changed in a few milliseconds.
+# About what a reader takes in. A page of this size is made and changed in a few milliseconds.
 PAGE_SIZE: Final = 50
 
 
 class Made(Sequence[T]):
-    """A sequence whose items are made of others when they are looked at."""
+    """A sequence whose items are made from other items when they are accessed."""
 
     def __init__(self, of: Sequence[Any], make: Callable[[Any], T]) -> None:
         self._of = of
@@ -32,7 +32,7 @@ class Made(Sequence[T]):
 
 @dataclass(frozen=True, slots=True)
 class PageWindow(Generic[T]):
-    """``items`` are those from number ``first`` on, of ``total``; the page number counts from 1."""
+    """``items`` are those from number ``first`` to ``last`` of ``total``; page numbers begin at 1."""
 
     items: Sequence[T]
     total: int
@@ -53,12 +53,12 @@ class PageWindow(Generic[T]):
 
 
 def page_number(wanted: str, total: int, size: int = PAGE_SIZE) -> int:
-    """Read a page number; what is none counts as the first page, what is too large as the last."""
+    """Read a page number; an invalid one gives the first page, one that is too large the last."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 9 else 1
     return max(1, min(number, -(-total // size)))
 
 
 def window(rows: Sequence[T], wanted: str, size: int = PAGE_SIZE) -> PageWindow[T]:
-    """Cut the page that is wanted out of *rows*."""
+    """Return the *wanted* page of *rows*."""
     number = page_number(wanted, len(rows), size)
     return PageWindow(rows[(number - 1) * size : number * size], len(rows), number, size)

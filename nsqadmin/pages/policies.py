@@ -1,4 +1,4 @@
-"""The page of policies: what is in force where and why; a change is shown before it is made."""
+"""The page of policies: which are in force where and why; a change is shown before it is made."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _BODY_LIMIT: Final = 1 << 20
 _ACTION: Final = "policies"
 _FIELDS: Final = ("name", "topic", "channel", "priority", "definition")
 _EMPTY: Final = {"name": "", "topic": "", "channel": "", "priority": "0", "definition": "", "problem": ""}
-# So many places are named for which a change means something.
+# At most so many places are named for which a change has an effect.
 _MOST_PLACES: Final = 20
 POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
 
@@ -38,7 +38,7 @@ Fields = Mapping[str, str]
 
 
 class PoliciesPage:
-    """``/policies``: GET shows, POST asks and, when it is ``confirmed``, has all nodes do it."""
+    """``/policies``: GET shows, POST asks, and with ``confirmed`` POST makes the change on all nodes."""
 
     def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
         self._cluster = cluster
@@ -87,7 +87,7 @@ class PoliciesPage:
         )
 
     async def change(self, request: Request) -> Response:
-        """Set one policy, delete one, or copy what one node has: shown first, then done, on all nodes."""
+        """Set a policy, delete one, or copy those of one node to all nodes; the change is shown first."""
         self._desk.check(request, _ACTION)
         body = (await request.read(_BODY_LIMIT)).decode("utf-8", "replace")
         given = {key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()}
@@ -118,7 +118,7 @@ class PoliciesPage:
         given: Fields,
         problem: str = "",
     ) -> Response:
-        """Show what is on each node before and after, and for what something else is in force then."""
+        """Show the policies of each node before and after, and the places where the rule in force changes."""
         source = next((one.rules for one in found.value if one.node == wish.node), None)
         before, places = usual(found.value), self._cluster.places()
         after = wish.applied(before, source)
@@ -153,14 +153,14 @@ class PoliciesPage:
 
 @dataclass(slots=True)
 class ChangeGroup:
-    """Nodes for which a change means the same."""
+    """Nodes on which a change has the same effect."""
 
     nodes: list[str]
     changes: list[RuleChange]
 
 
 def _groups(wish: PolicyWish, nodes: Sequence[OnNode]) -> list[ChangeGroup]:
-    """Put nodes together that have the same before and after; the largest group first."""
+    """Group the nodes with the same changes; the largest group first."""
     source = next((one.rules for one in nodes if one.node == wish.node), None)
     found: dict[str, ChangeGroup] = {}
     for one in nodes:
@@ -170,7 +170,7 @@ def _groups(wish: PolicyWish, nodes: Sequence[OnNode]) -> list[ChangeGroup]:
 
 
 def _wish(given: Fields) -> PolicyWish:
-    """Read a form. Raises ValueError with a sentence; what a policy means is the nodes' to judge."""
+    """Read a form. Raises ValueError with a sentence; only the nodes check what a policy means."""
     if given.get("from"):
         return PolicyWish("copy", node=given["from"])
     if given.get("delete"):
@@ -194,7 +194,7 @@ def _wish(given: Fields) -> PolicyWish:
 
 
 def _listed(nodes: Sequence[OnNode]) -> list[dict[str, Any]]:
-    """Each policy as some nodes have it, with those nodes; by which counts first."""
+    """Return each different policy with the nodes that have it, in the order in which they count."""
     found: dict[str, dict[str, Any]] = {}
     for one in nodes:
         for rule in one.rules:
@@ -206,7 +206,7 @@ def _listed(nodes: Sequence[OnNode]) -> list[dict[str, Any]]:
 
 
 def _where(held: Sequence[PolicyPlace]) -> str:
-    """Say for how much a policy counts, in a few words."""
+    """Write the number of topics and channels for which a policy counts."""
     topics = sum(not channel for _, channel in held)
     return _both(topics, len(held) - topics)
 

@@ -1,4 +1,4 @@
-"""HTML replies: templates, the headers that keep a page safe, and notes that survive one redirect."""
+"""HTML replies: templates, security headers, and notes that survive one redirect."""
 
 import base64
 import binascii
@@ -27,7 +27,7 @@ from nsqcore.version import VERSION
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _NOTE_COOKIE: Final = "nsqadmin_note"
-# Browsers keep cookies up to 4 KiB, name and attributes included.
+# Browsers store cookies of up to 4 KiB, including name and attributes.
 _NOTE_LIMIT: Final = 3000
 
 _HEADERS: Final = {
@@ -44,16 +44,16 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PageNote:
-    """What an action achieved, shown once on the page that follows it."""
+    """The result of an action, shown once on the page that follows it."""
 
     text: str
     warnings: tuple[str, ...] = ()
-    # What else there is to say of it, where all went well.
+    # Further facts, when all went well.
     details: tuple[str, ...] = ()
 
 
 class Urls:
-    """Addresses of pages; names are escaped, so that ``#ephemeral`` is no fragment."""
+    """Addresses of pages; names are escaped, so that ``#ephemeral`` does not become a fragment."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -79,21 +79,21 @@ class Urls:
     def action(
         self, action: str, topic: str = "", channel: str = "", node: str = "", back: str = "", key: str = ""
     ) -> str:
-        """Return where *action* is explained and confirmed."""
+        """Return the address of the page where *action* is explained and confirmed."""
         return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back, key=key)
 
 
 class Here:
-    """The address of the page itself, with some of its arguments changed."""
+    """The address of the current page, with some of its arguments changed."""
 
     def __init__(self, target: str) -> None:
         self._path, _, query = target.partition("?")
         self._query = parse_qs(query)
-        # Which figures a page shows is the business of the script that holds it, not of a link.
+        # The script that holds a page chooses the figures; links must not.
         self._query.pop("held", None)
 
     def at(self, **changes: str | int) -> str:
-        """Return the address with *changes*; an empty value drops an argument."""
+        """Return the address with *changes*; an empty value removes an argument."""
         query = {key: values[0] for key, values in self._query.items()} | {
             key: str(value) for key, value in changes.items()
         }
@@ -101,7 +101,7 @@ class Here:
         return f"{self._path}?{text}" if text else self._path
 
     def without(self, *names: str) -> list[tuple[str, str]]:
-        """Return all arguments but those that begin with one of *names*, for a form that sets them."""
+        """Return all arguments except those that begin with one of *names*, for a form that sets these."""
         return [(key, values[0]) for key, values in self._query.items() if not key.startswith(names)]
 
     @property
@@ -110,12 +110,12 @@ class Here:
         return self._query.get("t", [""])[0]
 
     def others(self, name: str) -> list[tuple[str, str]]:
-        """Return all arguments but *name*, for a form that sets it."""
+        """Return all arguments except *name*, for a form that sets it."""
         return [(key, values[0]) for key, values in self._query.items() if key != name]
 
 
 class Renderer:
-    """Makes pages of templates."""
+    """Renders pages from templates."""
 
     def __init__(self, options: LiveOptions, desk: Desk, static: StaticFiles) -> None:
         prefix = options.current.prefix
@@ -123,7 +123,7 @@ class Renderer:
         self._options = options
         self._desk = desk
         self._cookie_path = prefix or "/"
-        # Pictures of Graphite are the only thing that may come from elsewhere.
+        # Only pictures of Graphite may come from another origin.
         place = graphs.origin(options.current)
         pictures = f"; img-src 'self' {place}" if place else ""
         self._headers = {
@@ -169,7 +169,7 @@ class Renderer:
         at_s: float | None = None,
         **context: Any,
     ) -> web.Response:
-        """Render *template* with *context* and what every page shows.
+        """Render *template* with *context* and the values that every page shows.
 
         *warnings* are sentences; *at_s* is when the figures were taken, by default now.
         """
@@ -194,7 +194,7 @@ class Renderer:
         return reply
 
     def redirect(self, location: str, note: PageNote) -> web.Response:
-        """Send the browser to *location*, where it shows *note*."""
+        """Redirect the browser to *location*, where it shows *note*."""
         reply = web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})
         reply.set_cookie(
             _NOTE_COOKIE,

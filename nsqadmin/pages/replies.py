@@ -1,4 +1,4 @@
-"""What all pages need: the page, its figures as JSON or CSV, and words for having no answer."""
+"""Common parts of all pages: the page, its figures as JSON or CSV, and messages when there is no answer."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ class Replies:
         self._log = log
 
     def routes(self, table: Sequence[tuple[str, Handler]]) -> list[Route]:
-        """Make the routes of pages; each open one asks every two seconds, and the log is for what happens."""
+        """Make the routes of pages. They are not logged, because an open page asks every two seconds."""
         return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
 
     def explaining(self, handler: Handler) -> Callable[[Request], Any]:
-        """Turn the ways of having no answer into a page that says so and leads on."""
+        """Turn the errors of an unanswered request into a page that explains them."""
 
         @wraps(handler)
         async def answer(request: Request) -> Response:
@@ -69,7 +69,7 @@ class Replies:
                 )
 
             except ApiError as error:
-                # Programs get the code; who follows a link is told in words.
+                # Programs get the code; people who follow a link get a sentence.
                 follows = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
                 if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):
                     raise
@@ -81,7 +81,7 @@ class Replies:
         return answer
 
     def sentences(self, errors: Iterable[NodeError]) -> list[str]:
-        """Say for each error which node is meant; one node is named once."""
+        """Return a sentence for each error that names the node; equal sentences are returned once."""
         lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
         return list(
             dict.fromkeys(
@@ -101,7 +101,7 @@ class Replies:
         lists: Mapping[str, tuple[Table[Any], Sequence[Any]]] | None = None,
         **context: Any,
     ) -> Response:
-        """Reply with the page, or with its figures as JSON or one of its *lists* as CSV."""
+        """Reply with the page, with its figures as JSON, or with one of its *lists* as CSV."""
         at_s = self._cluster.figures_at_s if at_s is None else at_s
         warnings = self._warnings(answer, known)
         if wants_json(request):
@@ -111,7 +111,7 @@ class Replies:
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
 
     def _warnings(self, answer: Answer[Any], known: Sequence[NodeError]) -> list[str]:
-        """Say whose figures are missing. An nsqlookupd has none; while another answers nothing is missing."""
+        """Name nodes without figures. A silent nsqlookupd is left out while another one answers."""
         lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
         silent = {
             error.address
@@ -144,7 +144,7 @@ def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[
     )
 
 
-# Left out of a page's JSON where the page shows a part of them, which is there instead.
+# Left out of a record's JSON; the part of the list that the page shows is added instead.
 LISTS: Final = frozenset({"nodes", "channels", "clients"})
 
 
@@ -195,7 +195,7 @@ def _unknown(code: str, request: Request) -> str:
 
 
 def _place(request: Request) -> dict[str, Any]:
-    """Say where the reader is, for the breadcrumb."""
+    """Return the reader's place, for the breadcrumb."""
     params = request.params
     return {
         "topic": params.get("topic", ""),

@@ -1,4 +1,4 @@
-"""What the pages of one topic, channel or node show: figures, how fast they move, what is wrong; PURE."""
+"""Rows of the pages of topics, channels and nodes: figures, their trends, and troubles; PURE."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -14,7 +14,7 @@ from nsqadmin.figures.trend import Trend, empties_in, total_trend, trends
 
 
 class ChannelRow:
-    """A channel: its total, or what one node holds of it."""
+    """A channel: its total, or its share on one node."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ChannelRow:
         self.name = record.channel_name
         self.trend = trend
         self.nodes = nodes
-        # As the whole cluster was judged: what one page calls trouble no other calls well.
+        # The concerns come from judging the whole cluster, so that all pages agree.
         self.concerns = concerns
 
     @classmethod
@@ -47,12 +47,12 @@ class ChannelRow:
 
     @property
     def empties_s(self) -> float | None:
-        """Return in how many seconds it is empty at the pace of now; None while it is, or gets no shorter."""
+        """Seconds until it is empty at the present rate; None if it is empty or gets no shorter."""
         return empties_in(self.record.depth, self.trend) if self.record.depth else None
 
     @property
     def delivery(self) -> tuple[float, float, float] | None:
-        """Shares of messages delivered within the zone, within the region, and beyond; None if unknown."""
+        """Percent of messages delivered within the zone, within the region, and beyond; None if unknown."""
         total = self.record.delivery_msg_count
         if not total:
             return None
@@ -61,7 +61,7 @@ class ChannelRow:
 
 
 class TopicRow:
-    """A topic: its total, or what one node holds of it, with its channels."""
+    """A topic with its channels: its total, or its share on one node."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class TopicRow:
         self.channels = channels
         self.nodes = nodes
         self.concerns = concerns
-        # Of one node: copies that count, and copies that are wanted.
+        # Set for the row of a single node: copies that count, and copies that are wanted.
         self.copies = self.copies_wanted = 0
 
     @property
     def copies_text(self) -> str:
-        """Say how many copies there are of how many; empty where none are wanted."""
+        """Write how many of the wanted copies exist; empty if none are wanted."""
         return f"{self.copies} of {self.copies_wanted}" if self.copies_wanted else ""
 
     @property
@@ -128,7 +128,7 @@ class TopicRow:
 
     @property
     def depth(self) -> int:
-        """Messages that wait in the topic or in any of its channels."""
+        """Messages that wait in the topic and in its channels."""
         return self.record.depth + sum(channel.record.depth for channel in self.channels)
 
     @property
@@ -141,7 +141,7 @@ class TopicRow:
 
 
 class ConsumerRow:
-    """A consumer's connection to one node: what it is, and what it does."""
+    """A consumer's connection to one node, and its activity."""
 
     def __init__(self, topic: str, channel: str, client: ClientRecord, activity: Activity) -> None:
         self.topic_name = topic
@@ -161,7 +161,7 @@ class ConsumerRow:
 
     @property
     def names(self) -> list[str]:
-        """What a reader may look for it by."""
+        """The texts in which a filter searches."""
         return [self.name, self.stats.hostname, self.stats.remote_address, self.stats.user_agent]
 
     @property
@@ -190,7 +190,7 @@ class ConsumerRow:
 
     @property
     def state(self) -> ConsumerState:
-        """What the reasons for a slow channel are told from."""
+        """The state from which the reasons for a slow channel are derived."""
         stats = self.stats
         return ConsumerState(
             self.name, self.client.node, stats.in_flight_count, stats.ready_count, self.silent_s, self.rate
@@ -216,12 +216,12 @@ def _channel_trend(record: ChannelRecord, shares: Mapping[str, Share]) -> Trend 
 
 
 def _concerns(view: TopicView, channel: str) -> list[Concern]:
-    """Return what is shown to be wrong with a channel, or with the topic itself when *channel* is empty."""
+    """Return the shown concerns of a channel, or of the topic itself if *channel* is empty."""
     return [one for one in view.sum.concerns if one.channel == channel] if view.sum is not None else []
 
 
 class NodeRow:
-    """An nsqd, with what it held when it last answered."""
+    """An nsqd with its last good figures."""
 
     def __init__(self, view: NodeView) -> None:
         self.view = view
@@ -250,18 +250,18 @@ class NodeRow:
 
     @property
     def names(self) -> list[str]:
-        """What a reader may look for it by."""
+        """The texts in which a filter searches."""
         return [self.address, self.producer.hostname]
 
     @property
     def topic_names(self) -> list[str]:
-        """Topics as listed and as held, which differ for a moment after a change."""
+        """Topics that are listed or held; the two differ for a moment after a change."""
         listed = {entry.topic for entry in self.producer.topics}
         return sorted(listed | (self.look.topics.keys() if self.look is not None else set()))
 
     @property
     def differences(self) -> list[str]:
-        """Say where what nsqlookupd lists of it and what it holds are not the same."""
+        """Sentences about topics that are held but not registered, or registered but not held."""
         if not self.answers or self.look is None or not self.view.listed:
             return []
         listed, held = {entry.topic for entry in self.producer.topics}, self.look.topics.keys()
@@ -272,18 +272,18 @@ class NodeRow:
 
     @property
     def urgency(self) -> float:
-        """Return what orders nodes: those with troubles first, then those that are registered wrongly."""
+        """The order of nodes: those with troubles first, then those with wrong registrations."""
         return (self.level or 0) + (0.5 if self.differences else 0.0)
 
     @property
     def disk_free(self) -> int | None:
-        """Return how many bytes of its disk are free; None when it does not tell."""
+        """Free bytes of its disk; None if it does not report them."""
         disk = self.look.disk if self.look is not None else None
         return disk.free_bytes if disk is not None and disk.free_bytes >= 0 else None
 
     @property
     def disk_used(self) -> float | None:
-        """Return which share of its disk is used, 0 to 1."""
+        """The used share of its disk, 0 to 1; None if it does not report it."""
         disk = self.look.disk if self.look is not None else None
         if disk is None or disk.total_bytes <= 0:
             return None
@@ -291,13 +291,13 @@ class NodeRow:
 
     @property
     def fsync_s(self) -> float | None:
-        """Return how long all but a hundredth of its last fsyncs took; None when there was none."""
+        """The time in seconds within which 99 of 100 recent fsyncs ended; None if there was none."""
         disk = self.look.disk if self.look is not None else None
         return disk.fsync_p99_ns / 1e9 if disk is not None and disk.fsync_p99_ns > 0 else None
 
     @property
     def drained(self) -> tuple[int, int] | None:
-        """How many messages of how many are gone since the node drains; None when it does not."""
+        """Messages that have gone since the drain began, of how many; None if the node does not drain."""
         remaining, first = self.view.remaining, self.view.draining_from
         return None if remaining is None else (max(0, first - remaining), first)
 
@@ -325,7 +325,7 @@ class NodeRow:
 
 
 def unregistered(nodes: Iterable[NodeView]) -> list[tuple[str, list[str]]]:
-    """Return the topics that nodes hold and no nsqlookupd lists for them, each with these nodes."""
+    """Return the topics that nodes hold but that no nsqlookupd lists for them, each with these nodes."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         if node.answers and node.look is not None and node.listed:

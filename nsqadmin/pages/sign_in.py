@@ -1,4 +1,4 @@
-"""Signing in and out: to the provider and back, and a session that begins anew each time."""
+"""Signing in and out: to the provider and back, with a new session each time."""
 
 import secrets
 import time
@@ -64,7 +64,8 @@ class SignIn:
         except SignInProblem as problem:
             return self._failed(request, problem)
         self._log.info("%s from %s signed in", person.name, request.peer)
-        # A session of its own number: one that was there before, whoever's it was, is not gone on with.
+        # The session gets a new number; a session that this browser had before, its own or a planted one,
+        # ends.
         sessions.end(request.raw.cookies.get(SESSION_COOKIE, ""), time.time())
         cookie = sessions.begin(secrets.token_urlsafe(24), person, time.time())
         reply = web.Response(
@@ -78,7 +79,8 @@ class SignIn:
         if is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
         self._sessions().end(request.raw.cookies.get(SESSION_COOKIE, ""), time.time())
-        # Not led on: the way back to the provider would be a form sent to another site, which browsers block.
+        # A page, not a redirect: a form that ends at the provider would go to another site, which browsers
+        # block.
         reply = self._render.page(request, "signed_out.html")
         reply.del_cookie(SESSION_COOKIE, path=self._path)
         return reply
@@ -114,7 +116,7 @@ class SignIn:
             max_age=age_s,
             httponly=True,
             secure=self._is_secure(request),
-            # The provider leads back from another site.
+            # The provider redirects from another site.
             samesite="Lax",
         )
 

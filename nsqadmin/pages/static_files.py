@@ -1,4 +1,4 @@
-"""Style sheet and script of the pages, each under a name that changes with its content."""
+"""Style sheets and scripts of the pages, each under a name that changes with its content."""
 
 import hashlib
 from pathlib import Path
@@ -22,21 +22,21 @@ BUILT_IN: Final = Path(__file__).parent / "static"
 
 
 class StaticFiles:
-    """Serves the files of one folder, read once; with *dev_folder* they are read again each time."""
+    """Serves the files of one folder, read once; those of *dev_folder* are read again for each request."""
 
     def __init__(self, dev_folder: str = "") -> None:
         self._folder = Path(dev_folder) if dev_folder else BUILT_IN
         self._reread = bool(dev_folder)
         self._files = self._load()
         digest = hashlib.sha256(b"".join(self._files[name] for name in sorted(self._files)))
-        # Goes into each link, so that browsers may keep a file forever and still get the next release's.
+        # Part of each link, so that browsers may keep a file forever and still load that of the next release.
         self.version = digest.hexdigest()[:12]
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/static/:asset", self.serve), Route("GET", "/fonts/:asset", self.serve)]
 
     def has(self, name: str) -> bool:
-        """Tell whether a file is there: libraries are put in place by the set-up, and may be missing."""
+        """Tell whether a file exists: libraries are installed by the set-up and may be missing."""
         return name in self._files
 
     async def serve(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Long lists: which rows and columns a reader wants, in which order, and the same as CSV; PURE."""
+"""Long lists: the rows and columns that a reader wants, their order, and the same as CSV; PURE."""
 
 import csv
 import io
@@ -10,22 +10,22 @@ from nsqadmin.figures.filters import FilterProblem, RowFilter, Value, parse_filt
 
 Row = TypeVar("Row")
 
-# Spreadsheets take a cell that begins with one of these for a formula.
+# Spreadsheets treat a cell that begins with one of these as a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column: *kind* says how its values are shown: text, count, rate or seconds."""
+    """A column: *kind* says how its values are shown: text, count, rate, seconds and others."""
 
     key: str
     label: str
     value: Callable[[Row], Value]
     kind: str = "count"
     hint: str = ""
-    # Shown on a narrow screen as well.
+    # Also shown on a narrow screen.
     keep: bool = False
-    # Shown until a reader chooses.
+    # Shown until a reader chooses columns.
     usual: bool = True
 
     @property
@@ -34,7 +34,7 @@ class Column(Generic[Row]):
 
 
 class Table(Generic[Row]):
-    """What a reader wants of one list, as the arguments of the address say."""
+    """The reader's choices for one list, as given by the arguments of the address."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Table(Generic[Row]):
         sort: str = "name",
         descending: bool = False,
     ) -> None:
-        """*prefix* tells the arguments of several lists on one page apart; *sort* is the usual order."""
+        """*prefix* distinguishes the arguments of several lists on one page; *sort* is the usual order."""
         self.prefix = prefix
         self.every = every
         self.wanted = query.get(f"{prefix}q", "").strip()
@@ -69,11 +69,11 @@ class Table(Generic[Row]):
 
     @property
     def order(self) -> tuple[str, str, bool]:
-        """What two readers who get the same rows in the same order have in common."""
+        """A key that is equal for readers who get the same rows in the same order."""
         return self.wanted, self.sort, self.descending
 
     def apply(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the wanted rows in the wanted order; rows that are equal in it keep the order they have."""
+        """Return the wanted rows in the wanted order; rows that compare equal keep their order."""
         if self.problem:
             return []
         found = [row for row in rows if self._filter.matches(row)] if self.wanted else list(rows)
@@ -82,7 +82,7 @@ class Table(Generic[Row]):
             return found
         value = column.value
         if column.is_figure:
-            # What is not known comes last, whichever way it is sorted.
+            # Unknown values come last in both directions.
             worst = float("-inf") if self.descending else float("inf")
             return sorted(
                 found,
@@ -102,7 +102,7 @@ class Table(Generic[Row]):
 
 
 def _chosen(query: Mapping[str, str], prefix: str, keys: Mapping[str, object]) -> set[str] | None:
-    """Return the columns that were ticked, or named in one argument; None when nobody chose."""
+    """Return the columns that were ticked, or named in one argument; None if nobody chose."""
     named = query.get(f"{prefix}cols", "")
     if not named:
         return None

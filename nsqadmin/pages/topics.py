@@ -1,4 +1,4 @@
-"""The pages of a topic and of a channel."""
+"""The page of a topic and the page of a channel."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,12 +24,12 @@ from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
-# The channels of topics that nobody produces change rarely, and cost a question for each topic.
+# The channels of topics without producers change rarely, and each topic takes a request.
 IDLE_AGE_S: Final = 15.0
 
 
 class TopicPages:
-    """``/topics/:topic`` and ``/topics/:topic/:channel``; remembers what consumers did that are looked at."""
+    """``/topics/:topic`` and ``/topics/:topic/:channel``; remembers the activity of shown consumers."""
 
     def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
         self._cluster = cluster
@@ -144,7 +144,7 @@ class TopicPages:
         return channel in channels.value[topic]
 
     def _registered_channel(self, request: Request, topic: str, channel: str) -> Response:
-        """Show a channel that nsqlookupd knows and no nsqd has."""
+        """Show a channel that nsqlookupd knows but no nsqd has."""
         return self._replies.page(
             request,
             "registered.html",
@@ -182,13 +182,13 @@ class TopicPages:
         )
 
 
-# What consumers may have in common.
+# By what consumers can be grouped.
 _GROUPS: Final[dict[str, Callable[[ConsumerRow], str]]] = {
     "client": lambda one: one.stats.client_id or "none",
     "host": lambda one: one.stats.hostname or "none",
     "agent": lambda one: one.stats.user_agent or "none",
 }
-# What is shown of consumers until a reader chooses; here all are of one channel.
+# The columns of consumers that are shown until a reader chooses; all consumers here are of one channel.
 _CHANNELS_CONSUMERS: Final = (
     "address,state,agent,attributes,node,in_flight,ready,rate,silent,finished,requeued,connected"
 )
