@@ -1,7 +1,7 @@
-"""When the oldest message was published that a channel owes. Pure.
+"""When the oldest message that a channel owes was published. Pure.
 
-Most often that message is in memory, or it is the one of the look before. Others are read, so many at a time
-and no more: the rest is told from the look before, and is then said to be older than it is, never younger.
+Most often that message is in memory, or is the same as at the last look. Others are read, a limited number in
+a second. Beyond that the time of the last look is given: a message may seem older than it is, never younger.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.tail import MessageLog
 
-# Messages that are read from the disk within a second for this.
+# How many messages are read from the disk within a second for this.
 _READS: Final = 100
 _SECOND_NS: Final = 1_000_000_000
 
@@ -21,15 +21,15 @@ class Ages:
     """See the module."""
 
     def __init__(self) -> None:
-        # Of each channel the oldest message that is owed, and its time.
+        # For each channel the oldest message that is owed, and its time.
         self._known: dict[Channel, tuple[int, int]] = {}
         self._left = _READS
         self._since_ns = 0
 
     def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
-        """In ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time.
+        """The time in ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time.
 
-        Of carried logs what is given out here counts as well.
+        Messages of carried logs that are given out here count too.
         """
         oldest_ns = self._oldest_ns(topic, channel, now_ns)
         if channel.siblings:
@@ -43,7 +43,7 @@ class Ages:
     def _oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
         seq = channel.lowest()
         if seq is None:
-            # What the topic holds back comes to it, if it was not acknowledged already.
+            # The channel will get what the topic holds back, unless that was acknowledged already.
             seq = topic.backlog.lowest()
             if seq is None or seq < channel.committed:
                 self._known.pop(channel, None)
@@ -59,7 +59,7 @@ class Ages:
         return found_ns or (known[1] if known else 0)
 
     def forget_deleted(self) -> None:
-        """Keep nothing of channels that are no more."""
+        """Forget channels that were deleted."""
         for channel in [one for one in self._known if one.deleted]:
             del self._known[channel]
 
@@ -71,7 +71,7 @@ class Ages:
 
 
 def _published_ns(log: MessageLog, seq: int) -> int:
-    """When it was published; 0 if that cannot be read now, or never."""
+    """When the message was published; 0 if it cannot be read, now or ever."""
     try:
         block = log.read(seq, seq + 1)
     except CannotRead:

@@ -46,5 +46,5 @@ def waiting_at(topic: Topic) -> int:
 
 
 def carried_waiting_at(topic: Topic) -> int:
-    """Those of them that are of other nsqd."""
+    """Messages of other nsqd that wait at the topic, deferred ones included."""
     return sum(one.backlog.depth + len(one.backlog.deferred) for one in topic.carried)

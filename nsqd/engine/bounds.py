@@ -1,4 +1,4 @@
-"""How much somebody owes, held against what a policy allows, before anything more is taken."""
+"""Checking what an owner owes against its policy before anything more is accepted."""
 
 from typing import Final
 
@@ -10,21 +10,21 @@ from nsqd.engine.weight import excess
 
 
 class Full(Refused):
-    """A channel owes as much as its policy allows."""
+    """A channel, or a topic without one, owes as much as its policy allows."""
 
     def __init__(self) -> None:
         super().__init__("topic is full")
 
 
 class DiskLow(Refused):
-    """What is free of the disk is below the watermark."""
+    """Free disk space is below the watermark."""
 
     def __init__(self) -> None:
         super().__init__("disk is nearly full")
 
 
 class _Policy:
-    """Refuses what is too much for the topic or for one of its channels."""
+    """Refuses messages that are too many for the topic or for one of its channels."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
@@ -55,6 +55,6 @@ NOTHING_MORE: Final = _Nothing()
 
 
 def bound_of(topic: Topic) -> Bound | None:
-    """What is to be asked before anything is published to the topic; None while nothing is bounded."""
+    """What is asked before anything is published to the topic; None while nothing is bounded."""
     settings = [topic.settings, *(channel.settings for channel in topic.channels.values())]
     return _Policy(topic) if any(one.bounded and not one.drop_oldest for one in settings) else None

@@ -21,7 +21,7 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, holes, within
 from nsqd.log.tail import BlockSource, NoSource
 
-# How long a channel waits that cannot read its messages.
+# How long a channel pauses that cannot read its messages.
 _FIRST_PAUSE_NS: Final = 50_000_000
 _LAST_PAUSE_NS: Final = 5_000_000_000
 _MAX_STALLS: Final = 7
@@ -59,7 +59,7 @@ class NoSources:
 
 
 class Broker:
-    """Topics by name, and three lists of work for the server: what to write, whom to serve, what changed."""
+    """Topics by name, and three lists of work for the server: topics to write, channels to serve, changes."""
 
     __slots__ = (
         "_room",
@@ -87,19 +87,19 @@ class Broker:
         self.wall = Wall()
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
-        # For what its topics remember of what was published.
+        # The room its topics share for ids of published messages.
         self._room = Room()
-        # What policies say of a topic or channel, there or not.
+        # The policies for any topic or channel, whether it exists or not.
         self.settings_of: SettingsOf = no_policies
-        # Nothing new is taken, so that consumers can empty the node.
+        # Nothing new is accepted, so that consumers can empty the node.
         self.draining = False
-        # Nobody is given anything any more, and nothing new is made: another node takes over.
+        # Nothing is delivered any more, and nothing new is made: another node takes over.
         self.leaving = False
-        # What is free of the disk is below the watermark: nothing new is taken until it is more.
+        # Free disk space is below the watermark: nothing new is accepted until there is more.
         self.disk_low = False
         # Topics with staged messages.
         self.dirty: dict[Topic, None] = {}
-        # Channels whose messages could not be read when that was last tried.
+        # Channels whose messages could not be read at the last attempt.
         self.stalled: dict[Channel, None] = {}
         # Channels that may have both messages and a ready consumer.
         self.wake: dict[Channel, None] = {}
@@ -109,7 +109,7 @@ class Broker:
     # --- topics and channels ---
 
     def topic(self, name: str, now_ns: int) -> Topic:
-        """The topic of that name, made now if there is none."""
+        """The topic of that name, made now if it does not exist."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.restore_topic(name, self.sequences.first(self.wall.at(now_ns)))
@@ -119,7 +119,7 @@ class Broker:
         return topic
 
     def topic_to_publish(self, name: str, now_ns: int) -> Topic:
-        """The same for a publisher. Raises Refused while nothing new is taken; then none is made."""
+        """Like :meth:`topic`, for a publisher. Raises Refused, and makes none, while nothing new is taken."""
         if self.draining:
             raise Draining
         if self.disk_low and name not in self.topics:
@@ -139,9 +139,9 @@ class Broker:
     def channel(
         self, topic: Topic, name: str, kept: Ranges | None = None, generation: int | None = None
     ) -> Channel:
-        """The topic's channel of that name, made now if there is none; a new one is owed what is *kept*.
+        """The topic's channel of that name, made now if it does not exist; a new one is owed what is *kept*.
 
-        One that another nsqd has made has its *generation*.
+        *generation* is given for one that another nsqd has made.
         """
         channel = topic.channels.get(name)
         if channel is None:
@@ -153,7 +153,7 @@ class Broker:
             self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
             for carried in topic.carried:
                 if not carried.channels and not channel.ephemeral:
-                    # A first channel takes what waits there as well.
+                    # A first channel also takes what waits at the carried topic.
                     channel.share(carried.add_channel(name, generation=topic.draw_generation(name)))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
@@ -179,20 +179,20 @@ class Broker:
             carried.empty()
             carried.deleted = True
             if isinstance(carried, CarriedTopic):
-                # Its files are its home's: the next checkpoint beside them says it.
+                # The files belong to its home, so the next checkpoint beside them states the deletion.
                 carried.given_up = carried.changed = True
         self.events.append(Event(Change.TOPIC_DELETED, topic))
         return orphans
 
     def delete_channel(self, topic: Topic, name: str) -> list[Consumer]:
-        """Remove a channel; an ephemeral topic goes with its last one."""
+        """Remove a channel; an ephemeral topic is removed with its last one."""
         orphans = self._remove_channel(topic, name)
         if topic.ephemeral and not topic.channels and not topic.deleted:
             orphans.extend(self.delete_topic(topic.name))
         return orphans
 
     def leave(self, consumer: Consumer) -> None:
-        """A consumer is gone: its messages wait again, and an ephemeral channel goes with its last one."""
+        """Remove a consumer that left, let its messages wait; an ephemeral channel goes with its last one."""
         channel = consumer.channel
         if channel is None:
             return
@@ -208,7 +208,7 @@ class Broker:
             self.serve(channel)
 
     def apply(self, settings_of: SettingsOf) -> None:
-        """Policies have changed: this is what they say of a topic or channel."""
+        """Follow changed policies: *settings_of* gives those for a topic or channel."""
         self.settings_of = settings_of
         for topic in self.topics.values():
             for one in (topic, *topic.carried):
@@ -217,19 +217,19 @@ class Broker:
             self.uphold(topic)
 
     def tell_disk_low(self, low: bool) -> None:
-        """Publishes are refused from now on, or no longer."""
+        """Refuse publishes from now on, or no longer."""
         self.disk_low = low
         for topic in self.topics.values():
             self._bind(topic)
 
     def _bind(self, topic: Topic) -> None:
-        """Have what is bounded asked before anything is published to the topic."""
+        """Let the topic's bound, if there is one, be asked before anything is published to it."""
         bound = NOTHING_MORE if self.disk_low else bound_of(topic)
         if bound is not None or topic.bounded:
             topic.bind(bound)
 
     def uphold(self, topic: Topic) -> None:
-        """Hold the topic and its channels to what policies say of them."""
+        """Make the topic and its channels follow their policies."""
         self._bind(topic)
         if topic.settings.drop_oldest and drop_oldest(topic.backlog, topic.settings, topic.log):
             topic.changed = True
@@ -240,7 +240,7 @@ class Broker:
                 self.serve(channel)
 
     def max_defer_ns(self, topic_name: str) -> int:
-        """How long a publisher may put a message off."""
+        """How long a publisher may defer a message."""
         topic = self.topics.get(topic_name)
         settings = self.settings_of(topic_name, "") if topic is None else topic.settings
         return settings.max_defer_ns or self.limits.max_req_timeout_ns
@@ -248,11 +248,11 @@ class Broker:
     # --- flow ---
 
     def serve(self, channel: Channel) -> None:
-        """Look at this channel at the end of the turn."""
+        """Serve this channel at the end of the turn."""
         self.wake[channel] = None
 
     def stall(self, channel: Channel, now_ns: int) -> None:
-        """What waits in the channel cannot be read: try again after a pause, which grows."""
+        """The channel's messages cannot be read: try again after a pause, which grows."""
         self.stalled[channel] = None
         channel.retry_ns = now_ns + min(_LAST_PAUSE_NS, _FIRST_PAUSE_NS << channel.stalls)
         channel.stalls = min(channel.stalls + 1, _MAX_STALLS)
@@ -310,7 +310,7 @@ class Broker:
         self.serve(channel)
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
-        """Have the channel owe what is *kept* from *position* on, and nothing before."""
+        """Let the channel owe what is *kept* from *position* on, and nothing before."""
         kept = topic.alone.without_others(channel.name, within(kept, position, channel.end))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
@@ -320,7 +320,7 @@ class Broker:
         self.reschedule(channel)
 
     def finish_messages(self, topic: Topic, channel: Channel, seqs: Sequence[int]) -> int:
-        """Be done with messages for a channel, whoever has them; returns how many it owed."""
+        """Finish messages for a channel, whoever has them; returns how many it owed."""
         owed = handling.finish(channel, seqs)
         if owed:
             self._note(topic, notes.FINISH, channel.name, sequences=owed)
@@ -342,7 +342,7 @@ class Broker:
         return len(owed)
 
     def put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
-        """A message came back with a delay."""
+        """Schedule and note a message that came back with a delay."""
         self.schedule(channel, due_ns)
         topic = self.topics.get(channel.topic_name)
         if topic is not None and topic.channels.get(channel.name) is channel:
@@ -363,7 +363,7 @@ class Broker:
     # --- time ---
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
-        """See to it that :meth:`expire` looks at the channel at that time."""
+        """Let :meth:`expire` look at the channel at that time."""
         self._timers.schedule(channel, when_ns)
 
     def reschedule(self, channel: Channel) -> None:
@@ -377,7 +377,7 @@ class Broker:
 
     def expire(self, now_ns: int) -> None:
         """Time out and release what is due in all channels."""
-        # Each once: one of which much is due goes on when others have had their turn.
+        # Each channel once: one that has much due goes on when others have had their turn.
         for channel in self._timers.take_due(now_ns):
             channel.expire(now_ns)
             self.wake[channel] = None
@@ -387,7 +387,7 @@ class Broker:
             self.reschedule(channel)
 
     def forget(self, channel: Channel) -> None:
-        """Nothing is to be done for the channel any more."""
+        """Drop all work that is pending for the channel."""
         self.wake.pop(channel, None)
         self.stalled.pop(channel, None)
         self._timers.forget(channel)

@@ -1,16 +1,16 @@
-"""Serving the logs of other nsqd: taking one in, having it wait, letting go of it, and what is told of it.
+"""Serving the logs of other nsqd: taking one in, making it wait, letting go of it, and learning facts of it.
 
 A log that is carried is a `CarriedTopic`, with channels of its own, beside the own topic of that name. Each
 of its channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and
-deliver in turn; all else each has for itself. So an own topic without carried logs is as it always was.
+deliver in turn; all else is separate. So an own topic without carried logs works as it always did.
 
 To carry a log: make its topic (`nsqd.storage.carried.open_carried`, which may run in a thread), tell it what
 others know (`learn`), and `attach` it. It gives out what `allow` says. To end: `stop`, wait until `in_flight`
-is empty (what comes back meanwhile does not wait any more), tell `facts.all_facts`, `detach`.
+is empty (messages that come back meanwhile do not wait any more), tell others `facts.all_facts`, `detach`.
 
-To come home: `hold_back` what a carrier may have in flight, `learn` what it tells, as often as it does, and
-`give_out` the rest. What `learn` is told becomes a note in one's own log when the turn ends: ask for one. So
-it is there before anything is said or served on the strength of it.
+When a home comes back, it must `hold_back` what a carrier may have in flight, `learn` what the carrier tells,
+as often as it does, and `give_out` the rest. What `learn` is told becomes a note in the home's own log when
+the turn ends, so ask for a turn: then the note exists before anything is said or served because of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ from nsqd.log.ranges import Ranges, merged, size_of, without
 if TYPE_CHECKING:
     from nsqd.engine.broker import Broker
 
-# So many ranges are in one note.
+# How many ranges one note has.
 _NOTED_AT_ONCE = 10_000
 
 
@@ -35,10 +35,10 @@ _NOTED_AT_ONCE = 10_000
 
 
 def attach(broker: "Broker", carried: CarriedTopic, now_ns: int, serves: Ranges | None = None) -> Topic:
-    """Serve this log; of it only *serves*, if that is given. Returns the own topic of its name.
+    """Serve this log, or only *serves* of it if that is given. Returns the own topic of its name.
 
-    That and its channels are made if they are not there, so that consumers find them. A log without a channel
-    gives what it has to those that the own topic has, or to the first that is made.
+    That topic and its channels are made if they do not exist, so that consumers find them. A log without a
+    channel gives its messages to the channels that the own topic has, or to the first that is made.
     """
     own = broker.topic(carried.name, now_ns)
     own.carried.append(carried)
@@ -66,12 +66,12 @@ def _join(broker: "Broker", own: Topic, carried: CarriedTopic, name: str) -> Non
 
 
 def allow(broker: "Broker", carried: CarriedTopic, serves: Ranges | None) -> None:
-    """Give out *serves* of the log from now on, or all of it if that is None.
+    """Give out *serves* of the log from now on, or all of it if *serves* is None.
 
-    Everything else of it stays owed, and neither waits nor counts in the depth. What is in flight stays so.
+    The rest stays owed, but neither waits nor counts in the depth. Messages in flight stay in flight.
     """
     carried.withheld = [] if serves is None else without([(0, EVERYTHING)], serves)
-    # What waits at the topic waits for a first channel, which withholds it then.
+    # Messages that wait at the topic wait for a first channel, which will withhold them.
     for owed in carried.channels.values():
         withholding.withhold_only(owed, carried.withheld)
     for channel in carried.channels.values():
@@ -85,9 +85,9 @@ def stop(broker: "Broker", carried: CarriedTopic) -> None:
 
 
 def in_flight(carried: Topic) -> dict[str, Ranges]:
-    """What consumers have of the log and may answer yet, by channel; channels without any are left out.
+    """What consumers have of the log and may still answer, by channel; channels without any are left out.
 
-    What is on its way to the dead letters is told with it.
+    Messages on their way to the dead letters are included.
     """
     flying = {
         name: merged(channel.in_flight.ranges() + channel.dying.ranges())
@@ -97,9 +97,9 @@ def in_flight(carried: Topic) -> dict[str, Ranges]:
 
 
 def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> bool:
-    """Serve this log no longer; False if something of it is in flight, unless that is to be taken back.
+    """Stop serving this log; False if some of it is in flight, unless *force* takes that back.
 
-    The own topic and its channels stay. The caller writes the last checkpoint, and closes the store.
+    The own topic and its channels stay. The caller writes the last checkpoint and closes the store.
     """
     if in_flight(carried) and not force:
         return False
@@ -111,16 +111,16 @@ def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> b
             channel.host.part(channel)
         channel.dying.clear()
         broker.forget(channel)
-        # Whoever has it yet, such as the dead letters, leaves it alone.
+        # Whoever still refers to the channel, such as the dead letters, leaves it alone.
         channel.deleted = True
     carried.deleted = True
     return True
 
 
 def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[Topic], int]) -> None:
-    """A channel is set to a place: of each carried log it is done with what lies before that.
+    """Finish what lies before a position in each carried log, because the own channel is set to a position.
 
-    It goes onward only. What its home has finished is for its home to give again.
+    It only goes forward: a message that its home has finished can only be given again by that home.
     """
     for one in topic.carried:
         sibling = one.channels.get(name)
@@ -141,11 +141,11 @@ def learn(
     higher: bool,
     stored: Callable[[], Ranges],
 ) -> int:
-    """Another holder of the log tells what is finished on a channel; returns how many that is news of.
+    """Learn from another holder of the log what is finished on a channel; returns how many messages are news.
 
-    A channel that is not known is made: it owes what of *stored* (`nsqd.storage.data_path.claim`) is not
-    finished. Of two channels of one name that of the *higher* holder is the channel. One that was deleted
-    here is not made again. To hear it twice changes nothing.
+    An unknown channel is made: it owes the part of *stored* (`nsqd.storage.data_path.claim`) that is not
+    finished. Of two channels of one name, that of the *higher* holder is kept. A channel that was deleted
+    here is not made again. Hearing the same twice changes nothing.
     """
     channel = topic.channels.get(name)
     if channel is None:
@@ -172,7 +172,7 @@ def _make(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored:
 
 
 def _forget_channel(broker: "Broker", carried: CarriedTopic, channel: Channel) -> None:
-    """It was another one than that of its home."""
+    """Drop a channel that is not the one of its home."""
     if channel.host is not None:
         channel.host.part(channel)
     del carried.channels[channel.name]
@@ -182,7 +182,7 @@ def _forget_channel(broker: "Broker", carried: CarriedTopic, channel: Channel) -
 
 
 def unite(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
-    """Be done with what another holder has finished, and note it; returns how many that is news of."""
+    """Finish what another holder has finished, and note it; returns how many messages are news."""
     news = finishing.unite(channel, finished, topic.log.next_seq)
     if news:
         topic.changed = True
@@ -198,14 +198,14 @@ def unite(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) ->
 
 
 def hold_back(topic: Topic, ranges: Ranges, names: Iterable[str] | None = None) -> None:
-    """Do not give out these, on the channels named or on all: another nsqd may have them in flight."""
+    """Withhold these messages on the named channels or on all: another nsqd may have them in flight."""
     for name in topic.channels if names is None else names:
         if name in topic.channels:
             withholding.withhold(topic.channels[name], ranges)
 
 
 def give_out(broker: "Broker", topic: Topic, still: Mapping[str, Ranges]) -> None:
-    """Give out what was held back, but for what is *still* in flight elsewhere, by channel."""
+    """Give out what was held back, except what is *still* in flight elsewhere, by channel."""
     for name, channel in topic.channels.items():
         if channel.withheld:
             withholding.withhold_only(channel, facts.within_all(channel.withheld, still.get(name, [])))

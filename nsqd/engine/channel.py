@@ -40,7 +40,7 @@ class Consumer(Credit):
     ) -> None:
         """Takes what `Credit` does."""
         super().__init__(sink, msg_timeout_ns, keep, nearness, extended=extended)
-        # None before it is subscribed, and when the channel was deleted.
+        # None before it is subscribed, and after the channel was deleted.
         self.channel: Channel | None = None
 
 
@@ -77,27 +77,28 @@ class Channel(Answered):
         self.name = name
         self.paused = False
         self.deleted = False
-        # Another one of the same name, here or on another nsqd, has another number: see `generations`.
+        # Another channel of the same name, here or on another nsqd, has another number: see `generations`.
         self.generation = BEFORE
-        # Finished elsewhere, and held back by the topic here: see `finishing`.
+        # Finished elsewhere, but held back by the topic here: see `finishing`.
         self.ahead: Ranges = []
-        # What the log had no more when the channel was made at a place, or set to one: it was never owed.
+        # Messages that the log no longer had when the channel was made or set to a position: they were never
+        # owed.
         self.absent: Ranges = []
-        # The highest sequence that was acknowledged in one go; what the topic held back counts as well.
+        # All below this sequence was acknowledged at once, including what the topic held back.
         self.committed = 0
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
         self.ready: deque[Consumer] = deque()
-        # Of a log that is carried: the channel of this nsqd whose consumers it shares.
+        # For a carried log: the channel of this nsqd whose consumers it shares.
         self.host: Channel | None = None
-        # The channels that share these consumers, one for each log that is carried; mostly none.
+        # The channels that share these consumers, one for each carried log; mostly none.
         self.siblings: list[Channel] = []
-        # What was delivered in turn with siblings: see `nsqd.server.in_turn`.
+        # Bytes that were delivered in turn with siblings: see `nsqd.server.in_turn`.
         self.served_bytes = 0
         self.message_count = 0
-        # Of the delivered ones, while consumption is topology-aware: same zone, same region, elsewhere.
+        # Delivered messages while consumption is topology-aware: same zone, same region, elsewhere.
         self.zones = [0, 0, 0]
-        # When to try again to read what could not be read, and how often that happened in a row.
+        # When to try again to read messages that could not be read, and how often that has failed in a row.
         self.retry_ns = 0
         self.stalls = 0
         # When the timer looks at this channel next.
@@ -118,7 +119,7 @@ class Channel(Answered):
         consumer.channel = self
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Remove a consumer; what it had in flight waits again at once, for it can no longer be answered."""
+        """Remove a consumer; its messages in flight wait again at once, as it cannot answer them any more."""
         if consumer not in self.consumers:
             return
         del self.consumers[consumer]
@@ -134,7 +135,7 @@ class Channel(Answered):
         self._came_back(ranges, consumer, RETURNED)
 
     def share(self, sibling: "Channel") -> None:
-        """Have the channel of a carried log give its messages to the consumers of this one."""
+        """Let the channel of a carried log give its messages to the consumers of this one."""
         sibling.host = self
         sibling.consumers = self.consumers
         sibling.ready = self.ready
@@ -142,7 +143,7 @@ class Channel(Answered):
         self.siblings.append(sibling)
 
     def part(self, sibling: "Channel") -> None:
-        """Have it do so no longer; what it has in flight cannot be answered any more."""
+        """Undo :meth:`share`; messages that *sibling* has in flight cannot be answered any more."""
         sibling.release_in_flight()
         sibling.host = None
         sibling.consumers = {}
@@ -150,7 +151,7 @@ class Channel(Answered):
         self.siblings.remove(sibling)
 
     def refresh(self, consumer: Consumer) -> bool:
-        """Line the consumer up if it can take messages; True when it can and some wait."""
+        """Add the consumer to the line if it can take messages; True when it can and some wait."""
         if consumer.rdy > consumer.in_flight and not consumer.blocked:
             if not consumer.queued:
                 consumer.queued = True
@@ -161,20 +162,20 @@ class Channel(Answered):
         return False
 
     def next_ready(self) -> Consumer | None:
-        """The consumer to be served next, taken out of the line; None when all are busy or nothing waits."""
+        """Take the consumer to be served next out of the line; None when all are busy or nothing waits."""
         ready = self.ready
         if self.paused or not (self.depth or self.siblings):
             return None
         while ready:
             consumer = ready.popleft()
             consumer.queued = False
-            # Its credit, without a call where this is not compiled.
+            # Its credit, inlined: that saves a call where this is not compiled.
             if consumer.rdy > consumer.in_flight and not consumer.blocked and consumer in self.consumers:
                 return consumer
         return None
 
     def next_nearest(self) -> Consumer | None:
-        """Like :meth:`next_ready`, but the nearest of them; equally near ones take turns."""
+        """Like :meth:`next_ready`, but takes the nearest consumer; equally near ones take turns."""
         if self.paused or not (self.depth or self.siblings):
             return None
         usable = [one for one in self.ready if one.credit > 0 and one in self.consumers]
@@ -188,14 +189,14 @@ class Channel(Answered):
     # --- messages ---
 
     def room(self) -> int:
-        # With no memory a message can still be handed to a consumer that is waiting for it.
+        # Even with a limit of 0, a message can be handed to a consumer that is waiting for it.
         return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
 
     def count(self) -> int:
         return self.depth + len(self.deferred) + self.in_flight.count + self.dying.count
 
     def expire(self, now_ns: int) -> None:
-        """Messages not answered in time and deferred ones that are due wait again."""
+        """Let messages that were not answered in time, and deferred ones that are due, wait again."""
         self.changed = True
         for consumer, ranges in self.in_flight.expired(now_ns):
             count = size_of(ranges)
@@ -204,7 +205,7 @@ class Channel(Answered):
             self._came_back(ranges, cast("Consumer", consumer), TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
         if self.release_due(now_ns):
-            # It may have been published long ago.
+            # A released message may have been published long ago.
             self.expiry_ns = 0
 
     def empty(self) -> None:
@@ -215,7 +216,7 @@ class Channel(Answered):
         self.release_in_flight()
 
     def release_in_flight(self) -> None:
-        """Nothing of this log is in flight any more; it is the caller's to say what becomes of it."""
+        """Take everything of this log out of flight; the caller decides what becomes of it."""
         for run in self.in_flight.take_all():
             consumer = cast("Consumer", run.consumer)
             consumer.in_flight -= run.left
@@ -234,7 +235,7 @@ class Channel(Answered):
 
     @property
     def acknowledged(self) -> int:
-        """Everything below this sequence is acknowledged."""
+        """The sequence below which everything is acknowledged."""
         lowest = self.lowest()
         return self.log.next_seq if lowest is None else lowest
 

@@ -8,7 +8,7 @@ from nsqd.log.frames import Piece
 
 
 class Sink(Protocol):
-    """What the server hangs on a consumer so that it can send to it."""
+    """What the server attaches to a consumer so that it can send to it."""
 
     def send_messages(self, frames: list[Piece]) -> None: ...
 
@@ -16,9 +16,10 @@ class Sink(Protocol):
 
 
 class SinkOfNobody:
-    """The sink of a connection that is gone.
+    """The sink of a closed connection.
 
-    Who knows that one's consumer yet would hold it in a circle, and circles are looked for very seldom.
+    With the real sink, anything that still refers to the consumer would keep the connection in a reference
+    cycle, and Python collects cycles very rarely.
     """
 
     def send_messages(self, frames: list[Piece]) -> None:
@@ -61,11 +62,11 @@ class Credit:
     ) -> None:
         """*keep* draws whether a message passes the sample rate; None when the client takes all.
 
-        An *extended* one is sent the headers of messages, or that they have none, before each body.
+        An *extended* consumer gets, before each body, the headers of the message or a mark of none.
         """
         self.extended = extended
         self.sink = sink
-        # As dead letters name it.
+        # The client's name in dead letters.
         self.client = ""
         self.nearness = nearness
         self.msg_timeout_ns = msg_timeout_ns
@@ -75,7 +76,7 @@ class Credit:
         self.message_count = 0
         self.finish_count = 0
         self.requeue_count = 0
-        # The transport has more unsent bytes than it likes; nothing is delivered until it drained.
+        # The transport has more unsent bytes than its limit; nothing is delivered until they have drained.
         self.blocked = False
         # Waiting in the channel's line of ready consumers.
         self.queued = False

@@ -1,7 +1,8 @@
-"""Messages of a channel that go to its dead letters, from the moment that is decided until it is done.
+"""Messages of a channel that go to its dead letters, from the decision until the move is done.
 
-They are owed, but neither wait nor are they in flight. A message is finished only when its copy in the
-dead-letter topic is durable; what a crash cuts off begins again, so one too many may be there, never none.
+They are owed, but neither wait nor are in flight. A message is finished only when its copy in the dead-letter
+topic is durable. A move that a crash interrupts is made again, so a dead letter may be there twice, but never
+be missing.
 """
 
 import hashlib
@@ -18,20 +19,20 @@ TIMED_OUT: Final = "timed-out"
 RETURNED: Final = "returned"
 EXPIRED: Final = "expired"
 
-# So many are written all or none.
+# Up to so many are written together: all of them or none.
 TOGETHER: Final = 64
 _END: Final = ".dead"
 _DIGITS: Final = 8
 
 
 def dead_letter_topic(topic_name: str, channel_name: str, settings: Settings) -> str:
-    """Where dead letters of the channel go. The name is durable even if theirs are not."""
+    """The topic for dead letters of the channel. The name that is made is durable even if theirs are not."""
     if settings.dead_letter_topic:
         return settings.dead_letter_topic
     both = f"{topic_name.removesuffix(EPHEMERAL_SUFFIX)}.{channel_name.removesuffix(EPHEMERAL_SUFFIX)}"
     if len(both) + len(_END) <= MAX_NAME_LENGTH:
         return both + _END
-    # Cut, two channels could have the same name.
+    # If the name were only cut, two channels could have the same one.
     digest = hashlib.sha256(f"{topic_name}/{channel_name}".encode()).hexdigest()[:_DIGITS]
     return f"{both[: MAX_NAME_LENGTH - len(_END) - _DIGITS - 1]}-{digest}{_END}"
 
@@ -55,13 +56,13 @@ class Death:
 
 
 class Dying:
-    """Those of one channel."""
+    """The messages of one channel that go to its dead letters."""
 
     __slots__ = ("_moving", "_waiting", "count")
 
     def __init__(self) -> None:
         self._waiting: deque[Death] = deque()
-        # Being written.
+        # Those being written.
         self._moving: dict[Death, None] = {}
         self.count = 0
 
@@ -71,7 +72,7 @@ class Dying:
 
     @property
     def waits(self) -> bool:
-        """Whether there are some that are not being written."""
+        """Whether there are some that are not being written yet."""
         return bool(self._waiting)
 
     def take(self, limit: int) -> list[Death]:
@@ -91,7 +92,7 @@ class Dying:
         return taken
 
     def done(self, death: Death) -> bool:
-        """They are written; False if they are owed no longer, because somebody has emptied the channel."""
+        """They are written; False if they are owed no longer because somebody has emptied the channel."""
         if death.gone:
             return False
         del self._moving[death]
@@ -99,17 +100,17 @@ class Dying:
         return True
 
     def failed(self, death: Death) -> None:
-        """They could not be written: they are taken again."""
+        """They could not be written and will be taken again."""
         if not death.gone:
             del self._moving[death]
             self._waiting.appendleft(death)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Which messages these are, in no order."""
+        """The ranges of all these messages, in no order."""
         return [(death.start, death.end) for death in [*self._moving, *self._waiting] if not death.gone]
 
     def drop_below(self, seq: int) -> None:
-        """What lies below *seq* is owed no longer."""
+        """Drop messages below *seq*, which are owed no longer."""
         kept: deque[Death] = deque()
         for death in [*self._moving, *self._waiting]:
             if death.start >= seq:
@@ -123,7 +124,7 @@ class Dying:
         self._waiting = kept
 
     def take_out(self, ranges: Ranges) -> None:
-        """What lies in these is owed no longer; they are sorted and merged."""
+        """Drop messages in *ranges*, sorted and merged, which are owed no longer."""
         for death in [*self._moving, *self._waiting]:
             left = without([(death.start, death.end)], ranges)
             if left == [(death.start, death.end)]:
@@ -135,7 +136,7 @@ class Dying:
                 self.add(start, end, death.reason, death.client)
 
     def clear(self) -> None:
-        """None of them is owed any longer."""
+        """Drop all of them, which are owed no longer."""
         for death in [*self._moving, *self._waiting]:
             self._give_up(death)
         self._waiting.clear()

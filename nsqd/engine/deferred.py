@@ -1,12 +1,12 @@
 """Deferred messages by the time at which they fall due.
 
-A run is three numbers: a due time and the messages ``start <= seq < end`` that share it. What was put off
-together is one run, so a million messages of some thousand batches are some thousand runs.
+A run is three numbers: a due time and the messages ``start <= seq < end`` that share it. Messages that were
+put off together are one run, so a million messages of some thousand batches are some thousand runs.
 
-Runs lie in the order in which they came, in arrays, by when they fall due: one array for each slot of 67 ms.
-When a slot begins, its runs are sorted into ticks of 1 ms, and a tick is released as a whole. So a run costs
-the same however many there are, and no work is done for the order of what is far off. All of this goes on in
-steps of bounded size, for a million may fall due at one moment.
+Runs are kept in arrays, in the order in which they came: one array for each slot of 67 ms of due time. When a
+slot begins, its runs are sorted into ticks of 1 ms, and a tick is released as a whole. So a run costs the
+same however many there are, and runs that are far off are not sorted. All of this is done in steps of bounded
+size, because a million messages may fall due at one moment.
 """
 
 from array import array
@@ -19,7 +19,7 @@ _SLOT_SHIFT: Final = 26
 _TICK_SHIFT: Final = 20
 # Runs that are handled in one go: one or two milliseconds.
 STEP: Final = 4096
-# Of so few messages it is faster to look for each of them.
+# For so few messages it is faster to search for each of them.
 _FEW: Final = 8
 # A run in an array: due time, start, end.
 _WIDTH: Final = 3
@@ -41,7 +41,7 @@ class _Queue:
 
     def put(self, runs: "array[int]") -> None:
         if not self:
-            # Others may read them.
+            # Others may read this array.
             self._runs, self._at, self._own = runs, 0, False
             return
         if not self._own:
@@ -49,7 +49,7 @@ class _Queue:
         self._runs.extend(runs)
 
     def take(self, limit: int) -> "array[int]":
-        """At most so many runs."""
+        """Take at most *limit* runs from the front."""
         end = min(len(self._runs), self._at + limit * _WIDTH)
         taken = self._runs[self._at : end]
         self._at = end
@@ -59,7 +59,7 @@ class _Queue:
         return self._runs[self._at :]
 
     def become(self, runs: "array[int]") -> None:
-        """Have these instead."""
+        """Replace the runs by these."""
         self._runs, self._at, self._own = runs, 0, False
 
 
@@ -74,7 +74,7 @@ class _Tick:
 
 
 class Deferred:
-    """See the module."""
+    """The deferred messages of one owner; see the module."""
 
     __slots__ = (
         "_count",
@@ -92,17 +92,17 @@ class Deferred:
 
     def __init__(self) -> None:
         self._count = 0
-        # By slot what is far off; the numbers of those slots as a heap.
+        # Runs that are far off, by slot; and the numbers of those slots as a heap.
         self._slots: dict[int, array[int]] = {}
         self._slots_at: list[int] = []
-        # Slots whose arrays somebody reads.
+        # Slots whose arrays a reader may be using.
         self._shared: set[int] = set()
-        # The last slot whose time has come, and what of it is not in ticks yet.
+        # The last slot whose time has come, and those of its runs that are not in ticks yet.
         self._slot = -1
         self._opening = _Queue()
         self._ticks: dict[int, _Tick] = {}
         self._ticks_at: list[int] = []
-        # Released, and not taken yet.
+        # Released, but not taken yet.
         self._due = _Queue()
         # No message has a lower sequence.
         self._least = 0
@@ -120,7 +120,7 @@ class Deferred:
                 yield due_ns, seq
 
     def put(self, start: int, end: int, due_ns: int) -> None:
-        """Messages ``start <= seq < end`` are due at that time."""
+        """Messages ``start <= seq < end`` are due at *due_ns*."""
         if not self._count or start < self._least:
             self._least = start
         if end - start > 1:
@@ -145,7 +145,7 @@ class Deferred:
             runs.extend((due_ns, start, end))
 
     def take_due(self, now_ns: int) -> tuple["array[int]", "array[int]"]:
-        """Take ranges whose time has come, where each starts and ends; not all when there are very many."""
+        """Take the starts and ends of ranges whose time has come; when there are very many, not all."""
         self._open(now_ns)
         at = self._ticks_at
         while at and self._ticks[at[0]].due_ns <= now_ns:
@@ -156,9 +156,9 @@ class Deferred:
         return starts, ends
 
     def take_out(self, seqs: set[int]) -> set[int]:
-        """Let these be deferred no longer; returns those that were.
+        """Take these messages out; returns those that were deferred.
 
-        Costs a look at every run, in C for a few messages, and a copy of those that lie beside one of them.
+        Costs a look at every run, in C for a few messages, and a copy of the arrays that hold one of them.
         """
         taken: set[int] = set()
         wanted = sorted(seqs)
@@ -192,7 +192,7 @@ class Deferred:
         return left
 
     def drop_below(self, seq: int) -> None:
-        """Forget what is below *seq*; costs nothing where nothing is."""
+        """Forget messages below *seq*; costs nothing when there are none."""
         if not self._count or seq <= self._least:
             return
         runs = list(self.runs())
@@ -209,18 +209,18 @@ class Deferred:
             return self._slot << _SLOT_SHIFT
         if self._ticks_at:
             due_ns = self._ticks[self._ticks_at[0]].due_ns
-            # A slot may begin before that, with something that is due earlier.
+            # A slot may begin earlier, with a run that is due earlier.
             return min(due_ns, self._slots_at[0] << _SLOT_SHIFT) if self._slots_at else due_ns
         return self._slots_at[0] << _SLOT_SHIFT if self._slots_at else None
 
     def first_due_ns(self) -> int:
-        """The earliest due time; there must be one."""
+        """The earliest due time; something must be deferred."""
         return min(min(runs[0::_WIDTH]) for runs in self.snapshot() if runs)
 
     def snapshot(self) -> "list[array[int]]":
-        """All runs as they are now, in arrays that nothing is changed in; for whoever reads them in a thread.
+        """All runs as they are now, in arrays that do not change any more, for readers in a thread.
 
-        What is far off is not copied before something is added to it.
+        Arrays of slots that are far off are copied only when something is added to them.
         """
         near = [self._due.rest(), *(tick.runs[:] for tick in self._ticks.values()), self._opening.rest()]
         self._shared.update(self._slots)
@@ -235,7 +235,7 @@ class Deferred:
         self.__init__()  # type: ignore[misc]
 
     def _open(self, now_ns: int) -> None:
-        """Sort what is due soon into ticks, as far as one step goes."""
+        """Sort runs that are due soon into ticks, as many as one step takes."""
         left = STEP
         while left > 0:
             if not self._opening:

@@ -1,4 +1,4 @@
-"""Delivering: taking what waits from the log, and putting it in flight."""
+"""Delivering: taking waiting messages from the log, and putting them in flight."""
 
 from array import array
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from nsqd.log.headers import frames_for
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MessageLog
 
-# What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
+# The most bytes one consumer is sent in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 128 << 10
-# So many messages are put in the order of the file at once: a millisecond's work.
+# How many messages are put in the order of the file at once: a millisecond's work.
 _TOGETHER: Final = 4096
 
 
 class Delivering(Owed):
-    """Who owes messages of a log and gives them to consumers, which have credit."""
+    """Owes messages of a log and gives them to consumers, which have credit."""
 
     __slots__ = (
         "_drawn",
@@ -43,17 +43,17 @@ class Delivering(Owed):
         super().__init__(limit)
         self.log = log
         self.wall = wall or Wall()
-        # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
+        # What is owed changed since the last checkpoint; publishing does not count, because it is in the log.
         self.changed = True
         # The message that was drawn for a sampled consumer and could not be read yet.
         self._drawn: int | None = None
         self.in_flight = InFlight()
-        # Of a log that is carried: what ids it has.
+        # For a carried log: the ids of its messages.
         self.ids: MessageIds | None = None
         self.delivered_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
         self.lost_count = 0
-        # Why what waits cannot be read just now; nothing is delivered until it can.
+        # Why waiting messages cannot be read now; nothing is delivered until they can.
         self.stalled = ""
         # Set while end-to-end latency is measured.
         self.latency: Latency | None = None
@@ -119,7 +119,7 @@ class Delivering(Owed):
     def _take_scattered(
         self, span: Scattered, consumer: Credit, limit: int, room: int, now_ns: int
     ) -> tuple[int, Piece]:
-        """Put the first messages of *span* in flight: how many, and their frames; 0 where one is missing."""
+        """Put the first messages of *span* in flight; returns their number, 0 if one is missing, and frames."""
         seqs = span.seqs[span.at : span.at + limit]
         frames = self.log.frames(seqs, room, extended=consumer.extended)
         if not frames:
@@ -137,7 +137,7 @@ class Delivering(Owed):
         return len(seqs), b"".join(frames)
 
     def _delivered_again(self, seqs: Sequence[int]) -> list[int]:
-        """These messages are delivered once more: the how manieth time that is for each."""
+        """Count one more delivery of these messages; returns for each how many there were."""
         tried = self.attempts
         counts = [tried.get(seq, 1) + 1 for seq in seqs]
         tried.update(zip(seqs, counts, strict=True))
@@ -150,13 +150,14 @@ class Delivering(Owed):
         self.delivered_count += count
 
     def _gather(self) -> None:
-        """Have the short spans that wait first, if they lie on disk, wait together in the order of the file.
+        """Let the short spans at the front, if they lie on disk, wait together in the order of the file.
 
-        What was requeued or timed out one by one lies anywhere: so each place is gone to once.
+        Messages that were requeued or timed out one by one lie anywhere; in order, each place is read only
+        once.
         """
         pending = self.pending
         resident_from = self.log.resident_from
-        # By whether they were delivered before; what waits first goes on being first.
+        # By whether they were delivered before; the kind that waits first stays first.
         found: dict[bool, list[int]] = {}
         count = 0
         while pending and count < _TOGETHER:
@@ -170,7 +171,7 @@ class Delivering(Owed):
             pending.appendleft(together(sorted(seqs), again=again))
 
     def _single_out(self, span: Scattered) -> None:
-        """Let the first message of the first *span* wait before it by itself."""
+        """Split the first message off *span*, which is the first, so that it waits before it."""
         seq = span.seqs[span.at]
         span.at += 1
         if not len(span):
@@ -178,7 +179,7 @@ class Delivering(Owed):
         self.pending.appendleft(Span(seq, seq + 1, span.again))
 
     def take_sampled(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
-        """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
+        """Like :meth:`take` with a sample rate: messages that are not drawn are finished for this channel."""
         keep = consumer.keep
         pieces: list[Piece] = []
         room = TAKE_BYTES
@@ -190,7 +191,7 @@ class Delivering(Owed):
                 taken = self.take(consumer, 1, now_ns)
                 pieces.extend(taken)
                 if self.stalled:
-                    # Drawn once: it is delivered when it can be read.
+                    # It is not drawn again: it is delivered when it can be read.
                     first = self.pending[0]
                     self._drawn = first.start if isinstance(first, Span) else None
                     break
@@ -207,16 +208,16 @@ class Delivering(Owed):
         return pieces
 
     def _skip(self, span: Span, end: int, gap: Gap | None) -> None:
-        """There is nothing to deliver of the first *span* up to *end*, nor will there ever be."""
+        """Finish the first *span* up to *end*: nothing of it can be delivered, now or later."""
         count = end - span.start
         self.changed = True
         self.forget_attempts(span.start, end)
         self.finished.add(span.start, end)
         if gap is None or gap.is_loss:
             if self.ids is None:
-                # What a copy lacks is on the nsqd whose log it is, or is lost there.
+                # What a copy lacks is on the nsqd whose log it is, or was lost there.
                 self.lost_count += count
-            # Nobody has finished these: that they are skipped here is no reason for others to.
+            # No consumer has finished these, so other nsqd must not be told that they are finished.
             self.log.had.take_out(span.start, end)
         self.depth -= count
         span.start = end

@@ -1,9 +1,9 @@
-"""What one nsqd may tell another of a log that both have: what of it is finished on each channel. Pure.
+"""Facts that one nsqd may tell another about a log that both have: what is finished on each channel. Pure.
 
-A fact is positive and only grows: a consumer answered, somebody emptied the channel, it expired, it is in
-the dead letters, it was published before the channel was. It is told only of messages that the teller has, or
-had (see `nsqd.log.had`): the engine is done with what it skips over as well, and that is no fact. Nobody
-concludes from "not owed" that something is finished.
+A fact is positive and only grows: a consumer answered the message, somebody emptied the channel, the message
+expired, is in the dead letters, or was published before the channel was made. A fact is told only of messages
+that the teller has, or had (see `nsqd.log.had`): the engine also finishes what it skips over, and that is no
+fact. Nobody concludes from "not owed" that something is finished.
 """
 
 from dataclasses import dataclass, field
@@ -22,32 +22,32 @@ class ChannelFacts:
 
 
 def had(topic: Topic) -> Ranges:
-    """What this nsqd has of the log, or had: what it may speak of, and what it need not be given."""
+    """Messages of the log that this nsqd has or had: it may tell facts of them and need not be given them."""
     return topic.log.had.ranges(topic.log.next_seq)
 
 
 def readable(topic: Topic, stored: Ranges) -> Ranges:
-    """Of what is *stored* by number, what really is: a compacted file speaks for a lost end, too."""
+    """The messages of the *stored* ranges that are really there: a compacted file covers a lost end too."""
     return within_all(merged(stored), had(topic))
 
 
 def settled(topic: Topic, stored: Ranges) -> Ranges:
-    """The messages for which nobody needs a copy: they can be read here, or nobody is owed them."""
+    """Messages of which nobody needs a copy: they can be read here, or nobody is owed them."""
     return without(had(topic), without(owed_by_any(topic), readable(topic, stored)))
 
 
 def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
-    """What may be told of a channel; None of one that is unknown.
+    """The facts that may be told of a channel; None if it is unknown.
 
-    Of a channel that was deleted everything is finished but what waits at the topic. In proportion to what
-    is not finished in order.
+    On a deleted channel everything is finished except what waits at the topic. Takes time in proportion to
+    what is not finished in order.
     """
     channel = topic.channels.get(channel_name)
     if channel is None:
         generation = topic.gone.get(channel_name)
         if generation is None:
             return None
-        # What waits at the topic somebody is owed yet: elsewhere it may be this channel.
+        # What waits at the topic is still owed to somebody, on another nsqd perhaps to this channel.
         waiting = topic.backlog.owed(0, topic.log.next_seq)
         return ChannelFacts(generation, without(had(topic), waiting))
     return ChannelFacts(
@@ -56,10 +56,10 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
 
 
 def all_facts(topic: Topic) -> dict[str, ChannelFacts]:
-    """The same of each channel that outlives the process.
+    """The facts of each channel that outlives the process.
 
-    A carrier also tells of those that its home had and that were deleted here. Of one that was made and
-    deleted meanwhile nobody has to hear, or it would be made there.
+    A carrier also tells of channels that its home had and that were deleted here. Channels that were made and
+    deleted here meanwhile are left out, or the home would make them.
     """
     names = [name for name, channel in topic.channels.items() if not channel.ephemeral]
     if isinstance(topic, CarriedTopic):
@@ -69,7 +69,7 @@ def all_facts(topic: Topic) -> dict[str, ChannelFacts]:
 
 
 def finished_of(finished: RangeSet, end: int, ahead: Ranges, of: Ranges) -> Ranges:
-    """Of the ranges *of*, those that are finished below *end*, or *ahead* of it."""
+    """The part of the ranges *of* that is finished: below *end* by *finished*, or by *ahead*."""
     found: Ranges = list(ahead)
     for start, stop in within(of, 0, end):
         found += without([(start, stop)], finished.missing(start, stop))
@@ -77,12 +77,12 @@ def finished_of(finished: RangeSet, end: int, ahead: Ranges, of: Ranges) -> Rang
 
 
 def within_all(ranges: Ranges, others: Ranges) -> Ranges:
-    """What lies in both; each is sorted and merged."""
+    """The messages that lie in both; each is sorted and merged."""
     return [part for start, end in others for part in within(ranges, start, end)]
 
 
 def owed_by_any(topic: Topic) -> Ranges:
-    """What the topic or one of its channels owes: what a copy of the log is there for."""
+    """Messages that the topic or one of its channels owes, for which a copy of the log is kept."""
     end = topic.log.next_seq
     owing = (topic.backlog, *topic.channels.values())
     return merged([part for one in owing for part in one.owed(0, end)])

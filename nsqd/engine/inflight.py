@@ -1,9 +1,9 @@
 """Messages in flight: runs of consecutive messages delivered together.
 
 A run is one dictionary entry, under its first unanswered message, for as long as its consumer answers in
-order. The first answer out of order breaks it: then each of its messages has an entry of its own. So the
-client that handles a batch from front to back costs a few operations per batch, and the client that does
-not costs one dictionary entry per message.
+order. The first answer out of order breaks the run: then each of its messages has an entry of its own. So a
+client that handles a batch from front to back costs a few operations per batch, and any other client costs
+one dictionary entry per message.
 """
 
 from array import array
@@ -19,9 +19,9 @@ from nsqd.log.ranges import Ranges, merged, within
 # Finished runs stay in the heap until they outnumber what is in flight this many times.
 _STALE_RATIO: Final = 2
 _STALE_SLACK: Final = 64
-# Of so many entries it is looked whether a checkpoint knows them: less than a millisecond's work.
+# How many entries a checkpoint looks at for new deliveries: less than a millisecond's work.
 _FRESH_AT_ONCE: Final = 10_000
-# So many time out in one go: a millisecond or two, in which nobody else is served.
+# How many messages time out in one go: a millisecond or two, in which nobody else is served.
 _EXPIRED_AT_ONCE: Final = 8192
 
 
@@ -30,9 +30,9 @@ class NotInFlight(Exception):
 
 
 class Run:
-    """Messages that one consumer got together and answers until *deadline_ns*.
+    """Messages that were delivered to one consumer together; it has until *deadline_ns* to answer.
 
-    They are ``start <= seq < end``, or *scattered* between these.
+    They are ``start <= seq < end``, or only those of them that are *scattered*.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class Run:
         published: "array[int] | None" = None,
         scattered: list[int] | None = None,
     ) -> None:
-        """*published*: when each of them was, in ns since 1970, if anybody wants to know."""
-        # The first that is not answered yet, and the first of all.
+        """*published*: when each message was published, in ns since 1970, if anybody wants to know."""
+        # The first message that is not answered yet, and the first of all.
         self.start = self.first = start
         self.end = end
         self.consumer = consumer
@@ -74,15 +74,15 @@ class Run:
         else:
             self.left = len(scattered)
             self.broken = True
-        # A checkpoint knows that it was delivered.
+        # A checkpoint states that it was delivered.
         self.noted = False
 
     def members(self) -> Sequence[int]:
-        """Its messages, in order; of an unbroken one those that are not answered."""
+        """Its messages, in order; of an unbroken run only those that are not answered."""
         return range(self.start, self.end) if self.scattered is None else self.scattered
 
     def place(self, seq: int) -> int:
-        """The how manieth of all of them *seq* was."""
+        """The index of *seq* among all messages of the run."""
         return seq - self.first if self.scattered is None else bisect_left(self.scattered, seq)
 
     def __repr__(self) -> str:
@@ -105,13 +105,13 @@ class InFlight:
 
     def __init__(self) -> None:
         self._entries: dict[int, Run] = {}
-        # Unbroken runs of more than one message: where a message is looked for that has no entry.
+        # Unbroken runs of more than one message: they are searched for a message that has no entry.
         self._wide: dict[Run, None] = {}
-        # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. What is delivered
-        # in one moment to one consumer is one entry, though it may be hundreds of single messages.
+        # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. Messages that are
+        # delivered to one consumer at one moment share an entry, even hundreds of single ones.
         self._heap: list[tuple[int, int, list[Run]]] = []
         self._serial = 0
-        # The runs of the entry that was made last, and its deadline; and how many runs the heap has.
+        # The runs and the deadline of the entry that was made last; and how many runs the heap has.
         self._newest: list[Run] = []
         self._newest_ns = -1
         self._queued = 0
@@ -141,14 +141,14 @@ class InFlight:
         deadline_ns: int,
         published: "array[int] | None" = None,
     ) -> None:
-        """Messages from here and there, sorted, that are delivered together: a run, broken from the start."""
+        """Put sorted, scattered messages in flight together: as a run that is broken from the start."""
         run = Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs)
         self._entries.update(dict.fromkeys(seqs, run))
         self.count += len(seqs)
         self._push(run)
 
     def find(self, seq: int, consumer: Credit) -> Run:
-        """The run that holds *seq*. Raises NotInFlight, also when it is somebody else's."""
+        """The run that holds *seq*. Raises NotInFlight, also when another consumer has it."""
         run = self._entries.get(seq)
         if run is None:
             run = self._break_around(seq)
@@ -182,7 +182,7 @@ class InFlight:
         return run.consumer
 
     def remove_scattered(self, seqs: list[int], consumer: Credit) -> list[tuple[int, NotInFlight]]:
-        """Take messages of *consumer* out of flight, in any order; returns place and reason of failures."""
+        """Take messages of *consumer* out of flight, in any order; returns index and reason of failures."""
         failed: list[tuple[int, NotInFlight]] = []
         entries = self._entries
         removed = 0
@@ -208,7 +208,7 @@ class InFlight:
         return run.left
 
     def remove_head(self, seq: int, count: int) -> Run:
-        """Take *count* messages from *seq* on, at most what :meth:`unbroken` said, out of flight.
+        """Take *count* messages from *seq* on out of flight, at most as many as :meth:`unbroken` said.
 
         Returns their run.
         """
@@ -223,10 +223,10 @@ class InFlight:
         return run
 
     def touch(self, seq: int, consumer: Credit, deadline_ns: int) -> None:
-        """Give *seq* a deadline of its own; when it was delivered does not change. Raises NotInFlight."""
+        """Give *seq* a deadline of its own; its time of delivery does not change. Raises NotInFlight."""
         run = self.find(seq, consumer)
         if run.left == 1:
-            # The heap finds the older deadline first and then looks here again.
+            # The heap still has the older deadline; when that passes, `expired` looks at this one.
             run.deadline_ns = deadline_ns
             return
         delivered_ns, published = run.delivered_ns, run.published
@@ -256,9 +256,9 @@ class InFlight:
     def expired(
         self, now_ns: int, limit: int = _EXPIRED_AT_ONCE
     ) -> Iterator[tuple[Credit, list[tuple[int, int]]]]:
-        """Take the runs out of flight whose deadline has passed: their consumer and ranges of messages.
+        """Take runs whose deadline has passed out of flight: yields their consumer and ranges of messages.
 
-        With *limit* messages it ends, behind those of one moment: what is left is found by the next call.
+        It stops after *limit* messages or more, behind all runs of one moment; the next call finds the rest.
         """
         heap = self._heap
         while limit > 0 and heap and heap[0][0] <= now_ns:
@@ -272,11 +272,11 @@ class InFlight:
                     continue
                 limit -= run.left
                 yield run.consumer, self._take(run)
-            # What was left has another entry, perhaps in another heap.
+            # Runs that stay have another entry, perhaps in another heap.
             heap = self._heap
 
     def of_consumer(self, consumer: Credit) -> list[tuple[int, int]]:
-        """Take everything out of flight that *consumer* has."""
+        """Take everything out of flight that *consumer* has; returns the ranges, sorted."""
         ranges: list[tuple[int, int]] = []
         for run in {id(run): run for run in self._entries.values() if run.consumer is consumer}.values():
             ranges.extend(self._take(run))
@@ -284,7 +284,7 @@ class InFlight:
         return ranges
 
     def remove_below(self, seq: int) -> Iterator[Credit]:
-        """Take every message below *seq* out of flight; yields its consumer for each."""
+        """Take every message below *seq* out of flight; yields the consumer of each."""
         for run in {id(run): run for run in self._entries.values() if run.start < seq}.values():
             if not run.broken:
                 self._break(run)
@@ -294,7 +294,7 @@ class InFlight:
             yield consumer
 
     def take_ranges(self, ranges: Ranges) -> Iterator[Credit]:
-        """Take what lies in these, sorted and merged, out of flight; yields its consumer for each message."""
+        """Take messages in *ranges*, sorted and merged, out of flight; yields the consumer of each."""
         for run in {id(run): run for run in self._entries.values()}.values():
             if not run.broken and within(ranges, run.start, run.end):
                 self._break(run)
@@ -304,7 +304,7 @@ class InFlight:
             yield consumer
 
     def take_all(self) -> list[Run]:
-        """Take everything out of flight: the runs, with what was left of each."""
+        """Take everything out of flight; returns the runs, with what was left of each."""
         runs = list({id(run): run for run in self._entries.values()}.values())
         self.clear()
         return runs
@@ -314,7 +314,7 @@ class InFlight:
         return merged([(seq, seq + 1 if run.broken else run.end) for seq, run in self._entries.items()])
 
     def fresh(self) -> list[tuple[int, int]]:
-        """What was delivered since the last call and is in flight, as ranges; of very much not all."""
+        """Ranges that were delivered since the last call and are in flight; not all of very many."""
         found: list[tuple[int, int]] = []
         runs: list[Run] = []
         for seq, run in islice(reversed(self._entries.items()), _FRESH_AT_ONCE):
@@ -326,7 +326,7 @@ class InFlight:
         return found
 
     def snapshot(self) -> dict[int, Run]:
-        """The runs by their first message, or by each where they are broken; a copy, made quickly."""
+        """The runs by their first message, or by each message of a broken run; a quick copy."""
         return self._entries.copy()
 
     def runs_of(self, seqs: Sequence[int]) -> dict[int, Run]:
@@ -367,7 +367,7 @@ class InFlight:
             self._drop_finished()
 
     def _drop_finished(self) -> None:
-        """Keep no run in the heap of which nothing is left."""
+        """Remove runs from the heap that have no messages left."""
         live: list[tuple[int, int, list[Run]]] = []
         self._queued = 0
         for entry in self._heap:

@@ -1,7 +1,7 @@
-"""What happened to owed messages since the last checkpoint, besides being finished.
+"""What happened to owed messages since the last checkpoint, other than being finished.
 
-That is when they are due, and how often they were delivered: facts in the order in which they became true. Of
-two on one message the later counts. None is taken back: one on a message that is finished means nothing.
+It has due times and numbers of deliveries: facts in the order in which they became true. Of two facts on one
+message the later counts. None is taken back: a fact on a finished message means nothing.
 """
 
 from array import array

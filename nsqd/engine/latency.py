@@ -1,15 +1,16 @@
 """End-to-end latency of finished messages: exact quantiles over a sliding window.
 
-Two halves of the window; when the newer has its share of the time, it becomes the older and a new one
-begins. So the figures cover between half a window and a whole one, as in the original. A half keeps a
-bounded number of samples, every one until it is full and then each later one in the place of a former.
+The window has two halves. When the newer half has had its share of the time, it becomes the older one and a
+new one begins. So the figures cover between half a window and a whole one, as in the original. A half keeps a
+bounded number of samples: all of them until it is full, and then each new one replaces an earlier one.
 """
 
 from typing import Any, Final
 
 # Percentile 99.9 of this many samples still rests on 16 of them.
 MAX_SAMPLES: Final = 16_384
-# Where a sample goes in a full half: steps of a number without common divisor visit all places alike.
+# Where a sample goes in a full half: steps that have no common divisor with its size visit all places
+# equally.
 _STRIDE: Final = 6_151
 
 NO_LATENCY: Final[dict[str, Any]] = {"count": 0, "percentiles": None}

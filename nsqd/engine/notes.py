@@ -1,8 +1,8 @@
-"""Notes: what happens to a topic besides messages, written into its log between them.
+"""Notes: what happens to a topic other than messages, written into its log between them.
 
-A checkpoint says what is owed at some moment. What came after it is found in the log, in order: messages, and
-these notes. So a channel that was made, or a message that was deferred, survives the death of the process
-like the message itself. Applying a note a second time changes nothing.
+A checkpoint says what is owed at some moment. What came after it is found in the log, in order: messages and
+these notes. So a new channel, or the delay of a message, survives the death of the process as the message
+itself does. Applying a note a second time changes nothing.
 """
 
 import json
@@ -15,20 +15,22 @@ DELETE: Final = "delete"
 PAUSE: Final = "pause"
 UNPAUSE: Final = "unpause"
 EMPTY: Final = "empty"
-# The topic holds its messages back until its channels elsewhere are known, or does so no longer.
+# The topic holds its messages back until its channels elsewhere are known (HOLD), or does so no longer
+# (FLOW).
 HOLD: Final = "hold"
 FLOW: Final = "flow"
-# Messages came back with a delay, or were put off by somebody who is no consumer: [[sequence, due time in ns
-# since 1970, attempts, or 0 when it was not delivered yet], ...]
+# Messages came back with a delay, or were put off by somebody who is not a consumer: [[sequence, due time in
+# ns since 1970, attempts, or 0 when it was not delivered yet], ...]
 DEFER: Final = "defer"
 # Messages "first" <= sequence < "end", which follow, are owed by this channel and by no other.
 ONLY: Final = "only"
-# Everything below a sequence was acknowledged at once.
+# Everything below "sequence" was acknowledged at once.
 COMMIT: Final = "commit"
 # The channel owes what is kept from a sequence on, and nothing before: "sequence", and "owed" and
 # "generation" as with CREATE.
 SEEK: Final = "seek"
-# Messages were finished by somebody who is no consumer, or on another nsqd: "sequences", [[first, end], ...]
+# Messages were finished by somebody who is not a consumer, or on another nsqd: "sequences", [[first, end],
+# ...]
 FINISH: Final = "finish"
 
 

@@ -1,6 +1,6 @@
-"""What a drain has still to wait for, and why some of it will not go: ``GET /drain``, judged. Pure.
+"""What a drain still has to wait for, and why some of it will not go: judges ``GET /drain``. Pure.
 
-The command that drains uses it as well as nsqd, so it knows the answer only and nothing of the engine.
+Both nsqd and the command that drains use it, so it knows only that answer and nothing of the engine.
 """
 
 from typing import Any, Final
@@ -11,17 +11,17 @@ State = dict[str, Any]
 
 
 def stuck(state: State, poll_ms: int, left_ms: int) -> bool:
-    """Tell whether waiting is of no use: something remains, and nothing of it can go.
+    """Tell whether waiting is useless: something remains, and nothing of it can go.
 
-    A consumer that looks for topics every *poll_ms* may still come to what nobody reads; *left_ms* is the
-    time the drain may still take.
+    A consumer that looks for topics every *poll_ms* may still come to messages that nobody reads; *left_ms*
+    is the time the drain may still take.
     """
     things = [thing for topic in state["topics"] for thing in _things(topic)]
     return bool(things) and all(_obstacle(thing, poll_ms, left_ms) for thing in things)
 
 
 def sentence(state: State, poll_ms: int = 0, left_ms: int = 0) -> str:
-    """What remains and what keeps it, the largest first."""
+    """Say what remains and what keeps it, the largest first."""
     parts = [
         (thing["remaining"], f"{thing['remaining']} of {thing['name']}{_obstacle(thing, poll_ms, left_ms)}")
         for topic in state["topics"]

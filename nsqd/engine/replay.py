@@ -1,4 +1,4 @@
-"""Doing to a topic what its notes say: after a start, in the order of the log."""
+"""Replaying notes after a start, in the order of the log: doing to a topic what they say."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -75,7 +75,7 @@ def _delete(topic: Topic, channel: Channel, _note: dict[str, Any]) -> None:
 def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     offset_ns = topic.wall.offset_ns
     put_off = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
-    # All at once: one by one it would take minutes where a million are deferred.
+    # All at once: one by one it would take minutes when a million messages are deferred.
     for seq in channel.take_out(set(put_off)):
         due_ns, attempts = put_off[seq]
         if attempts:

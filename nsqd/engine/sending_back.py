@@ -1,4 +1,4 @@
-"""Sending dead letters back: which are still there, where each came from, and being done with them. Pure."""
+"""Sending dead letters back: which still exist, where each came from, and finishing them. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.batches import Batch
 from nsqd.log.headers import extension
 
-# What is added to the headers of a dead letter begins so.
+# The headers that are added to a dead letter begin with this.
 ADDED: Final = "dead-"
 
 
@@ -22,12 +22,12 @@ class Letter(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str]:
-        """The topic and channel it came from; empty when it does not say."""
+        """The topic and channel that the letter came from; empty when it does not say."""
         return self.headers.get("dead-topic", ""), self.headers.get("dead-channel", "")
 
 
 def is_there(topic: Topic, seq: int) -> bool:
-    """Whether the message waits for somebody, and nobody has it in hand."""
+    """Whether somebody is owed the message and does not have it in flight."""
     return any(
         seq < owed.end
         and seq not in owed.finished
@@ -51,7 +51,7 @@ def batch_of(letters: Sequence[Letter]) -> Batch:
 
 
 def finish(topic: Topic, seqs: Iterable[int]) -> None:
-    """Be done with messages that were sent back, for all who wait; a consumer that has one keeps it."""
+    """Finish messages that were sent back, for all who owe them; a consumer that has one keeps it."""
     for owed in _owing(topic):
         mine = {seq for seq in seqs if seq < owed.end and seq not in owed.finished}
         taken = sorted(owed.take_out(mine)) if mine else []

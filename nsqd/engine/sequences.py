@@ -5,11 +5,11 @@ from nsqd.log.ids import SEQUENCE_MASK, first_sequence
 
 
 class Sequences:
-    """The numbers of one node: what is reserved on disk, and what was used of it.
+    """The numbers of one node: those that are reserved on disk, and those that were used.
 
     A number at or above ``reserved`` must not be stored: after a crash it could be given again. Each topic
-    counts for itself; a new one begins above all that any topic of this node has used, so that a topic that
-    is deleted and made again has other numbers. The clock is a floor and no more.
+    counts for itself. A new topic begins above all numbers that any topic of this node has used, so that a
+    topic that is deleted and made again gets other numbers. The clock is only a lower limit.
     """
 
     __slots__ = ("reserved", "used")
@@ -19,7 +19,7 @@ class Sequences:
         self.used = 0
 
     def first(self, wall_ns: WallNs) -> int:
-        """Where the sequence of a new topic begins."""
+        """The sequence at which a new topic begins."""
         return max(self.used, first_sequence(wall_ns))
 
     def note_used(self, end: int) -> None:

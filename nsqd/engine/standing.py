@@ -1,7 +1,7 @@
-"""How messages stand on a channel: waiting, deferred, in flight or finished. Touches none of it.
+"""The state of messages on a channel: waiting, deferred, in flight or finished. Changes nothing.
 
-What one message's state is takes a look at every span that waits and every run that is deferred. So it is
-taken down in the loop, as copies, and worked out by whoever has time.
+To find the state of one message, every waiting span and every deferred run is looked at. So copies are made
+in the loop, and the state is worked out from them in any thread.
 """
 
 from array import array
@@ -52,7 +52,7 @@ _AT_TOPIC = Standing(MessageState.WAITING)
 
 
 def work_on(channel: Channel, backlog: Owed) -> int:
-    """How much there is to look at for the state of one message."""
+    """How many entries are looked at for the state of one message."""
     spans = sum(len(span) if isinstance(span, Scattered) else 1 for span in channel.pending)
     return spans + len(channel.deferred) + len(backlog.deferred)
 
@@ -116,7 +116,7 @@ class Sorting:
         self._held = list(backlog.pending) if state is MessageState.WAITING else []
         self._dying = channel.dying.ranges()
         self._dues: list[array[int]] = []
-        # All of them, once that was asked for.
+        # All of them, after the first question.
         self._all: Ranges | None = None
         if state is MessageState.DEFERRED:
             self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
@@ -124,7 +124,7 @@ class Sorting:
     def ranges(self, start: int, end: int) -> Ranges:
         """Those of ``start <= seq < end``, sorted and merged.
 
-        The first call is in proportion to all in that state, others are not.
+        The first call takes time in proportion to all messages in that state; later calls do not.
         """
         if self._state is MessageState.FINISHED:
             return self._done(start, end)
@@ -142,9 +142,10 @@ class Sorting:
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
         """Due time and sequence of the first deferred messages behind *after*, which is such a pair.
 
-        In proportion to all that are deferred.
+        Takes time in proportion to all deferred messages.
         """
-        # A run shares its due time, so a message of it is found from where the run begins.
+        # The messages of a run share their due time, so those behind *after* are counted from where the run
+        # begins.
         runs = (run for run in _runs(self._dues) if (run[0], run[2] - 1) > after)
         found: list[tuple[int, int]] = []
         for due_ns, start, end in nsmallest(limit, runs):

@@ -1,7 +1,7 @@
-"""What a topic and its channels owe, as values: what a checkpoint holds and a start begins from.
+"""What a topic and its channels owe, as values: the contents of a checkpoint, from which a start begins.
 
-What is finished is a fact that only grows, and so are due times and attempts (see `journal`). So a state can
-be brought up to date with what was added since: those are `Additions`.
+Finished messages are facts that only grow, and so are due times and attempts (see `journal`). So a state can
+be brought up to date with what was added since: the `Additions`.
 """
 
 from array import array
@@ -19,10 +19,10 @@ from nsqd.log.wanted import WantedPositions
 
 @dataclass(slots=True)
 class OwedState:
-    """What is owed below ``end``: all that is not ``finished``.
+    """What is owed below ``end``: every message that is not ``finished``.
 
-    *dues* are facts as a `Journal` has them, in time of the wall, *tries* likewise; of two on one message the
-    later counts.
+    *dues*, in time of the wall clock, and *tries* are facts as a `Journal` has them; of two on one message
+    the later counts.
     """
 
     end: int = 0
@@ -39,7 +39,7 @@ class OwedState:
     counters: dict[str, int] = field(default_factory=dict)
 
     def fill(self, owed: Owed, offset_ns: int = 0) -> None:
-        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall's."""
+        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall clock."""
         owed.finished = self.finished.copy()
         owed.end = self.end
         floor = self.finished.floor
@@ -59,7 +59,7 @@ class OwedState:
 
 
 def line_up(owed: Owed, ranges: Ranges) -> None:
-    """Let the messages of *ranges*, which are owed, wait in that order; those with attempts come again."""
+    """Let owed messages in *ranges* wait in that order; those with attempts were delivered before."""
     tried = sorted(owed.attempts)
     for start, end in ranges:
         for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
@@ -73,7 +73,7 @@ def line_up(owed: Owed, ranges: Ranges) -> None:
 
 @dataclass(slots=True)
 class TopicState:
-    """What a checkpoint says."""
+    """The contents of a checkpoint."""
 
     serial: int
     mark: Mark
@@ -84,7 +84,7 @@ class TopicState:
     counters: dict[str, int]
     backlog: OwedState
     channels: dict[str, OwedState]
-    # What the log has or had; None where a version wrote it that did not know.
+    # What the log has or had; None in a checkpoint of a version that did not know.
     had: Ranges | None = None
     # Channels that were deleted, and their generations.
     gone: dict[str, int] = field(default_factory=dict)
@@ -96,15 +96,16 @@ class TopicState:
 
 @dataclass(slots=True)
 class Additions:
-    """What was added to somebody's facts: pages of what is finished, due times, attempts."""
+    """What was added to the facts of one owner: pages of what is finished, due times, attempts."""
 
     pages: set[int] = field(default_factory=set)
     journals: list[Journal] = field(default_factory=list)
-    # Whose: with another one the facts began again, and those before mean nothing.
+    # The generation of the channel: when it is another one, the facts began again and earlier ones mean
+    # nothing.
     generation: int = 0
 
     def add(self, later: "Additions") -> None:
-        """Say also what was added *later*."""
+        """Include what was added *later*."""
         if later.generation != self.generation:
             self.pages, self.journals, self.generation = set(), [], later.generation
         self.pages |= later.pages
@@ -112,16 +113,16 @@ class Additions:
 
 
 def owing(topic: Topic) -> list[Owed]:
-    """Everybody of whom a checkpoint tells: the topic's backlog, and the channels that are on disk."""
+    """All owners that a checkpoint covers: the topic's backlog, and the channels that are on disk."""
     return [topic.backlog, *(channel for channel in topic.channels.values() if not channel.ephemeral)]
 
 
 def take_change(owed: Owed) -> Additions:
-    """What was added since the last call; costs no more than that."""
+    """What was added since the last call; the cost is in proportion to that."""
     journal = owed.journal or Journal()
     if isinstance(owed, Channel):
         for start, end in owed.in_flight.fresh():
-            # Nobody can answer for it after a crash.
+            # After a crash nobody can answer it, so it counts as tried now.
             if not owed.attempts:
                 journal.tried(start, end, 1)
                 continue
@@ -132,6 +133,6 @@ def take_change(owed: Owed) -> Additions:
 
 
 def wanted_of(topic: Topic) -> WantedPositions:
-    """What is wanted of the topic now, see `Topic.wanted`; for any thread."""
+    """What is wanted of the topic now, see `Topic.wanted`; a copy for any thread."""
     owing = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
     return WantedPositions(owing, topic.keeps_from)

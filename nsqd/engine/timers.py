@@ -1,4 +1,4 @@
-"""When each channel is looked at next, because something of it times out, is due, or is tried again."""
+"""When each channel is looked at next, because something in it times out, is due, or is tried again."""
 
 from heapq import heapify, heappop, heappush
 
@@ -16,18 +16,18 @@ class Timers:
         self._serial = 0
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
-        """Look at the channel at that time, or before."""
+        """Look at the channel at that time, or earlier."""
         if when_ns < channel.wake_ns:
             channel.wake_ns = when_ns
             self._serial += 1
             heappush(self._heap, (when_ns, self._serial, channel))
 
     def next_ns(self) -> int | None:
-        """When :meth:`take_due` has something, never late, perhaps early; None while nothing is timed."""
+        """When :meth:`take_due` has something; perhaps early, never late. None while nothing is timed."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ns: int) -> list[Channel]:
-        """The channels whose time has come, each once; they have none any more."""
+        """The channels whose time has come, each once; their times are cleared."""
         due: list[Channel] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
@@ -40,7 +40,7 @@ class Timers:
         return due
 
     def forget(self, channel: Channel) -> None:
-        """The channel is gone: its log is not to be held in memory until its time comes."""
+        """Drop the times of a channel that is gone, so that its log is not held in memory until then."""
         if channel.wake_ns != NEVER:
             self._heap = [entry for entry in self._heap if entry[2] is not channel]
             heapify(self._heap)

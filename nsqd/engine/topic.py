@@ -1,8 +1,8 @@
 """A topic: its log, its channels, and publishing in two steps.
 
 A publish is first staged: numbered and encoded. The server writes what is staged and then commits it, which
-puts it into the log and before the channels; or, when the write failed, abandons it. So no consumer sees a
-message whose publisher is told that it was not stored. What else happens to the topic is staged as notes.
+adds it to the log and to the channels. When the write failed, the server abandons it instead. So no consumer
+sees a message whose publisher is told that it was not stored. Other events of the topic are staged as notes.
 """
 
 from collections.abc import Iterable
@@ -24,14 +24,14 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
 from nsqd.log.tail import BlockSource, MessageLog
 
-# A log in memory is looked through when it has doubled, and not for less than this.
+# A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
-# So many deleted channels are remembered.
+# How many deleted channels are remembered.
 _MOST_GONE: Final = 256
 
 
 class Refused(Exception):
-    """Nothing is published just now; the text says why, as publishers are told."""
+    """Nothing can be published now; the text is the reason that publishers are told."""
 
 
 class Draining(Refused):
@@ -82,11 +82,11 @@ class Topic(Staging):
     ) -> None:
         """*source* is the topic's own: it has what is stored of this topic and nothing else.
 
-        *room* is the node's for ids of messages.
+        *room* is the node's room for ids of published messages.
         """
         super().__init__(name, ids, next_seq, wall)
         self._settings_of = settings_of
-        # What policies say of the topic; each channel has its own.
+        # Policies for the topic; each channel has its own.
         self.settings = settings_of(name, "")
         self.source = source
         self.memory_limit = memory_limit
@@ -94,31 +94,31 @@ class Topic(Staging):
         self.channels: dict[str, Channel] = {}
         # The logs of other nsqd that are served here, each as a topic of its own: see `carried`.
         self.carried: list[Topic] = []
-        # What no channel owes yet: published before the first channel, or while paused.
+        # Messages that no channel owes yet: published before the first channel, or while paused.
         self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)
         self.paused = False
-        # A new topic waits until the channels it has elsewhere in the cluster are known.
+        # A new topic holds its messages until its channels elsewhere in the cluster are known.
         self.held = False
         self.deleted = False
         self.message_count = 0
         self.message_bytes = 0
         # Something happened since the last checkpoint.
         self.changed = True
-        # Messages that one channel is owed and no other, in order: first, end, the channel's name.
+        # Messages that are owed to one channel and no other, in order: first, end, the channel's name.
         self._only: list[tuple[int, int, str]] = []
-        # The same of what is stored, for who goes back.
+        # The same for stored messages, for channels that are set back.
         self.alone = Alone()
         # How many generations of channels were drawn in this life.
         self._drawn = 0
         self._node_id = ids.node_id
-        # Channels that were deleted, by name the generation of the last one: they are not made again because
-        # another nsqd has not heard of that.
+        # Deleted channels: by name the generation of the last one. They are not made again because another
+        # nsqd has not heard of the deletion.
         self.gone: dict[str, int] = {}
-        # Size of a log in memory after the last look at what of it is owed.
+        # The size of a log in memory after the last trimming.
         self._kept_bytes = 0
         self._room = room or Room()
         self._watch_ids()
-        # From here on a policy keeps what is finished; all, until somebody has looked how much that is.
+        # A policy keeps finished messages from here on; 0, for all, until their size has been looked at.
         self._kept_from = 0
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class Topic(Staging):
     def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
         """Stage messages that this channel is owed and no other. Raises Refused; then none of them is staged.
 
-        While the topic is paused there is no telling channels apart: all of them get the messages then.
+        While the topic is paused, channels are not told apart: all of them get the messages.
         """
         self._seal()
         before = len(self._staged)
@@ -136,11 +136,12 @@ class Topic(Staging):
         first, end = self._staged[before].first, self._staged[-1].next
         self.keep_for(channel_name, first, end)
         if not self.ephemeral:
-            # Also for a channel that is in memory only: after a crash the others still do not owe them.
+            # Also for a channel that is in memory only: after a crash the other channels still do not owe
+            # them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
 
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
-        """Stage that a message came back with a delay."""
+        """Stage a note that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
             came = (seq, self.wall.at(due_ns), channel.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
@@ -153,7 +154,7 @@ class Topic(Staging):
     # --- publishing, step two ---
 
     def commit(self) -> None:
-        """What was staged is stored: channels owe it from now on."""
+        """The staged messages are stored: channels owe them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
         flowing = self.flowing
@@ -182,7 +183,7 @@ class Topic(Staging):
             self.trim()
 
     def owe(self, first: int, end: int, due_ns: int = 0) -> None:
-        """Messages that were stored in another life are owed by whom they were given then."""
+        """Messages that were stored in an earlier life are owed by those to whom they were given then."""
         if self._only:
             self._owe_apart(first, end, due_ns)
             return
@@ -190,7 +191,7 @@ class Topic(Staging):
             owed.extend(first, end, due_ns)
 
     def _owe_apart(self, first: int, end: int, due_ns: int) -> int:
-        """Have messages owed of which one channel alone may be owed some; returns how many those are."""
+        """Let messages be owed of which some may be for one channel alone; returns how many those are."""
         owing = self.owing()
         alone = 0
         while first < end:
@@ -219,7 +220,7 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        The notes stay: what they say has happened, and they are written with whatever is written next.
+        The notes stay: what they say has happened, and the next write includes them.
         """
         self._seal()
         self._staged = []
@@ -234,23 +235,23 @@ class Topic(Staging):
 
     @property
     def flowing(self) -> bool:
-        """Whether messages move on to channels."""
+        """Whether messages move on to the channels."""
         return bool(self.channels) and not self.paused and not self.held
 
     def owing(self) -> list[Owed]:
-        """Who owes what is published now."""
+        """Those who owe what is published now: the channels, or the backlog."""
         return list(self.channels.values()) if self.flowing else [self.backlog]
 
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
-        """Make a channel; it is owed what is published from now on, the first one also what waits.
+        """Make a channel; it is owed what is published from now on, and the first one also what waits.
 
-        *kept* are ranges of stored messages that it is owed besides, in their order. One that was made
-        before, here or by another nsqd, has its *generation*.
+        *kept* are ranges of stored messages that it is owed too, in their order. *generation* is given for a
+        channel that was made before, here or by another nsqd.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
         channel.generation = self.draw_generation(name) if generation is None else generation
-        # What waits here comes by itself.
+        # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
         channel.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
@@ -262,12 +263,12 @@ class Topic(Staging):
         return channel
 
     def draw_generation(self, channel_name: str) -> int:
-        """What is to tell a channel that is made, or begins again, from all others of its name."""
+        """A generation that tells a channel that is made, or begins again, from all others of its name."""
         self._drawn += 1
         return generations.draw(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
 
     def apply(self, settings_of: SettingsOf) -> None:
-        """Hold from now on what policies say."""
+        """Follow these policies from now on."""
         self._settings_of = settings_of
         self.settings = settings_of(self.name, "")
         self._watch_ids()
@@ -275,7 +276,7 @@ class Topic(Staging):
             channel.settings = settings_of(self.name, channel.name)
 
     def _watch_ids(self) -> None:
-        """Remember what is published, if a policy says so; from then on."""
+        """Remember the ids of what is published from now on, if a policy says so."""
         window_ns = self.settings.dedup_window_ns
         if self.published is not None and not window_ns:
             self.published.forget()
@@ -307,7 +308,7 @@ class Topic(Staging):
             channel.take_over(backlog)
             channel.expiry_ns = 0
             if channel.committed:
-                # It was acknowledged while it waited here; a reader of the log does not wait for the flow.
+                # A reader of the log may have acknowledged messages while they waited here.
                 channel.drop_below(channel.committed)
             channel.message_count += backlog.depth + len(backlog.deferred)
             if channel.ahead:
@@ -318,45 +319,45 @@ class Topic(Staging):
         return True
 
     def empty(self) -> None:
-        """Drop what waits at the topic; its channels keep theirs."""
+        """Drop what waits at the topic; its channels keep what they owe."""
         self.backlog.clear()
         self.changed = True
 
     def acknowledged(self, channel: Channel) -> int:
-        """Everything below this sequence is acknowledged, also of what waits here for the channel."""
+        """The sequence below which all is acknowledged for the channel, including what waits for it here."""
         waiting = self.backlog.lowest()
         if waiting is None:
             return channel.acknowledged
         return min(channel.acknowledged, max(waiting, channel.committed))
 
     def low_water(self) -> int:
-        """Nobody owes anything below this sequence."""
+        """The sequence below which nobody owes anything."""
         lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
     @property
     def keeps_from(self) -> int:
-        """From this sequence on all is kept by policy, finished or not."""
+        """The sequence from which on a policy keeps everything, finished or not."""
         return self._kept_from if self.settings.retains and not self.ephemeral else EVERYTHING
 
     def keep_from(self, seq: int) -> bool:
-        """A policy keeps what is finished from *seq* on; True when that is more or less than before."""
+        """Keep finished messages from *seq* on, by policy; True when that is more or less than before."""
         moved = seq != self._kept_from
         self._kept_from = seq
         return moved
 
     def unwanted_below(self) -> int:
-        """Nobody wants anything below this sequence: it is neither owed nor kept."""
+        """The sequence below which nobody wants anything: it is neither owed nor kept."""
         return min(self.low_water(), self.keeps_from)
 
     def wanted(self, start: int, end: int) -> Ranges:
-        """What of ``start <= seq < end`` anybody owes or a policy keeps, sorted and merged."""
+        """The messages of ``start <= seq < end`` that somebody owes or a policy keeps, sorted and merged."""
         owing: Iterable[Owed] = (self.backlog, *self.channels.values())
         owed = chain.from_iterable(one.owed(start, end) for one in owing)
         return merged([*owed, (max(start, self.keeps_from), end)])
 
     def trim(self) -> bool:
-        """Forget some of what is in memory and nobody owes; False when nothing of it is left."""
+        """Drop some of the messages in memory that nobody owes; False when none of them are left."""
         if not self.log.keep_all:
             return self.log.release(self.low_water())
         self.log.keep_only(self.wanted(0, self.log.next_seq))
@@ -364,7 +365,7 @@ class Topic(Staging):
         return False
 
     def backend_depth(self, owed: Owed) -> int:
-        """How much of what waits is beyond the memory limit."""
+        """How many waiting messages are beyond the memory limit."""
         return 0 if self.ephemeral else owed.count_below(self.log.next_seq - self.memory_limit)
 
     def skip_to(self, seq: int) -> None:

@@ -11,9 +11,9 @@ ELSEWHERE: Final = 2
 
 
 def nearness(limits: Limits, identity: Identity) -> int:
-    """Compare what the client says of its place with what this nsqd was told of its own.
+    """How near a client is, by its region and zone and those of this nsqd.
 
-    An nsqd that was told nothing is near nobody, and a client that says nothing is near to no nsqd.
+    An nsqd that has no zone or region is near nobody, and a client that names none is near no nsqd.
     """
     if limits.topology_zone and identity.topology_zone == limits.topology_zone:
         return SAME_ZONE

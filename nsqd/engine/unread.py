@@ -1,4 +1,4 @@
-"""Since when nobody reads: topics without a channel and channels without a consumer. Pure."""
+"""How long topics without a channel and channels without a consumer have had no reader. Pure."""
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -6,13 +6,13 @@ from nsqd.engine.topic import Topic
 
 
 class Unread:
-    """Remembers what had no reader at each look, so a time it gives may be too short but never too long."""
+    """Remembers what had no reader at each look: the time it gives may be too short, but never too long."""
 
     def __init__(self) -> None:
         self._since_ns: dict[Topic | Channel, int] = {}
 
     def look(self, broker: Broker, now_ns: int) -> None:
-        """Note who has no reader now; to be called every few seconds."""
+        """Note what has no reader now; to be called every few seconds."""
         alone: list[Topic | Channel] = []
         for topic in broker.topics.values():
             if not topic.channels:

@@ -1,4 +1,4 @@
-"""Messages that wait together, some of which are taken at a time: in a row, or from here and there."""
+"""Messages that wait together, consecutive or scattered, some of which are taken at a time."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqd.log.ranges import Ranges, ranges_of
 
-# Of so few messages that follow one another each is taken by itself.
+# Up to so many consecutive messages are treated like single ones.
 SHORT: Final = 8
 
 
@@ -31,7 +31,7 @@ class Span:
         return self.cut_below(self.start + count)
 
     def cut_below(self, seq: int) -> Ranges:
-        """Take what lies below *seq* out; returns what that is."""
+        """Take the messages below *seq* out; returns which those are."""
         start, end = self.start, min(self.end, seq)
         if start >= end:
             return []
@@ -46,7 +46,7 @@ class Scattered:
 
     def __init__(self, seqs: list[int], again: bool) -> None:
         self.seqs = seqs
-        # Those before it have been taken.
+        # Messages before this index have been taken.
         self.at = 0
         self.again = again
 
@@ -66,19 +66,19 @@ class Scattered:
         return ranges_of(gone)
 
     def cut_below(self, seq: int) -> Ranges:
-        """Take what lies below *seq* out; returns what that is."""
+        """Take the messages below *seq* out; returns which those are."""
         return self.cut(max(0, bisect_left(self.seqs, seq) - self.at))
 
 
 def together(seqs: list[int], *, again: bool) -> Span | Scattered:
-    """These sorted messages as one thing that waits."""
+    """One waiting entry for these sorted messages."""
     if seqs[-1] - seqs[0] == len(seqs) - 1:
         return Span(seqs[0], seqs[-1] + 1, again)
     return Scattered(seqs, again)
 
 
 def ranges_waiting(spans: Iterable[Span | Scattered]) -> Ranges:
-    """Which messages these are, in the order in which they are to be delivered."""
+    """The ranges of the messages in *spans*, in the order in which they are to be delivered."""
     found: Ranges = []
     for span in spans:
         found += ranges_of(span.rest()) if isinstance(span, Scattered) else [(span.start, span.end)]

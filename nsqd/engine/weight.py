@@ -1,6 +1,6 @@
-"""The bytes that somebody owes, and how much that is too much.
+"""How many bytes an owner owes, and by how much that exceeds a bound.
 
-They are weighed now and then, and taken from the number of messages meanwhile.
+The messages are weighed now and then; in between the bytes are estimated from the number of messages.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from nsqd.log.tail import MessageLog
 if TYPE_CHECKING:
     from nsqd.engine.owed import Owed
 
-# All is weighed again when the number of messages has changed by such a part.
+# All messages are weighed again when their number has changed by one part in so many.
 _PART: Final = 32
 
 
@@ -37,21 +37,21 @@ class Weight:
             self._bytes += log.weigh([(self._end, owed.end)])
             self._count += owed.end - self._end
         self._end = owed.end
-        # What went since is taken for as heavy as the rest.
+        # Messages that left since then are assumed to weigh as much as the rest.
         return self._bytes * count // self._count
 
     @property
     def mean(self) -> int:
-        """Bytes of one message."""
+        """Mean bytes of one message, at least 1."""
         return max(1, self._bytes // max(1, self._count))
 
     def forget(self) -> None:
-        """Weigh all the next time."""
+        """Weigh all messages the next time."""
         self._weighed = 0
 
 
 def excess(owed: "Owed", settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
-    """How many messages are owed too many; *count* more of *size* bytes are about to come."""
+    """How many messages are beyond the bound once *count* more of *size* bytes have come."""
     beyond = owed.count() + count - settings.max_depth if settings.max_depth else 0
     if settings.max_bytes:
         bytes_beyond = owed.weight.of(owed, log) + size - settings.max_bytes

@@ -1,8 +1,8 @@
-"""Not giving out what is owed, for a while: another nsqd that has it may have given it to somebody. Pure.
+"""Withholding owed messages for a while, because another nsqd that has them may have given them out. Pure.
 
-What is withheld is owed as before. It neither waits nor counts in the depth; what is in flight of it stays
-so, and does not wait when it comes back; what is deferred stays deferred, and does not wait when it is due.
-No checkpoint knows of it: after a start it is withheld again, or not.
+Withheld messages are owed as before, but neither wait nor count in the depth. Those in flight stay in flight
+and do not wait when they come back; deferred ones stay deferred and do not wait when they are due. No
+checkpoint has them: after a start they are withheld again, or not.
 """
 
 from nsqd.engine.channel import Channel
@@ -13,14 +13,14 @@ from nsqd.log.ranges import Ranges, merged, without
 
 
 def withhold(owed: Owed, ranges: Ranges) -> None:
-    """Let nothing of *ranges* wait until it is given out again."""
+    """Take messages in *ranges* out of the waiting ones until they are given out again."""
     ranges = merged(ranges)
     owed.withheld = merged([*owed.withheld, *ranges])
     owed.take_out_waiting(ranges)
 
 
 def give_out(owed: Owed, ranges: Ranges) -> None:
-    """Let what was withheld of *ranges* wait again, as far as it is owed."""
+    """Let messages in *ranges* that were withheld and are owed wait again."""
     freed = within_all(owed.withheld, merged(ranges))
     if not freed:
         return
@@ -33,7 +33,7 @@ def give_out(owed: Owed, ranges: Ranges) -> None:
 
 
 def withhold_only(owed: Owed, ranges: Ranges) -> None:
-    """Withhold these, and nothing else any longer."""
+    """Withhold *ranges* and nothing else."""
     ranges = merged(ranges)
     withhold(owed, ranges)
     give_out(owed, without(owed.withheld, ranges))
