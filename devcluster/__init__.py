@@ -1,1 +1,1 @@
-"""The whole cluster on one machine, for looking at it and for developing against it."""
+"""The whole cluster on one machine, for trying it out and for developing against it."""

@@ -13,7 +13,7 @@ from nsqcore.options.arguments import ArgumentParser
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What the command line says."""
+    """The parsed command line."""
 
     data: Path
     fresh: bool
@@ -25,7 +25,7 @@ class ClusterOptions:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the cluster until a signal; the exit code is 0 then, 1 when something failed, 2 for bad flags."""
+    """Run the cluster until a signal; the exit code is 0 then, 1 if something failed, 2 for bad flags."""
     options = _parse(sys.argv[1:] if argv is None else argv)
     layout = plan_cluster(options.data.resolve(), options.port_offset, sign_in=options.sign_in)
     if taken := taken_ports(layout.listening):
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _prepare_folders(layout, fresh=options.fresh)
     except OSError as error:
         return _fail(f"cannot prepare the data folder {options.data}: {error}")
-    # Loading this takes half a second, which --help and a mistake need not wait for.
+    # Loading this takes half a second, so it is not loaded for --help or after a mistake.
     import asyncio
 
     from devcluster.runner import run

@@ -6,7 +6,7 @@ import sys
 
 
 class Keyboard:
-    """Tells whoever waits that a line was typed. What is typed while nobody waits is dropped."""
+    """Tells those who wait that a line was typed. A line typed while nobody waits is dropped."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = sys.stdin.fileno() if descriptor is None and sys.stdin else (descriptor or 0)
@@ -19,7 +19,7 @@ class Keyboard:
             self.is_there = False
 
     async def enter(self) -> bool:
-        """Wait until a line is typed; False as soon as nobody can type one."""
+        """Wait until a line is typed; return False as soon as nobody can type one."""
         if self.is_there:
             await asyncio.shield(self._typed)
         return self.is_there
@@ -44,7 +44,7 @@ class Keyboard:
             return b""
 
     def _is_ours(self) -> bool:
-        """Whether what is typed is for us: the system stops a background process that reads its terminal."""
+        """Whether we may read: the system stops a background process that reads its terminal."""
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:  # no terminal, or not the one this process belongs to

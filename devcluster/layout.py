@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-# How nsqadmin is known where people sign in, who they are, and their roles. Groups are named after roles.
+# The name of nsqadmin at the provider of sign-in, the people there, and their roles. Groups are named after
+# roles.
 CLIENT_ID: Final = "nsqadmin"
 PEOPLE: Final = (("anna", "admin"), ("otto", "operator"), ("rita", "reader"), ("vera", "viewer"))
 
@@ -24,12 +25,12 @@ MAX_PORT_OFFSET: Final = 65535 - NSQD_HTTP - NSQD_DISTANCE
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """How one daemon is started: its name in messages and logs, the command, the ports it will take."""
+    """How one daemon is started: its name in messages and logs, the command, and its ports."""
 
     name: str
     command: tuple[str, ...]
     ports: dict[str, int]  # "tcp" and "http"
-    folder: Path | None = None  # what it keeps between runs
+    folder: Path | None = None  # the data that it keeps between runs
 
     @property
     def listeners(self) -> list[str]:
@@ -47,7 +48,8 @@ class ClusterLayout:
     nsqds: tuple[DaemonPlan, ...]
     admin: DaemonPlan
     logs: Path
-    # Where people sign in, and the file with the secret it shares with nsqadmin; None when nobody has to.
+    # The provider of sign-in, and the file with the secret that it shares with nsqadmin; None without
+    # sign-in.
     provider: DaemonPlan | None = None
     secret_file: Path | None = None
 
@@ -57,12 +59,12 @@ class ClusterLayout:
 
     @property
     def listening(self) -> list[DaemonPlan]:
-        """All that takes a port."""
+        """Everything that listens on a port."""
         return [*self.daemons, *([self.provider] if self.provider is not None else [])]
 
 
 def plan_cluster(data: Path, port_offset: int, *, sign_in: bool = False) -> ClusterLayout:
-    """The cluster that keeps its files below *data*, every port raised by the offset."""
+    """Plan the cluster that keeps its files below *data*, with *port_offset* added to every port."""
     lookupd = _plan(
         "nsqlookupd",
         "nsqlookupd",
@@ -86,7 +88,7 @@ def plan_cluster(data: Path, port_offset: int, *, sign_in: bool = False) -> Clus
         )
     provider, secret_file, flags = None, None, []
     if sign_in:
-        # It is served by the runner itself, so there is no command.
+        # The runner itself serves it, so there is no command.
         provider = DaemonPlan("provider of sign-in", (), {"http": PROVIDER_HTTP + port_offset})
         secret_file = data / "sign-in" / "client-secret"
         flags = [

@@ -1,4 +1,4 @@
-"""Which sample messages were published and not read yet, so that a loss would show. Pure."""
+"""Records which sample messages were published but not read yet, so that a loss would show. Pure."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ class Ledger:
         self.again = 0  # reads of a message that the channel had read before
 
     def sending(self, message: str, due: float) -> None:
-        """Note a message that is due then. Call it before the message is sent: it may be read at once."""
+        """Record a message due at *due*. Call it before sending: the message may be read at once."""
         for unread in self._unread.values():
             unread[message] = due
 
     def not_published(self, message: str) -> None:
-        """Its publish failed: nobody is owed it."""
+        """Forget a message whose publish failed."""
         for unread in self._unread.values():
             unread.pop(message, None)
 
@@ -29,5 +29,5 @@ class Ledger:
         return max(map(len, self._unread.values()))
 
     def oldest_seconds(self, now: float) -> float:
-        """How long the message that waits longest has been due."""
+        """How long the longest waiting message has been due, in seconds."""
         return max((now - due for unread in self._unread.values() for due in unread.values()), default=0.0)

@@ -1,4 +1,4 @@
-"""Whether the ports the cluster needs are free."""
+"""Checks whether the ports that the cluster needs are free."""
 
 import socket
 
@@ -6,7 +6,7 @@ from devcluster.layout import HOST, DaemonPlan
 
 
 def taken_ports(daemons: list[DaemonPlan]) -> list[str]:
-    """The ports of the plan that somebody else listens on, each with its use."""
+    """Return the ports of the plan on which another program listens, each with its use."""
     return [
         f"port {port} ({daemon.name} {kind.upper()})"
         for daemon in daemons
@@ -17,7 +17,7 @@ def taken_ports(daemons: list[DaemonPlan]) -> list[str]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the daemons do: connections of an earlier run that linger are no listener.
+        # As the daemons do: lingering connections of an earlier run do not count as listeners.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class DaemonFailedError(Exception):
-    """A daemon did not start; the text says which and what it said last."""
+    """A daemon did not start; the text says which, and has its last lines."""
 
 
 class DaemonProcess:
@@ -41,7 +41,7 @@ class DaemonProcess:
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Start it and return when it says that it listens; a later start goes on in the same log file."""
+        """Start it and wait until it listens; later starts append to its log. Raises DaemonFailedError."""
         with self.log_path.open("ab" if self.pid else "wb") as log:
             self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
@@ -62,14 +62,14 @@ class DaemonProcess:
             raise self._failure(f"was not ready after {READY_SECONDS:g} s") from None
 
     async def ended(self) -> str:
-        """Wait for an end that nobody asked for; returns what is known about it."""
+        """Wait until the daemon ends without having been asked; return a sentence about it."""
         code = await self._process.wait() if self._process is not None else 0
-        # Whoever sends a signal knows why; a daemon that ends by itself has said why.
+        # A signal was sent on purpose; a daemon that ends by itself has printed the reason.
         reason = "." if code < 0 else f". Its last lines in {self.log_path}:\n{self._last_lines()}"
         return f"{self.plan.name} (pid {self.pid}) ended with {describe_exit(code)}{reason}"
 
     async def stop(self) -> str | None:
-        """End it and wait; returns a sentence when it had to be killed or did not end well."""
+        """End it and wait; return a sentence if it had to be killed or ended with an error."""
         process = self._process
         if process is None:
             return None
@@ -94,7 +94,7 @@ class DaemonProcess:
         return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
     def _said(self) -> str:
-        """What it has printed since its last start."""
+        """Return its output since its last start."""
         return self.log_path.read_bytes()[self._log_start :].decode(errors="replace")
 
     def _listens(self) -> bool:
@@ -110,19 +110,19 @@ class DaemonProcess:
 
 
 def describe_exit(code: int) -> str:
-    """An exit code in words; negative ones are signals."""
+    """Describe an exit code in words; negative codes are signals."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def _tie_to_parent(parent: int) -> Callable[[], None] | None:
-    """What the child does before it becomes the daemon: ask to be stopped when the runner dies."""
+    """Return what the child runs before it becomes the daemon: it asks to be stopped when the runner dies."""
     if sys.platform != "linux":
         return None  # elsewhere only an orderly end stops the daemons
     libc = ctypes.CDLL(None)
 
     def tie() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before the call
+        if os.getppid() != parent:  # the runner died before the call
             os._exit(1)
 
     return tie

@@ -1,7 +1,7 @@
-"""A provider of OpenID Connect for one machine: who comes to it says who they are. It is no protection.
+"""An OpenID Connect provider for one machine: people choose who they are. It is no protection.
 
-It is there to see signing in work, for ``./run --sign-in`` and for the tests, with the answers of a real one:
-authorization code with PKCE, a signed token, keys to check it with.
+It lets ``./run --sign-in`` and the tests show how signing in works, with the answers of a real provider:
+authorization code with PKCE, a signed token, and keys to verify it.
 """
 
 import base64
@@ -21,10 +21,10 @@ from joserfc.jwk import RSAKey
 
 from devcluster.layout import CLIENT_ID, HOST, PEOPLE
 
-# Where the provider may send people back to.
+# Hosts to which the provider may send people back.
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _TOKEN_S: Final = 60
-# Sign-ins that were begun and not ended; the oldest make room.
+# Sign-ins that have begun and not ended; above this number the oldest are dropped.
 _MOST_CODES: Final = 1000
 
 _PAGE: Final = """<!doctype html>
@@ -40,7 +40,7 @@ _PAGE: Final = """<!doctype html>
 
 @dataclass(frozen=True, slots=True)
 class LocalPerson:
-    """Somebody one can sign in as."""
+    """A person as whom somebody can sign in."""
 
     name: str
     groups: tuple[str, ...]
@@ -51,17 +51,17 @@ EVERYBODY: Final = tuple(LocalPerson(name, (f"{role}s",), role) for name, role i
 
 
 class LocalProvider:
-    """One provider with one client. With one person it asks nobody who they are."""
+    """One provider with one client. If there is only one person, it does not ask."""
 
     def __init__(self, people: Sequence[LocalPerson], client_secret: str) -> None:
         self.people = people
         self.issuer = ""
         self.key = RSAKey.generate_key(2048, parameters={"kid": "first"})
-        # What a test changes about the answer.
+        # Tests change the answer with these.
         self.claims: dict[str, Any] = {}
         self.signed_with = self.key
         self._client_secret = client_secret
-        # What was asked for with each code that was given out, and by whom.
+        # The request and the person of each code that was given out.
         self._codes: dict[str, tuple[dict[str, str], LocalPerson]] = {}
 
     def routes(self) -> list[web.RouteDef]:
@@ -136,7 +136,7 @@ class LocalProvider:
 
 
 def _is_local(address: str) -> bool:
-    """Tell whether *address* is of this machine, so that no code goes elsewhere."""
+    """Tell whether *address* is on this machine, so that no code is sent elsewhere."""
     try:
         return urlsplit(address).hostname in _LOOPBACK
     except ValueError:
@@ -147,7 +147,7 @@ def _is_local(address: str) -> bool:
 async def provider(
     client_secret: str, people: Sequence[LocalPerson] = EVERYBODY, port: int = 0
 ) -> AsyncIterator[LocalProvider]:
-    """Serve a provider on the loopback address for as long as the block lasts. Raises OSError."""
+    """Serve a provider on the loopback address within the block. Raises OSError."""
     one = LocalProvider(people, client_secret)
     application = web.Application()
     application.add_routes(one.routes())

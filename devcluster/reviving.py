@@ -1,4 +1,4 @@
-"""A daemon that ends by itself is named, and started again when the person at the terminal asks for it."""
+"""A daemon that ends by itself is reported, and started again when the person at the terminal asks for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Final
 from devcluster.keyboard import Keyboard
 from devcluster.process import DaemonFailedError, DaemonProcess
 
-# Without a keyboard (in the background, in a script) a daemon comes back by itself after this time.
+# Without a keyboard (in the background, in a script) a daemon is started again after this time.
 REST_SECONDS: Final = 5.0
 
 
 async def keep_alive(daemon: DaemonProcess, keyboard: Keyboard, say: Callable[[str], None]) -> None:
-    """Watch one daemon until cancelled; the other daemons go on meanwhile."""
+    """Watch one daemon until cancelled, and start it again when it ends; the other daemons continue."""
     while True:
         say(f"{await daemon.ended()}\n           The other daemons go on. {_how(daemon, keyboard)}")
         if not await keyboard.enter():

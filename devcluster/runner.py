@@ -1,4 +1,4 @@
-"""Starts the cluster, lives with it, and stops it in order."""
+"""Starts the cluster, keeps it running, and stops it in order."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int:
-    """Run until a signal or a failure; returns the exit code. *rate* 0 means no sample traffic."""
+    """Run until a signal or a failure; return the exit code. *rate* 0 means no sample traffic."""
     _log_clients_to(layout.logs / "traffic.log")
     daemons = [DaemonProcess(plan, layout.logs) for plan in layout.daemons]
     life = asyncio.create_task(_live(layout, daemons, rate, status_every))
@@ -41,7 +41,7 @@ async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int
 async def _live(
     layout: ClusterLayout, daemons: list[DaemonProcess], rate: float, status_every: float
 ) -> None:
-    """Start all in order and keep them alive; at the end what was started stops in the opposite order."""
+    """Start all daemons in order and keep them alive; at the end they stop in the opposite order."""
     async with AsyncExitStack() as stack:
         if layout.provider is not None and layout.secret_file is not None:
             await stack.enter_async_context(_signing_in(layout.provider, layout.secret_file))
@@ -65,8 +65,8 @@ async def _live(
 
 
 def _signing_in(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextManager[object]:
-    """Serve the provider, with a secret that is new each time. Raises OSError."""
-    # What is needed for it nobody else waits for.
+    """Serve the provider, with a new secret each time. Raises OSError."""
+    # Only sign-in needs these libraries, so they are loaded here.
     from devcluster.provider import provider
 
     secret = secrets.token_urlsafe(32)
@@ -81,7 +81,7 @@ async def _stop(daemon: DaemonProcess) -> None:
 
 
 def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
-    """The first signal stops in order, a second one at once."""
+    """Stop in order at the first signal, and at once at a second one."""
     seen: list[bool] = []
 
     def on_signal() -> None:
@@ -125,7 +125,7 @@ def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -
 
 
 async def _report(layout: ClusterLayout, http: ClusterHttp, traffic: Traffic | None, every: float) -> None:
-    """Print a line of figures now and then."""
+    """Print a line of figures every *every* seconds."""
     while True:
         await asyncio.sleep(every)
         figures = await _figures(layout, http)
@@ -158,13 +158,13 @@ def _say_when(text: str) -> None:
 
 
 def _shorten(path: Path) -> str:
-    """The path as the person would type it from here."""
+    """Write the path as a person would type it from here."""
     short = os.path.relpath(path)
     return str(path) if short.startswith("..") else f"./{short}"
 
 
 def _log_clients_to(path: Path) -> None:
-    """Reconnects of the sample traffic are of interest, but not between the figures."""
+    """Log reconnects of the sample traffic to a file, because they do not belong between the figures."""
     handler = logging.FileHandler(path, mode="w", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger("nsqclient").addHandler(handler)

@@ -1,4 +1,4 @@
-"""Sample traffic: a shop that publishes to both nsqd, and two applications that read what it says."""
+"""Sample traffic: a shop that publishes to both nsqd, and two applications that read its messages."""
 
 import asyncio
 import itertools
@@ -27,9 +27,9 @@ TOPICS: Final = {"orders": 6, "payments": 3, "shipments": 1}
 CHANNELS: Final = ("billing", "analytics")
 
 TICK_SECONDS: Final = 0.1
-REMINDER_SHARE: Final = 0.02  # of the orders come back as a deferred reminder
+REMINDER_SHARE: Final = 0.02  # this share of the orders is sent again as a deferred reminder
 REMINDER_SECONDS: Final = 5.0
-RETRY_SHARE: Final = 0.01  # of billing's messages are put off once, as a real application would
+RETRY_SHARE: Final = 0.01  # this share of billing's messages is put off once, as a real application would do
 RETRY_SECONDS: Final = 2.0
 LOOKUP_SECONDS: Final = 5.0
 
@@ -38,7 +38,7 @@ _CITIES: Final = ("Berlin", "Lisbon", "Nairobi", "Osaka", "Quito", "Toronto")
 
 @dataclass(slots=True)
 class Counts:
-    """How many messages went where since the start."""
+    """How many messages were published, failed, and handled since the start."""
 
     published: int = 0
     failed: int = 0
@@ -56,13 +56,13 @@ class Traffic:
     def __init__(self, layout: ClusterLayout, rate: float) -> None:
         self.counts = Counts()
         self._rate = rate
-        # Messages of an earlier run, which wait in kept data, are read but are not in this run's ledger.
+        # Messages of earlier runs that wait in kept data are read, but are not in this run's ledger.
         self._run = uuid4().hex[:6]
         self._number = 0
         self._ledger = Ledger(CHANNELS)
         addresses = [nsqd.address("tcp") for nsqd in layout.nsqds]
         self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
-        # Each producer begins at another nsqd, so that all of them have a part of every topic.
+        # Each producer begins with another nsqd, so that every nsqd has a part of every topic.
         self._producers = [
             Producer(*addresses[at:], *addresses[:at], config=_config("shop"), retry_seconds=30)
             for at in range(len(addresses))
@@ -80,8 +80,8 @@ class Traffic:
         ]
 
     async def start(self, http: ClusterHttp) -> None:
-        """Make topics and channels and begin to read them."""
-        # All channels are there before the first message, or a later one would have missed it.
+        """Create the topics and channels and begin to read them."""
+        # A channel that is created after the first message would miss it, so all are created before.
         for address in self._nsqd_http_addresses:
             nsqd = NsqdApi(http, address)
             for topic in TOPICS:
@@ -92,13 +92,13 @@ class Traffic:
             await consumer.start()
 
     def figures(self) -> str:
-        """What a line of the terminal says."""
+        """Return the figures for a line of the terminal."""
         oldest = self._ledger.oldest_seconds(asyncio.get_running_loop().time())
         again = f"   read twice {self._ledger.again:,}" if self._ledger.again else ""
         return f"{self.counts}   unread {self._ledger.unread():,}, the oldest {max(oldest, 0):.1f} s{again}"
 
     async def close(self) -> None:
-        """Let the readers finish what they have, then hang up."""
+        """Let the readers finish their messages, then close all connections."""
         await asyncio.gather(*(consumer.close(drain_seconds=5) for consumer in self._consumers))
         for producer in self._producers:
             await producer.close()
@@ -150,7 +150,7 @@ class Traffic:
 
 
 def sample_message(topic: str, name: str) -> dict[str, Any]:
-    """Something a shop would say; the recipes for Spark in pipelines/cookbook read these members."""
+    """Make a message of the shop; the Spark recipes in pipelines/cookbook read these members."""
     message: dict[str, Any] = {"id": name, "event": topic.removesuffix("s"), "city": random.choice(_CITIES)}
     number = int(name.rpartition("-")[2])
     money = round(random.lognormvariate(3.5, 0.8), 2)
@@ -158,7 +158,7 @@ def sample_message(topic: str, name: str) -> dict[str, Any]:
         case "orders":
             message |= {"order": number, "customer": random.randint(1, 50), "price": money, "currency": "EUR"}
         case "payments":
-            # Most of these numbers are those of orders.
+            # Most of these numbers belong to orders.
             message |= {"order": max(1, number - random.randint(1, 50)), "paid": money, "currency": "EUR"}
         case _:
             message["parcels"] = random.randint(1, 4)
@@ -166,7 +166,7 @@ def sample_message(topic: str, name: str) -> dict[str, Any]:
 
 
 def _config(application: str) -> Config:
-    # A person who restarts an nsqd by hand does not want to wait a minute until it is read again.
+    # Discovers an nsqd that was restarted by hand within seconds, not within a minute.
     return Config(
         client_id=application,
         user_agent=f"{application}/1.0",
