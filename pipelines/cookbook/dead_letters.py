@@ -1,4 +1,4 @@
-"""Bodies that are no such JSON go into a table of their own, with where they came from.
+"""Bodies that do not fit the JSON schema go into a table of their own, with their place of origin.
 
 python dead_letters.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
 """
@@ -15,7 +15,7 @@ register(spark)
 
 
 def store(batch: DataFrame, number: int) -> None:
-    """Store good and bad rows in folders named by the batch: one that is repeated replaces its own."""
+    """Store good and bad rows in folders named by the batch, so a repeated batch replaces its own."""
     batch.persist()
     good = batch.filter("_corrupt IS NULL").drop("_corrupt")
     bad = batch.filter("_corrupt IS NOT NULL").select("timestamp", "nsqd", "sequence", "_corrupt")

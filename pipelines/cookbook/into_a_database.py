@@ -1,4 +1,4 @@
-"""Every message once in a database: a batch may come twice, its rows are told apart by nsqd and sequence.
+"""Every message once in a database: a batch may come twice, but nsqd and sequence identify its rows.
 
 python into_a_database.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
 """
@@ -17,7 +17,7 @@ database = f"{folder}/orders.db"
 
 
 def store(batch: DataFrame, _number: int) -> None:
-    """Store a batch in one transaction; a row that is there already stays as it is."""
+    """Store a batch in one transaction; a row that already exists is not changed."""
     rows = batch.select("nsqd", "sequence", "customer", "price").collect()
     with sqlite3.connect(database) as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""JSON bodies become the columns of a table.
+"""Turn JSON bodies into the columns of a table.
 
 python json_to_columns.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
 """

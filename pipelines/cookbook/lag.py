@@ -1,4 +1,4 @@
-"""How far a query is behind, for each nsqd, after each of its batches.
+"""Show how far a query is behind, for each nsqd, after each of its batches.
 
 python lag.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER [MESSAGES_OF_A_BATCH]
 """

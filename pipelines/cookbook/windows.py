@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark_nsq import register
 
 lookupd, topic, folder = sys.argv[1:]
-# Each partition keeps its own state; Spark's 200 of them are for a large cluster.
+# Each partition keeps its own state; Spark's default of 200 is for a large cluster.
 builder = SparkSession.builder.appName("windows").config("spark.sql.shuffle.partitions", "4")
 spark = builder.getOrCreate()
 register(spark)

@@ -1,1 +1,1 @@
-"""Jobs: each a thin main of options, source, transforms and sink."""
+"""The jobs: each has a short main of options, source, transforms and sink."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Archive until there is nothing more, or until a signal; the exit code is 1 when something failed."""
+    """Archive until nothing is left or a signal comes; the exit code is 1 if something failed."""
     options = parse(sys.argv[1:] if argv is None else argv)
     if options.table and find_spec("deltalake") is None:
         return fail(PROGRAM, "deltalake is not installed; pip install 'pyspark-nsq[delta]' brings it")
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compact(options: ArchiveOptions) -> int:
-    """Merge the small files of the table; the exit code."""
+    """Merge the small files of the table; return the exit code."""
     try:
         done = _table(options).compact()
     except SourceError as error:
@@ -42,7 +42,7 @@ def compact(options: ArchiveOptions) -> int:
 
 
 def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """Source, transform, sink."""
+    """Start the query of source, transforms and sink."""
     from pyspark_nsq.jobs.belonging import Belongings, check_belongs
     from pyspark_nsq.jobs.checkpoints import note_without_programs
 
@@ -60,13 +60,13 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     if options.writer == "python":
         note_without_programs(spark, options.checkpoint)
         return _start_files(spark, options)
-    # Spark's own sink keeps notes in the output as well.
+    # Spark's own sink also keeps notes in the output.
     note_without_programs(spark, options.checkpoint, options.output)
     return _start_rows(spark, options)
 
 
 def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """The Python workers write the files; Spark is told which."""
+    """Start a query in which the Python workers write the files and report them to Spark."""
     from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.parquet.places import is_uri, open_place
     from pyspark_nsq.parquet.source import OUTPUT, TABLE, NsqParquetSource
@@ -74,7 +74,7 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
 
     output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
     with closing(open_place(output)) as place:
-        # Left by tasks that were killed; their ranges are written again.
+        # Unfinished files of tasks that were killed; their ranges are written again.
         place.tidy()
     with unpacked(spark.sparkContext):
         spark.dataSource.register(NsqParquetSource)
@@ -86,7 +86,7 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
         found = files.collect()
         messages_of[batch] = sum(file.messages for file in found)
         if table is not None:
-            # The same for all runs with this checkpoint.
+            # The id is the same for all runs with this checkpoint.
             query = files.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             table.commit(query or "", batch, [(file.name, file.messages, file.bytes) for file in found])
 
@@ -112,20 +112,20 @@ def _table(options: ArchiveOptions) -> "DeltaLog":
 
 
 def parquet_settings() -> dict[str, str]:
-    """What suits the columns of messages, for Spark's own writer."""
+    """Return settings of Spark's own writer that suit the columns of messages."""
     from pyspark_nsq.source.columns import NOT_SEARCHED, UNIQUE
 
     # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
-    # with the smallest and the largest body do not help anyone to find a body.
+    # with the smallest and the largest body help nobody to find a body.
     settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
-    # By itself Parquet takes a hundred rows before it looks how large they are: of 60 MB each, more than Java
-    # has. From then on it looks as often as their size asks for, whatever stands here.
+    # By default Parquet takes a hundred rows before it checks their size; with rows of 60 MB that is more
+    # than Java has. After the first check it derives the interval from the size of the rows.
     settings |= {f"parquet.{unit}.size.row.check.min": "1" for unit in ("page", "block")}
     return settings | {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
 
 
 def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """The messages go through Spark's rows into Spark's own writer."""
+    """Start a query in which the messages pass through Spark's rows into Spark's own writer."""
     from pyspark.sql.types import StructType
 
     from pyspark_nsq.jobs.run import QueryRun
@@ -136,7 +136,7 @@ def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     if options.by:
         placed, folders = by_expressions(reader.load(), options.by)
     elif is_in_utc(spark):
-        # The source says day and hour, so Spark need not calculate them for every row.
+        # The source provides day and hour, so Spark need not calculate them for every row.
         own = SCHEMA_WITH_HEADERS if "includeHeaders" in options.source else SCHEMA
         placed, folders = reader.schema(StructType([*own, *CALENDAR])).load(), COLUMNS
     else:

@@ -18,13 +18,13 @@ from pyspark_nsq.parquet.layout import SCHEMES
 PROGRAM: Final = "nsq-archive"
 WRITERS: Final = ("python", "spark")
 TABLES: Final = ("delta",)
-# What --by may name without an expression.
+# The form of --by.
 _NAMED: Final = re.compile(r"\s*(\w+)\s*=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
-    """What the command line says."""
+    """The parsed command line."""
 
     source: dict[str, str]
     output: str
@@ -39,7 +39,7 @@ class ArchiveOptions:
 
 
 def parse(argv: Sequence[str]) -> ArchiveOptions:
-    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    """Read the command line. Ends the program with code 2 and one sentence if it is invalid."""
     parser = JobArguments(
         prog=PROGRAM,
         description="Write a topic to Parquet files by date and hour of publishing, every message once.",

@@ -1,4 +1,4 @@
-"""The command lines of the jobs: one sentence for a mistake, and flags that several jobs have."""
+"""The command lines of the jobs: one sentence for a mistake, and flags that several jobs share."""
 
 import argparse
 import re
@@ -14,7 +14,7 @@ _INTERVAL: Final = re.compile(rf"(?:interval\s+)?\d+\s+{_UNITS}(?:\s+\d+\s+{_UNI
 
 
 class JobArguments(argparse.ArgumentParser):
-    """Says one sentence of a mistake, without a page of usage before it, and ends with code 2."""
+    """Reports a mistake in one sentence, without a page of usage, and exits with code 2."""
 
     def error(self, message: str) -> NoReturn:
         if match := _UNKNOWN.match(message):
@@ -26,14 +26,14 @@ class JobArguments(argparse.ArgumentParser):
 
 
 def interval(text: str) -> str:
-    """As the ``type`` of an argument: ``10 seconds``, as Spark reads it."""
+    """The ``type`` of an argument such as ``10 seconds``, in Spark's form. Raises ArgumentTypeError."""
     if not _INTERVAL.fullmatch(text.strip()):
         raise argparse.ArgumentTypeError(f"{text!r} is no interval such as '10 seconds' or '1 minute'")
     return text.strip()
 
 
 def add_source(parser: JobArguments, channel_help: str) -> None:
-    """The flags that say what is read."""
+    """Add the flags of the source."""
     add = parser.add_argument
     add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
     add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
@@ -81,7 +81,7 @@ def add_source(parser: JobArguments, channel_help: str) -> None:
 
 
 def add_spark(parser: JobArguments) -> None:
-    """The flags that say how Spark runs."""
+    """Add the flags of Spark."""
     add = parser.add_argument
     add("--master", default="", metavar="URL", help="Spark's master; default: spark-submit's, or local[*]")
     add(
@@ -90,7 +90,7 @@ def add_spark(parser: JobArguments) -> None:
 
 
 def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]:
-    """The options of the data source; ends the program when they cannot be used."""
+    """Return the options of the data source. Ends the program if they are invalid."""
     source = {
         "lookupd_http_addresses": ",".join(given.lookupd_http_address),
         "nsqd_http_addresses": ",".join(given.nsqd_http_address),
@@ -119,7 +119,7 @@ def trigger_of(given: argparse.Namespace) -> dict[str, object]:
 
 
 def conf_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]:
-    """The settings of Spark."""
+    """Return the settings of Spark."""
     conf: dict[str, str] = {}
     for setting in given.conf:
         key, equals, value = setting.partition("=")

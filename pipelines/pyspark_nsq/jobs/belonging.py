@@ -1,11 +1,11 @@
-"""A checkpoint belongs to one topic, one channel and one output; a mix-up would lose messages without a word.
+"""A checkpoint belongs to one topic, one channel and one output; a mix-up would silently lose messages.
 
 Spark numbers the batches in the checkpoint, and keeps a list of the files of each batch in the output. With
-another checkpoint it would mistake new batches for stored ones, skip them and have them acknowledged. With
-another topic it would continue at positions that have another meaning there.
+another checkpoint it would mistake new batches for stored ones, skip them, and the source would acknowledge
+them. With another topic it would continue at positions that have another meaning there.
 
-Files that are named by their range have no batch numbers. With another checkpoint, messages that are stored
-already would be stored again under other file names.
+Files that are named by their range have no batch numbers. With another checkpoint, messages that are already
+stored would be stored again under other file names.
 """
 
 import json
@@ -17,15 +17,15 @@ from pyspark.sql import SparkSession
 from pyspark_nsq.jobs.session import JobError
 from pyspark_nsq.parquet.places import FilePlace, is_uri, open_place
 
-# Beside Spark's own files.
+# The note in the checkpoint, beside Spark's own files.
 NOTE: Final = "nsq-archive.json"
-# In the output; readers of Parquet leave out names with an underscore.
+# The note in the output; readers of Parquet skip names that begin with an underscore.
 OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """A checkpoint and all that it is used with."""
+    """A checkpoint and everything it is used with."""
 
     checkpoint: str
     output: str
@@ -36,14 +36,14 @@ class Belongings:
 
 
 def check_belongs(spark: SparkSession, used: Belongings) -> None:
-    """Raise JobError unless the checkpoint is new, with a new output, or was always used with these."""
+    """Raise JobError unless checkpoint and output are both new, or were always used with these."""
     state = Folder(spark, used.checkpoint)
     now = {"topic": used.topic, "channel": used.channel, "output": used.output, "writer": used.writer}
     noted = json.loads(state.read(NOTE) or "null")
     if noted is not None:
-        # The only writer before there were two.
+        # Notes without a writer are from the time when Spark's was the only one.
         before = noted | {"writer": noted.get("writer", "spark")}
-        before.pop("pieces", None)  # of before a batch said itself how it is cut
+        before.pop("pieces", None)  # from versions before each batch recorded its own cuts
         if before != now:
             was = ", ".join(f"{name} {value}" for name, value in before.items())
             raise JobError(f"the checkpoint {used.checkpoint} belongs to {was}; each needs one of its own")
@@ -55,7 +55,7 @@ def check_belongs(spark: SparkSession, used: Belongings) -> None:
 def _check_output(spark: SparkSession, used: Belongings) -> None:
     output: FilePlace | Folder
     if used.writer == "python" and is_uri(used.output):
-        # Spark may know nothing of this kind of place.
+        # Spark may not know this kind of place.
         output = open_place(used.output)
         by_spark = -1 if output.read("_spark_metadata/0") is None else 0
     else:
@@ -73,7 +73,7 @@ def _check_output(spark: SparkSession, used: Belongings) -> None:
             raise other_checkpoint
         return
     if by_spark >= 0:
-        # Spark would read its own list of files, which has none of the new ones.
+        # Spark would read its own list of files, which lacks the new ones.
         raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
     now = {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
     if by_python is None:
@@ -92,13 +92,13 @@ def _planned(spark: SparkSession, checkpoint: str) -> int:
 
 
 def _batches(folder: "Folder") -> list[int]:
-    """The batches of which Spark keeps a file here; some names end in ".compact"."""
+    """Return the batches that have a file in *folder*; some names end in ".compact"."""
     names = [name.removesuffix(".compact") for name in folder.names()]
     return [int(name) for name in names if name.isdigit()]
 
 
 class Folder:
-    """A folder wherever Spark can write: this disk, HDFS, an object store."""
+    """A folder wherever Spark can write: a local disk, HDFS, an object store."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark.sparkContext._jvm
@@ -108,13 +108,13 @@ class Folder:
         self._files = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
     def names(self) -> list[str]:
-        """The names of the files in it; an empty list when it does not exist."""
+        """Return the names of the files in it; an empty list if it does not exist."""
         if not self._files.exists(self._path):
             return []
         return [status.getPath().getName() for status in self._files.listStatus(self._path)]
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None when it does not exist."""
+        """Return the text of a file; None if it does not exist."""
         path = self._spark_path(self._path, name)
         if not self._files.exists(path):
             return None

@@ -1,8 +1,8 @@
-"""How Spark writes its notes about a query when they are on a disk of this machine.
+"""How Spark writes its notes about a query if they are on a disk of this machine.
 
-Where Hadoop's native library is missing, as beside the Spark of pip, its usual way starts the program
-``readlink`` eight times for each file of notes. Its other way writes and renames the same files without. It
-is as safe where renaming puts a file there at once, as on a disk; elsewhere the usual way stays.
+If Hadoop's native library is missing, as with the Spark of pip, Spark's default way starts the program
+``readlink`` eight times for each file of notes. Another way writes and renames the same files without it. It
+is as safe where a rename puts a file in place atomically, as on a disk; elsewhere the default stays.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +19,13 @@ _WITHOUT_PROGRAMS: Final = (
 
 
 def note_without_programs(spark: "SparkSession", *folders: str) -> None:
-    """Choose that way for the queries of a session that keep their notes in *folders* alone."""
+    """Choose the way without programs for a session whose queries keep their notes only in *folders*."""
     if spark.conf.get(SETTING, None) is None and all(_is_on_a_disk(spark, folder) for folder in folders):
         jvm: Any = spark.sparkContext._jvm
         try:
             jvm.java.lang.Class.forName(_WITHOUT_PROGRAMS)
         except Py4JJavaError:
-            return  # another Spark has it elsewhere
+            return  # another version of Spark has it elsewhere
         spark.conf.set(SETTING, _WITHOUT_PROGRAMS)
 
 

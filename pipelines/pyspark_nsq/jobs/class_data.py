@@ -1,7 +1,7 @@
-"""``python -m pyspark_nsq.jobs.class_data``: keep the classes that Spark loads in a file.
+"""``python -m pyspark_nsq.jobs.class_data``: store the classes that Spark loads in a file.
 
-A start of Spark reads and checks some 15,000 classes. With the file, Java maps them into memory instead.
-It does so only if Java and all jars are still the same, so an old file does no harm.
+At each start Spark reads and checks some 15,000 classes. With the file, Java maps them into memory instead.
+Java does so only if Java and all jars are still the same, so an old file does no harm.
 """
 
 import os
@@ -25,7 +25,7 @@ _END_TIMEOUT_S: Final = 120
 
 
 def main() -> int:
-    """Run a small job like ``nsq-archive``, and keep the classes that it loaded."""
+    """Run a small job like ``nsq-archive``, and store the classes that it loaded."""
     remove_leftovers()
     unfinished = CLASS_DATA.with_name(f"{CLASS_DATA.name}.{os.getpid()}")
     conf = {JAVA_OPTIONS: f"-XX:ArchiveClassesAtExit={unfinished} {QUIET_CLASS_DATA}"}
@@ -39,7 +39,7 @@ def main() -> int:
         print("stopped; nothing is kept", file=sys.stderr)
         return 1
     finally:
-        # Java writes the file when it ends, so it must not outlive this.
+        # Java writes the file when it exits, so it must exit before this program.
         _kill_java()
         unfinished.unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, before)
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def remove_leftovers() -> None:
-    """Remove what runs left behind that were killed."""
+    """Remove the files of earlier runs that were killed."""
     for path in CLASS_DATA.parent.glob(f"{CLASS_DATA.name}.*"):
         pid = path.suffix.removeprefix(".")
         if pid.isdecimal() and not Path("/proc", pid).exists():
@@ -60,7 +60,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 class _Numbers(DataSource):
-    """A stream of one row."""
+    """A stream with one row."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,7 +88,7 @@ class _NumbersReader(DataSourceStreamReader):
 
 
 def _exercise(spark: SparkSession, folder: str) -> None:
-    """Both ways of ``nsq-archive``: rows that are collected, and rows that Spark writes by hour."""
+    """Run both ways of ``nsq-archive``: collected rows, and rows that Spark writes by hour."""
     spark.dataSource.register(_Numbers)
 
     def collect(batch: DataFrame, _number: int) -> None:
@@ -107,7 +107,7 @@ def _exercise(spark: SparkSession, folder: str) -> None:
 
 
 def _end_java() -> None:
-    """Have the JVM exit, and wait until it has: it writes the archive then."""
+    """Make the JVM exit, and wait until it has: it writes the file then."""
     gateway = SparkContext._gateway
     assert gateway is not None  # noqa: S101 - a session was there
     gateway.shutdown()
@@ -116,7 +116,7 @@ def _end_java() -> None:
 
 
 def _kill_java() -> None:
-    """Have no JVM left, whatever it is at; one that is just being started is no gateway of Spark's yet."""
+    """Kill the JVM in any state, even one that is still starting and is no gateway of Spark's yet."""
     gateway = SparkContext._gateway
     if gateway is not None and gateway.proc.poll() is None:
         gateway.proc.kill()
@@ -128,11 +128,11 @@ def _kill_java() -> None:
 
 
 def _children() -> list[int]:
-    """The processes that this one has started; none where the system has no ``/proc``."""
+    """Return the processes that this one has started; none if the system has no ``/proc``."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # After the name, which may contain anything: state, parent.
+            # Behind the name, which may contain anything, come state and parent.
             if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 found.append(int(stat.parent.name))
     return found

@@ -1,4 +1,4 @@
-"""``nsq-spark count``: how many messages a topic had in each span of time, as a table that grows.
+"""``nsq-spark count``: the number of messages of a topic in each span of time, as a growing table.
 
 nsq-spark count --lookupd-http-address=127.0.0.1:4161 --topic=orders --channel=counts
                 --window="1 minute" --output=counts/orders --checkpoint=counts/orders.checkpoint
@@ -29,7 +29,7 @@ PROGRAM: Final = "nsq-spark count"
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """What the command line says."""
+    """The parsed command line."""
 
     source: dict[str, str]
     window: str
@@ -42,7 +42,7 @@ class CountOptions:
 
 
 def parse(argv: Sequence[str]) -> CountOptions:
-    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    """Read the command line. Ends the program with code 2 and one sentence if it is invalid."""
     parser = JobArguments(
         prog=PROGRAM,
         description="Count the messages of a topic and their bytes by the time of publishing. A span of time "
@@ -75,14 +75,14 @@ def parse(argv: Sequence[str]) -> CountOptions:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Count until there is nothing more, or until a signal."""
+    """Count until nothing is left or a signal comes; the exit code is 1 if something failed."""
     options = parse(argv)
     conf = {"spark.sql.shuffle.partitions": "2", **options.conf}
     return run_job(PROGRAM, "counted", options.master, conf, lambda spark: start(spark, options))
 
 
 def start(spark: "SparkSession", options: CountOptions) -> "QueryRun":
-    """Source, windows, sink."""
+    """Start the query of source, windows and sink."""
     from pyspark.sql import functions as f
 
     from pyspark_nsq.jobs.checkpoints import note_without_programs

@@ -1,4 +1,4 @@
-"""``nsq-spark``: the jobs by their names."""
+"""``nsq-spark``: runs the jobs by name."""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ JOBS: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job that the first word names."""
+    """Run the job that the first word names; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in {"-h", "--help"}:
         print(f"usage: {PROGRAM} JOB FLAGS, with --help for the flags of a job\n")
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in JOBS:
         print(f"{PROGRAM}: there is no job {words[0]!r}; there are: {', '.join(JOBS)}", file=sys.stderr)
         return 2
-    # Only the job that is asked for is loaded.
+    # Only the requested job is loaded.
     return int(import_module(f"pyspark_nsq.jobs.{words[0]}").main(words[1:]))
 
 

@@ -1,4 +1,4 @@
-"""What Java and Spark say at each start or when Java has died, and what nobody has to read."""
+"""The messages that Java and Spark print at each start, or after Java has died, and that nobody needs."""
 
 import logging
 import os
@@ -20,9 +20,9 @@ def is_noise(line: bytes) -> bool:
 
 
 def hush_py4j() -> None:
-    """Have no traceback of threads that talk with a dead JVM, some of it behind the job's sentence."""
+    """Silence tracebacks of threads that talk to a dead JVM; some would come after the job's sentence."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-    # It says some of it in nobody's name.
+    # Some of its messages use the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
 
 
@@ -31,20 +31,20 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class QuietPipe:
-    """A pipe for the stderr of Spark's JVM: what comes out of it is written to ours, without the noise."""
+    """A pipe for the stderr of Spark's JVM, whose lines are copied to our stderr without the noise."""
 
     def __init__(self) -> None:
         self._out, self.end = os.pipe()
-        # The JVM may outlive the job by a moment; nobody waits for its last words.
+        # A daemon thread: the JVM may outlive the job by a moment, and its last lines are not waited for.
         self._thread = threading.Thread(target=self._pass_on, name="what Java says", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """The JVM has its own end now."""
+        """Close our copy of the end that the JVM writes to."""
         os.close(self.end)
 
     def join(self) -> None:
-        """Wait until all has been said."""
+        """Wait until the JVM has closed its end."""
         self._thread.join()
 
     def _pass_on(self) -> None:

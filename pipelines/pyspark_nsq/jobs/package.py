@@ -1,4 +1,4 @@
-"""``nsq-spark package``: this package and what it needs as one file, for ``--py-files``.
+"""``nsq-spark package``: this package and its dependencies as one file, for ``--py-files``.
 
 nsq-spark package nsq-spark.zip
 spark-submit --py-files nsq-spark.zip job.py
@@ -13,12 +13,12 @@ from typing import Final
 from pyspark_nsq.jobs.arguments import JobArguments
 
 PROGRAM: Final = "nsq-spark package"
-# numpy and pyarrow are compiled, so executors must have them; Spark's own Python needs them too.
+# numpy and pyarrow are compiled, so executors must have them already; Spark's own Python also needs them.
 PACKAGES: Final = ("pyspark_nsq", "nsqclient")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the file."""
+    """Write the file; return the exit code."""
     parser = JobArguments(
         prog=PROGRAM,
         description="Write one file for --py-files; executors need numpy and pyarrow beside it.",
@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def write(file: Path) -> int:
-    """Write the modules; how many there are."""
+    """Write the modules; return their number. Raises ModuleNotFoundError."""
     count = 0
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:

@@ -1,4 +1,4 @@
-"""``nsq-spark replay``: publish an archive again, at a pace, and go on where an earlier run ended.
+"""``nsq-spark replay``: publish an archive again, at a chosen rate, and continue where an earlier run ended.
 
 nsq-spark replay --input=archive/orders --topic=orders-again --lookupd-http-address=127.0.0.1:4161
                  --rate=5000 --progress=replay.json
@@ -30,7 +30,7 @@ _SAY_S: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What the command line says."""
+    """The parsed command line."""
 
     input: Path
     sink: SinkOptions
@@ -39,7 +39,7 @@ class ReplayOptions:
 
 
 def parse(argv: Sequence[str]) -> ReplayOptions:
-    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    """Read the command line. Ends the program with code 2 and one sentence if it is invalid."""
     parser = JobArguments(
         prog=PROGRAM,
         description="Publish the columns body and, if there is one, headers of Parquet files to a topic. "
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Publish until the end; the exit code is 1 when something failed."""
+    """Publish until the end; the exit code is 1 if something failed."""
     options = parse(argv)
     began = time.monotonic()
     try:
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def replay(options: ReplayOptions) -> int:
-    """Publish what was not published before; how many messages that were."""
+    """Publish what no earlier run has published; return the number of messages."""
     noted = Progress(options.progress, options.input)
     publisher = Publisher(options.sink, 0)
     began = said = time.monotonic()
@@ -115,7 +115,7 @@ def replay(options: ReplayOptions) -> int:
 
 
 def _at_once(options: ReplayOptions) -> int:
-    """Bytes of one request: small ones at a slow pace, so that it is even."""
+    """Return the bytes of one request; they are fewer at a low rate, so that it is even."""
     return (
         min(options.sink.max_batch_bytes, int(options.rate) * 20)
         if options.rate
@@ -124,7 +124,7 @@ def _at_once(options: ReplayOptions) -> int:
 
 
 def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.Table]]:
-    """The bodies and headers of each row group that is to be published yet."""
+    """Yield the bodies and headers of each row group that is still to be published. Raises SourceError."""
     files = sorted(path for path in place.rglob("*.parquet") if not _is_hidden(path, place))
     for path in files if place.is_dir() else [place]:
         name = str(path.relative_to(place)) if place.is_dir() else path.name
@@ -138,12 +138,12 @@ def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.T
 
 
 def _is_hidden(path: Path, place: Path) -> bool:
-    """Whether readers of Parquet skip it, as files that are not finished."""
+    """Whether readers of Parquet skip the file, because it is not finished."""
     return any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
 
 
 class Progress:
-    """A file with the row groups that were published, of one input."""
+    """A file that records which row groups of an input were published."""
 
     def __init__(self, path: Path | None, place: Path) -> None:
         self._path = path
@@ -159,7 +159,7 @@ class Progress:
         return group < self._done.get(file, 0)
 
     def note(self, file: str, group: int) -> None:
-        """All of *file* up to *group* is published."""
+        """Record that *file* is published up to and including *group*."""
         self._done[file] = group + 1
         if self._path is not None:
             beside = self._path.with_name(self._path.name + ".new")

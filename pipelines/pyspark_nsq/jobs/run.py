@@ -1,4 +1,4 @@
-"""A query run to its end, with a line about each batch."""
+"""Runs a query to its end, and prints a line about each batch."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class QueryRun:
         return sum(self.messages_of.values())
 
     def look(self) -> None:
-        """Note the batches that ended since the last look, and say how each of them went."""
+        """Record the batches that ended since the last look, and print a line about each."""
         for progress in self.query.recentProgress:
             if progress.numInputRows and progress.batchId not in self.messages_of:
                 messages = self.messages_of[progress.batchId] = self.messages_in(progress)
@@ -37,9 +37,9 @@ class QueryRun:
 
 
 def run_until_end(run: QueryRun, stop: Stop) -> int:
-    """Wait until the query has ended, by itself or because a signal came; how many messages it stored.
+    """Wait until the query ends or a signal stops it; return the number of messages that it stored.
 
-    Raises what ended it.
+    Raises the error that ended the query.
     """
     while not run.query.awaitTermination(_POLL_S):
         run.look()
@@ -50,14 +50,14 @@ def run_until_end(run: QueryRun, stop: Stop) -> int:
 
 
 def lag_of(progress: StreamingQueryProgress) -> int:
-    """How many messages were left for later batches when this one was planned."""
+    """Return how many messages were left for later batches when this batch was planned."""
     reported = progress.sources[0].latestOffset
     latest = json.loads(reported) if isinstance(reported, str) else reported
     return int(latest.get(LAG, 0)) if latest else 0
 
 
 def batch_line(batch: int, messages: int, seconds: float, lag: int) -> str:
-    """What is said about a batch."""
+    """Return the line about a batch."""
     rate = messages / seconds if seconds else 0
     line = f"batch {batch}: {messages} messages in {seconds:.1f} s, {rate:.0f} a second, lag {lag}"
     return f"{line}, {lag / rate:.0f} s left at this rate" if lag and rate else line

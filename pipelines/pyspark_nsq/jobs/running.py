@@ -1,4 +1,4 @@
-"""What all jobs on Spark do: start it, run until the end or a signal, say in one sentence what went wrong."""
+"""The common part of jobs on Spark: start it, run to the end or a signal, report a failure in a sentence."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ def run_job(
     conf: Mapping[str, str],
     start: "Callable[[SparkSession], QueryRun]",
 ) -> int:
-    """Run what *start* starts; the exit code is 1 when something failed. *done* is the past of the job."""
+    """Run the query of *start*; the exit code is 1 if something failed. *done* is a past participle."""
     if find_spec("pyspark") is None:
         return fail(program, "Spark is not installed; pip install 'pyspark-nsq[spark]' brings it")
     from pyspark_nsq.jobs.run import run_until_end
@@ -37,7 +37,7 @@ def run_job(
             ended = time.monotonic()
     except JobError as error:
         return fail(program, str(error))
-    except Exception as error:  # noqa: BLE001 - whatever Spark throws ends as one sentence
+    except Exception as error:  # noqa: BLE001 - every error of Spark is reported in one sentence
         return fail(program, sentence(error))
     rate = messages / (ended - ready)
     print(

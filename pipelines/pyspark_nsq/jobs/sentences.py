@@ -1,4 +1,4 @@
-"""What ended a job, in one sentence: Spark reports it in a hundred lines, or not at all. Pure."""
+"""The reason why a job ended, in one sentence: Spark reports it in a hundred lines, or not at all. Pure."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from pyspark_nsq.source.errors import sentence_in
 
 _AGAIN: Final = "start the job again with the same checkpoint"
-# What a traceback ends with.
+# The last line of a traceback.
 _LAST: Final = re.compile(
     r"^Traceback \(most recent.*?^((?:\w+\.)*\w*(?:Error|Exception): .*?)$", re.MULTILINE | re.DOTALL
 )
@@ -15,7 +15,7 @@ _KNOWN: Final = (
         r"No module named '([\w.]+)'",
         r"the executors' Python has no \1: install pyspark-nsq there, or let PYSPARK_PYTHON name one",
     ),
-    # The reason is empty when the process at the other end of Spark's pipe is gone, or is that of the system.
+    # If the process at the other end of Spark's pipe has died, Spark gives no reason, or the system's.
     (
         r"terminated with exception:\s+(?:(?:Connection reset(?: by peer)?|Broken pipe)\s+)?SQLSTATE",
         f"the Python process that plans the batches has died, killed or out of memory; {_AGAIN}",
@@ -36,7 +36,7 @@ _KNOWN: Final = (
 
 
 def sentence(error: BaseException) -> str:
-    """What to tell the person at the terminal."""
+    """Return the sentence for the person at the terminal."""
     text = str(error)
     ours = sentence_in(text)
     if ours:

@@ -18,10 +18,10 @@ from pyspark_nsq.jobs.noise import QuietPipe, hush_py4j
 from pyspark_nsq.jobs.sentences import first_line
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-# The classes of Spark as Java has them in memory, kept by pyspark_nsq.jobs.class_data: each start takes some
-# seconds less. The file lies beside the jars that they are from.
+# The classes of Spark as Java has them in memory, stored by pyspark_nsq.jobs.class_data: with the file each
+# start takes some seconds less. It lies beside the jars that contain the classes.
 CLASS_DATA: Final = Path(pyspark.__file__).with_name("nsq-classes.jsa")
-# Without this, Java prints a warning into the output of the job when the file does not fit.
+# Without this, Java prints a warning into the output of the job if the file does not fit.
 QUIET_CLASS_DATA: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -31,24 +31,24 @@ class JobError(Exception):
 
 @contextmanager
 def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session that knows the format "nsq"; *conf* overrides the defaults chosen here."""
+    """A session that knows the format "nsq"; *conf* overrides the defaults chosen here. Raises JobError."""
     # The executors' Python must be this one, or they would not find the data source.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.log.level": "OFF",  # what goes wrong is told in one sentence at the end
+        "spark.log.level": "OFF",  # errors are reported in one sentence at the end
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # Other readers of Parquet mistake Spark's default format for local time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Up to this many hours are written side by side; with more, Spark sorts the rows first.
+        # Up to this many hours are written in parallel; with more, Spark sorts the rows first.
         "spark.sql.maxConcurrentOutputFileWriters": "24",
     }
     builder = SparkSession.Builder().appName(name)
     if master:
         builder = builder.master(master)
         if master.startswith("local"):
-            # The processes find each other even if the name of the machine does not resolve.
+            # With these the processes find each other even if the name of the machine does not resolve.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if CLASS_DATA.exists():
         settings[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={CLASS_DATA} {QUIET_CLASS_DATA}"
@@ -69,7 +69,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
 
 
 def _hush(session: SparkSession) -> None:
-    """Have no traceback in the output of the job when the JVM is killed; the job itself says that it was."""
+    """Silence tracebacks when the JVM is killed; the job itself reports it."""
     hush_py4j()
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
@@ -80,8 +80,8 @@ def _start_java(conf: Mapping[str, str]) -> None:
     """Start Spark's JVM in a session of its own, unless spark-submit has started one.
 
     A supervisor sends signals to the whole process group. In a session of its own the JVM does not get them,
-    so that the job can stop the query in good order; otherwise the JVM and the Python workers would die in
-    the middle of a batch.
+    so the job can stop the query in good order. Otherwise the JVM and the Python workers would die in the
+    middle of a batch.
     """
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings = SparkConf(loadDefaults=False)

@@ -1,4 +1,4 @@
-"""The signals that end a job in good order."""
+"""Handles the signals that end a job in good order."""
 
 import signal
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Note SIGTERM and SIGINT instead of dying of them."""
+    """Record SIGTERM and SIGINT instead of dying from them."""
     stop = Stop()
 
     def note(_number: int, _frame: FrameType | None) -> None:

@@ -2,7 +2,7 @@
 
 nsq-spark stats --lookupd-http-address=127.0.0.1:4161 --output=history/nsq --every=10
 
-It needs no Spark. Each file has the looks of some minutes, and is there when it is complete.
+It needs no Spark. Each file has the looks of several minutes, and appears when it is complete.
 """
 
 import sys
@@ -29,10 +29,10 @@ from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.nodes import all_nsqds
 
 PROGRAM: Final = "nsq-spark stats"
-# How often a signal is looked for.
+# Seconds between two checks for a signal.
 _NAP_S: Final = 0.2
 _QUERY: Final = [("format", "json"), ("include_clients", "false"), ("include_mem", "false")]
-# What a row has of a topic and of a channel, by the names in /stats.
+# The columns of a topic's row and of a channel's row, with their names in /stats.
 _TOPIC: Final = {
     "depth": "depth",
     "backend_depth": "backend_depth",
@@ -64,7 +64,7 @@ SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StatsOptions:
-    """What the command line says."""
+    """The parsed command line."""
 
     nodes: SinkOptions
     output: str
@@ -74,7 +74,7 @@ class StatsOptions:
 
 
 def parse(argv: Sequence[str]) -> StatsOptions:
-    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    """Read the command line. Ends the program with code 2 and one sentence if it is invalid."""
     parser = JobArguments(
         prog=PROGRAM,
         description="Write what /stats says of all nsqds to Parquet files by date and hour, look after look: "
@@ -110,7 +110,7 @@ def parse(argv: Sequence[str]) -> StatsOptions:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Look until a signal comes; the exit code is 1 when something failed."""
+    """Look until a signal comes; the exit code is 1 if something failed."""
     options = parse(argv)
     try:
         with stop_signals() as stop, closing(open_place(options.output)) as place:
@@ -124,7 +124,7 @@ def main(argv: Sequence[str]) -> int:
 def record(
     options: StatsOptions, place: FilePlace, stop: Stop, clock: Callable[[], float] = time.time
 ) -> int:
-    """Look until *stop* is asked or there were enough looks; how many rows that were."""
+    """Look until *stop* is asked or the number of looks is reached; return the number of rows."""
     look = StatsLook(options.nodes)
     rows: list[dict[str, Any]] = []
     written = looks = 0
@@ -145,7 +145,7 @@ def record(
 
 
 class StatsLook:
-    """One look at all nsqds after the other, over kept connections."""
+    """Looks at all nsqds over connections that are kept open."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -155,7 +155,7 @@ class StatsLook:
         self._known: list[str] = list(options.nsqd_http_addresses)
 
     def __call__(self, now: float) -> Iterator[dict[str, Any]]:
-        """The rows of this look."""
+        """Yield the rows of one look. Raises SourceError while no nsqd is known."""
         if self._options.lookupd_http_addresses:
             try:
                 listed = all_nsqds(self._lookupds, self._options.lookupd_http_addresses, 0.0)
@@ -183,7 +183,7 @@ def _stats(node: NodeConnection) -> list[dict[str, Any]]:
 
 
 def rows_of(stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each topic and each channel of an answer of ``/stats``."""
+    """Yield a row for each topic and each channel in an answer of ``/stats``."""
     for topic in stats["topics"] or ():
         name = topic["topic_name"]
         yield {"topic": name, "paused": topic["paused"], **_figures(topic, _TOPIC)}
@@ -201,7 +201,7 @@ def _figures(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, i
 
 
 def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
-    """Write the rows to a file for each hour."""
+    """Write the rows, with a file for each hour; return their number."""
     hours: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         hours.setdefault(int(row["time"].timestamp()) // 3600, []).append(row)

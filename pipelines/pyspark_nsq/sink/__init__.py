@@ -1,1 +1,1 @@
-"""Rows into topics."""
+"""Publishes rows to topics."""

@@ -19,9 +19,9 @@ NAMES: Final = (
     "tlsKeyFile",
     "tlsInsecureSkipVerify",
 )
-# Options that Spark passes on though they are its own.
+# Options of Spark itself that it passes on to the sink.
 _SPARKS_OWN: Final = frozenset(("path", "checkpointlocation"))
-# nsqd takes 5 MiB at once unless it is told otherwise.
+# nsqd accepts 5 MiB in one request unless it is configured otherwise.
 _BATCH_BYTES: Final = 1 << 20
 
 
@@ -44,7 +44,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SinkOptions":
-        """Raises OptionError."""
+        """Check and convert the options. Raises OptionError."""
         options = Given(without_sparks_own(given), NAMES)
         parsed = cls(
             topic=options.name("topic", required=False),
@@ -60,7 +60,7 @@ class SinkOptions:
         return parsed
 
     def for_nodes(self) -> SourceOptions:
-        """What a connection to a node goes by."""
+        """Return the options for connections to nodes."""
         return SourceOptions(
             request_timeout_s=self.request_timeout_s,
             retry_s=self.retry_s,

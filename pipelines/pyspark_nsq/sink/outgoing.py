@@ -1,4 +1,4 @@
-"""Rows as what nsqd takes: bodies of MPUB and MPUB_EXT, and messages that are deferred one by one. Pure."""
+"""Rows as requests to nsqd: bodies of MPUB and MPUB_EXT, and single deferred messages. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ BODY: Final = "body"
 TOPIC: Final = "topic"
 DEFER: Final = "defer_ms"
 DEDUP: Final = "dedup_id"
-# Rows with an id are sent in so many groups, and each group always to the same nsqd.
+# Rows with an id are sent in so many groups, and each group always goes to the same nsqd.
 GROUPS: Final = 32
 _ALLOWED: Final = {
     BODY: (BinaryType(), StringType()),
@@ -34,9 +34,9 @@ _NO_GROUP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request: *content* has so many messages for a topic, to be delivered after so many milliseconds.
+    """One request: *content* has *messages* messages for a topic, delivered after *defer_ms* milliseconds.
 
-    That of an *extended* one is laid out as MPUB_EXT has it, for any number of messages.
+    The content of an *extended* request has the layout of MPUB_EXT, for any number of messages.
     """
 
     topic: str
@@ -70,7 +70,7 @@ def check_columns(schema: StructType, topic: str) -> None:
 
 
 def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outgoing]:
-    """The requests that publish the rows of *batch*, in their order for each topic. Raises SourceError."""
+    """Yield the requests that publish *batch*, each topic in the order of its rows. Raises SourceError."""
     names = batch.schema.names
     bodies = batch.column(BODY).cast(pa.binary())
     if bodies.null_count:
@@ -80,7 +80,7 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
     defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
     waits = np.zeros(batch.num_rows, np.int64) if defers is None else pc.fill_null(defers, 0).to_numpy()
     ids = batch.column(DEDUP) if DEDUP in names else None
-    # Without any headers, the messages are published so that an nsqd takes them that knows none.
+    # Without any headers, the requests have the form that an nsqd without headers also accepts.
     texts = None
     if HEADERS in names or ids is not None:
         none = pa.nulls(batch.num_rows, HEADERS_TYPE)
@@ -105,7 +105,7 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
 
 
 def _groups(rows: int, ids: Any) -> npt.NDArray[np.int64]:
-    """The group of each row: the same for the same id, in every task and every attempt."""
+    """Return the group of each row: equal for equal ids, in every task and every attempt."""
     if ids is None:
         return np.full(rows, _NO_GROUP)
     groups = (_NO_GROUP if one is None else crc32(one.encode()) % GROUPS for one in ids.to_pylist())
@@ -115,7 +115,7 @@ def _groups(rows: int, ids: Any) -> npt.NDArray[np.int64]:
 def _batches(
     topic: str, bodies: Any, max_bytes: int, *, extended: bool, group: int | None
 ) -> Iterator[Outgoing]:
-    """The bodies as MPUB has them: how many there are, then the size of each and the body."""
+    """Yield the bodies in the form of MPUB: their number, then the size of each and the body."""
     sizes = pc.binary_length(bodies).to_numpy(zero_copy_only=False).astype(np.int64) + _SIZE_BYTES
     ends = np.cumsum(sizes)
     first = 0

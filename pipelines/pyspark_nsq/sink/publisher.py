@@ -1,4 +1,4 @@
-"""Publishing from an executor: to one nsqd after the other, and to the next one when one is away."""
+"""Publishing from an executor: to the nsqds in turn, and to the next one if one is away."""
 
 import time
 from typing import Final
@@ -14,25 +14,25 @@ from pyspark_nsq.source.reasons import explain
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
-# Words of an nsqd that would be right for another one, or later.
+# Errors with which an nsqd refuses what another nsqd, or it later, would accept.
 _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
 
 
 class Publisher:
-    """Publishes until it is answered ``OK``. What it sends may arrive twice, never less than once."""
+    """Publishes until it gets ``OK``. Messages may arrive twice, but never less than once."""
 
     def __init__(self, options: SinkOptions, turn: int) -> None:
-        """*turn* is where it begins among the nodes, so that partitions begin with different ones."""
+        """*turn* chooses the first node, so that partitions begin with different ones."""
         self._options = options
         self._connections = NodeConnections(options.for_nodes())
         self._addresses = self._find()
         self._turn = turn
         self.messages = 0
-        # Messages of requests that got no answer and were sent again: they may be there twice.
+        # Messages of requests that got no answer and were sent again, so they may exist twice.
         self.again = 0
 
     def publish(self, one: Outgoing) -> None:
-        """Raises SourceError when no nsqd takes it."""
+        """Publish *one*. Raises SourceError if no nsqd accepts it."""
         deadline = time.monotonic() + self._options.retry_s
         attempt = 0
         while True:
@@ -56,7 +56,7 @@ class Publisher:
         self._connections.close()
 
     def _round(self, one: Outgoing) -> SourceNodeError | None:
-        """Offer it to each node once; the last error when none took it."""
+        """Offer *one* to each node once; return the last error, or None if a node accepted it."""
         last: SourceNodeError | None = None
         for address in self._in_turn(one):
             try:
@@ -65,7 +65,7 @@ class Publisher:
                 if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
                 if error.unreachable and not isinstance(error.__cause__, ConnectionRefusedError):
-                    # It may have been stored before the answer was lost.
+                    # The messages may have been stored before the answer was lost.
                     self.again += one.messages
                 last = error
             else:
@@ -73,17 +73,17 @@ class Publisher:
         return last
 
     def _in_turn(self, one: Outgoing) -> list[str]:
-        """The nodes that may have it, the first one first."""
+        """Return the nodes that may get *one*, the first choice first."""
         if one.group is not None:
-            # Another one would not know what was published before. The choice for the other groups stays
-            # the same when a node comes or goes.
+            # Only this node knows which ids were published before. The nodes of the other groups stay the
+            # same when a node comes or goes.
             return [max(self._addresses, key=lambda address: crc32(f"{one.group} {address}".encode()))]
         self._turn += 1
         at = self._turn % len(self._addresses)
         return [*self._addresses[at:], *self._addresses[:at]]
 
     def _find(self) -> list[str]:
-        """The nsqds of the cluster."""
+        """Return the nsqds of the cluster."""
         if self._options.nsqd_http_addresses:
             return list(self._options.nsqd_http_addresses)
         options = self._options

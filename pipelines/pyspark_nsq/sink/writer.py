@@ -32,7 +32,7 @@ class PublishedRows(WriterCommitMessage):
 
 
 class _Writing:
-    """What both writers do."""
+    """The common part of both writers."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -51,7 +51,7 @@ class _Writing:
                     publisher.publish(one)
         finally:
             publisher.close()
-        # A task that is repeated publishes all of its rows again; how many had been, nobody knows.
+        # A repeated task publishes all of its rows again; nobody knows how many were published before.
         repeated = context is not None and context.attemptNumber() > 0
         return PublishedRows(publisher.messages, publisher.messages if repeated else publisher.again)
 
@@ -67,7 +67,7 @@ class NsqWriter(_Writing, DataSourceArrowWriter):
 
 
 class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """A streaming write: at least once, because Spark repeats a batch whose end it has not noted."""
+    """A streaming write: at least once, because Spark repeats a batch whose end it has not recorded."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _tell(f"batch {batchId}: ", messages)
@@ -77,7 +77,7 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
-    """Say what was published, if something of it may be there twice."""
+    """Log what was published, if some of it may exist twice."""
     done = [one for one in messages if isinstance(one, PublishedRows)]
     again = sum(one.again for one in done)
     if again or len(done) < len(messages):
