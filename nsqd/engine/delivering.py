@@ -119,7 +119,7 @@ class Delivering(Owed):
     def _take_scattered(
         self, span: Scattered, consumer: Credit, limit: int, room: int, now_ns: int
     ) -> tuple[int, Piece]:
-        """Put the first messages of *span* in flight; returns their number, 0 if one is missing, and frames."""
+        """Put the first messages of *span* in flight; returns how many (0 if one is missing), and frames."""
         seqs = span.seqs[span.at : span.at + limit]
         frames = self.log.frames(seqs, room, extended=consumer.extended)
         if not frames:

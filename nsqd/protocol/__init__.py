@@ -1,1 +1,1 @@
-"""The V2 session, pure: bytes of one client in, changes at the broker and bytes out."""
+"""The V2 session, pure: bytes of one client go in, changes at the broker and bytes come out."""

@@ -1,4 +1,4 @@
-"""What a client may do: the answer of an auth server, and the check of one command against it."""
+"""What a client may do: an auth server's answer, and the check of one command against it."""
 
 import json
 from dataclasses import dataclass
@@ -10,20 +10,21 @@ PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"
 _PERMISSIONS: Final = frozenset((PUBLISH, SUBSCRIBE))
 _NS_PER_S: Final = 1_000_000_000
-# The clock counts up to here in the original as well: a longer ttl means forever.
+# The clock of the original also ends here: a longer ttl means forever.
 _MAX_TTL: Final = (1 << 63) // _NS_PER_S
 
 
 class BadAnswer(ValueError):
-    """An auth server's answer that grants nothing because it is not understood; the text says why.
+    """An auth server's answer that is not understood and therefore grants nothing; the text says why.
 
-    The text quotes nothing of the answer: it is logged, and a server may repeat a client's secret.
+    The text quotes nothing of the answer, because the text is logged and a server may repeat a client's
+    secret.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What the server is to ask for a session; with *answer* the client waits for the reply to AUTH."""
+    """The question for the auth server; with *answer* the client waits for the reply to AUTH."""
 
     secret: bytes
     answer: bool
@@ -31,7 +32,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One authorization: who may do what on which topics and channels."""
+    """One authorization: which permissions it gives on which topics and channels."""
 
     topic: Pattern
     channels: tuple[Pattern, ...]
@@ -47,7 +48,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Authorizations:
-    """All that an auth server said of a client; good until ``expires_ns``."""
+    """All authorizations that an auth server gave a client; good until ``expires_ns``."""
 
     identity: str
     identity_url: str
@@ -117,7 +118,7 @@ def _pattern(what: str, text: str) -> Pattern:
 
 
 def _lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object as the original reads it: keys in any letter case, the last of equal ones wins."""
+    """An object as the original reads it: keys in any letter case; of equal keys the last one counts."""
     return {key.lower(): value for key, value in pairs}
 
 
@@ -125,7 +126,7 @@ def _field(fields: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     value = fields.get(name)
     if value is None:
         return default
-    # A bool is an int to Python, not to JSON.
+    # A bool is an int in Python, but not in JSON.
     if type(value) is not kind:
         raise BadAnswer(f"{name} is of the wrong type")
     return value

@@ -14,22 +14,22 @@ _INT32: Final = struct.Struct(">i")
 _COUNT_BYTES: Final = 4
 # the smallest message: its size field and one byte
 _SMALLEST: Final = 5
-# So many messages are staged in one go, which takes some five milliseconds; sizes are looked at faster.
+# So many messages are staged in one go, which takes some five milliseconds; sizes are checked faster.
 SLICE: Final = 4096
 _CHECKED_AT_ONCE: Final = 4 * SLICE
 
 
 class Truncated(ProtocolError):
-    """The payload ends before the messages do; what the client is told if the rest never comes."""
+    """The payload ends before its messages; the text is for the client if the rest never comes."""
 
     def __init__(self, code: str, text: str, need: int) -> None:
-        """*need* is how long the payload has to be at least."""
+        """*need* is the least length that the payload must have."""
         super().__init__(code, text)
         self.need = need
 
 
 class Slices:
-    """The messages of a batch that is too long for one go.
+    """The messages of a batch that is too long to be published in one go.
 
     All sizes are checked before the first message is given out, so that a bad batch publishes nothing.
     """
@@ -49,9 +49,9 @@ class Slices:
     def __init__(
         self, payload: bytes, begin: int, count: int, *, max_msg_size: int, last: int, extended: bool = False
     ) -> None:
-        """*count* messages lie in *payload* from *begin*; they may not go beyond *last*.
+        """*count* messages lie in *payload* from *begin* on and may not go beyond *last*.
 
-        *extended* ones have headers.
+        With *extended* they have headers.
         """
         self.count = count
         self._extended = extended
@@ -63,18 +63,18 @@ class Slices:
 
     @property
     def end(self) -> int:
-        """Where the batch ends in the payload, once all of it was given out."""
+        """Where the batch ends in the payload, once all messages were given out."""
         return self._at
 
     @property
     def done(self) -> bool:
-        """Whether all was given out."""
+        """Whether all messages were given out."""
         return self._given == self.count
 
     def take(self) -> Batch | None:
-        """The next messages to stage, none while they are checked; None when there are no more.
+        """The next messages to stage; none while they are checked, None when there are no more.
 
-        Raises ProtocolError, but not once messages were given out.
+        Raises ProtocolError, but not after messages were given out.
         """
         if self._checked < self.count:
             self._check()
@@ -123,7 +123,7 @@ def check_count(payload: bytes, start: int, max_body_size: int) -> int:
 
 
 def check_begun(payload: bytes, start: int, max_msg_size: int, max_body_size: int) -> None:
-    """See whether the messages from *start* (the count) on are all there and of legal size.
+    """Check that the messages from *start* (the count) on are all there and of legal size.
 
     Raises ProtocolError as :func:`read_batch` does.
     """
@@ -144,9 +144,9 @@ def check_sizes(
     last: int,
     bodies: list[Piece] | None = None,
 ) -> int:
-    """See whether the messages ``first <= i < stop`` of *count*, from *pos* on, are there and of legal size.
+    """Check that the messages ``first <= i < stop`` of *count*, from *pos* on, are there and of legal size.
 
-    Returns where they end; their bodies are added to *bodies*. Raises ProtocolError.
+    Returns where they end; adds their bodies to *bodies*. Raises ProtocolError.
     """
     total = len(payload)
     unpack_from = _INT32.unpack_from
@@ -159,7 +159,7 @@ def check_sizes(
             raise _bad_size(i, size, max_msg_size)
         pos = start + size
         if pos > last:
-            # The original would read on forever; the body is limited as a whole.
+            # The original would read on without end; here the whole body is limited.
             raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
         if pos > total:
             raise _cut_in_body(i, count, pos)
@@ -171,13 +171,13 @@ def check_sizes(
 def read_batch(
     payload: bytes, start: int, *, max_msg_size: int, max_body_size: int, extended: bool = False
 ) -> tuple[Batch, int]:
-    """The messages that lie in *payload* from *start* (the count) on, and where they end.
+    """The messages in *payload* from *start* (the count) on, and where they end.
 
-    *extended* ones have headers. What counts is the sizes of the messages, not the length of the payload:
-    bytes after the last one are left alone.
+    With *extended* they have headers. The sizes of the messages count, not the length of the payload: bytes
+    behind the last message are left alone.
 
-    Raises ProtocolError E_BAD_BODY or E_BAD_MESSAGE, of the kind Truncated where the payload is too short,
-    and TooLong when there are more than one slice of them.
+    Raises ProtocolError E_BAD_BODY or E_BAD_MESSAGE, as Truncated where the payload is too short, and TooLong
+    when they are more than one slice.
     """
     pos = start + _COUNT_BYTES
     if pos > len(payload):
@@ -186,7 +186,7 @@ def read_batch(
     last = start + max_body_size
     if count > SLICE:
         slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last, extended=extended)
-        # What is wrong at its beginning is said at once.
+        # An error at its beginning is reported at once.
         slices.take()
         raise TooLong(slices)
     if extended:
@@ -213,7 +213,8 @@ def _bad_size(i: int, size: int, max_msg_size: int) -> ProtocolError:
 
 
 def _cut_at_size(i: int, count: int, need: int) -> Truncated:
-    # Counting on the rest keeps a peer that sends drop by drop from having it all read again for each.
+    # The smallest size of the rest is added: otherwise a peer that sends drop by drop has all read again each
+    # time.
     rest = (count - i) * _SMALLEST - _COUNT_BYTES
     return Truncated(E_BAD_MESSAGE, f"MPUB failed to read message({i}) body size", need + rest)
 

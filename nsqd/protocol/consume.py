@@ -21,7 +21,7 @@ from nsqd.protocol.states import State
 _FIN_LENGTH: Final = 4 + ID_LENGTH + 1
 _FINS: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
 _FIN_ID: Final = struct.Struct("4x16sx")
-# This many FINs are finished one by one before the next is again tried as the first of a run.
+# This many FINs are finished one by one before the next is tried again as the first of a run.
 _SCATTERED: Final = 64
 _NS_PER_MS: Final = 1_000_000
 _UINT64: Final = (1 << 64) - 1
@@ -87,7 +87,7 @@ def cls(session: Conversation, _params: list[bytes], _data: bytes, pos: int, _no
 
 
 def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
-    """Apply the FINs at *start* that follow one another; 0 when the first is not an ordinary one."""
+    """Apply consecutive FINs from *start* on; returns where they end, 0 when the first is not a plain one."""
     consumer = session.consumer
     if consumer is None or consumer.channel is None:
         return 0
@@ -110,14 +110,14 @@ def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
 def _of_one(
     session: Conversation, channel: Channel, data: bytes, start: int, end: int
 ) -> tuple[Channel, MessageIds, int]:
-    """Whose the first of these FINs is, with its ids, and where those of another nsqd begin."""
+    """The channel and ids that the first of these FINs belongs to, and where FINs of another nsqd begin."""
     message_id = data[start + 4 : start + 4 + ID_LENGTH]
     owner, _ = owner_of(channel, session.broker.ids, message_id)
     ids = session.broker.ids if owner.ids is None else owner.ids
     known = [session.broker.ids, *(one.ids for one in channel.siblings if one.ids is not None)]
     stop = start + _FIN_LENGTH
     if sum([one.decode_hex(message_id) >= 0 for one in known]) > 1:
-        # One node id after another: each message is looked for by itself.
+        # Two nsqd had one node id, one after the other: each message is looked up by itself.
         return owner, ids, stop
     node_id = int(message_id, 16) >> SEQUENCE_BITS
     while stop < end and int(data[stop + 4 : stop + 4 + ID_LENGTH], 16) >> SEQUENCE_BITS == node_id:
@@ -128,14 +128,14 @@ def _of_one(
 def _finish(
     session: Conversation, channel: Channel, ids: MessageIds, data: bytes, start: int, end: int, now_ns: int
 ) -> None:
-    """Finish what the FINs between *start* and *end* name, which are all of this channel."""
+    """Apply the FINs between *start* and *end*, which are all for this channel."""
     consumer = session.consumer
     if consumer is None:
         return
     while start < end:
         seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
-        # A client that answers a delivery from front to back sends text that is known in advance: the
-        # ids of the run, one after another. Then the whole batch is finished at once.
+        # The FINs of a client that answers a delivery from front to back are known in advance: the ids of the
+        # run, one after another. Then the whole batch is finished at once.
         count = min(channel.in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
         if count > 1:
             count = min(count, SUFFIX_MASK + 1 - (seq & SUFFIX_MASK))

@@ -1,4 +1,4 @@
-"""What a command sees of its connection: the state, the replies, and what it hands to the server."""
+"""A connection as its commands see it: the state, the replies, and what is handed to the server."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from nsqd.protocol.states import State
 
 
 class PublishMark(NamedTuple):
-    """Where the replies to this turn's publishes to a topic begin, in case they cannot be stored."""
+    """Where the replies to this turn's publishes to a topic begin, in case the messages cannot be stored."""
 
     topic: Topic
     reply: int
@@ -27,7 +27,7 @@ class PublishMark(NamedTuple):
 
 
 class LongBatch(NamedTuple):
-    """An MPUB that is published in slices, and goes on when the server has time for the next."""
+    """An MPUB that is published in slices, the next one when the server has time for it."""
 
     topic: Topic
     slices: Slices
@@ -77,16 +77,16 @@ class Conversation:
         # Errors of this turn, for the log.
         self.errors: list[ProtocolError] = []
         self.marks: list[PublishMark] = []
-        # The topic that the last of them is of.
+        # The topic of the last mark.
         self.marked: Topic | None = None
         self.pub_counts: dict[str, int] = {}
         self.sink = sink
         self.keep_for = keep_for
-        # What IDENTIFY was granted and is still to be put round the connection, in order; until that is done
-        # no command is applied. And what is round it, in the order of its coming.
+        # Upgrades that IDENTIFY granted and that are still to be put around the connection, in order; until
+        # that is done no command is applied. Then those that are in place, in the order in which they came.
         self.upgrading: tuple[Upgrade, ...] = ()
         self.upgraded: tuple[Upgrade, ...] = ()
-        # What the auth server is to be asked. Until `authorized` is called no command is applied.
+        # The question for the auth server. Until `authorized` is called no command is applied.
         self.query: Query | None = None
         self.authorizations: Authorizations | None = None
         self.secret = b""
@@ -94,7 +94,7 @@ class Conversation:
         self.batch: LongBatch | None = None
 
     def permit(self, word: str, permission: str, topic_name: str, channel_name: str, now_ns: int) -> None:
-        """Return if the client may do that. Raises ProtocolError, and Suspended when that is to be asked."""
+        """Check that the client may do that. Raises ProtocolError, or Suspended to ask the auth server."""
         if not self.broker.limits.auth_required:
             return
         if self.authorizations is None:
@@ -107,7 +107,7 @@ class Conversation:
             raise ProtocolError(E_UNAUTHORIZED, f"AUTH failed for {word} on {names}")
 
     def ask(self, secret: bytes) -> None:
-        """Hand out the question that AUTH asks."""
+        """Hand out the question of an AUTH command to the auth server."""
         self.secret = secret
         self.query = Query(secret, answer=True)
 

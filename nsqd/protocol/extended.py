@@ -13,12 +13,12 @@ from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders,
 # The size of a message, and the length of its headers.
 SIZES: Final = struct.Struct(">iH")
 _UINT16: Final = struct.Struct(">H")
-# Headers come on top of what a message may have: a message of any legal size can be sent on with some.
+# Headers come on top of the largest body: any legal message can be forwarded with some headers added.
 MOST_MORE_BYTES: Final = LENGTH_BYTES + MOST_HEADER_BYTES
 
 
 def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) -> int:
-    """Where the body begins of the message at ``start <= offset < end``. Raises ProtocolError."""
+    """Where the body begins in the message at ``start <= offset < end``. Raises ProtocolError."""
     body = start + LENGTH_BYTES
     if body <= end:
         body += int(_UINT16.unpack_from(data, start)[0])
@@ -32,7 +32,7 @@ def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) 
 
 
 def check_headers(word: str, encoded: bytes) -> None:
-    """Raise ProtocolError unless these can be the headers of a message."""
+    """Check that these can be the headers of a message. Raises ProtocolError."""
     try:
         check(encoded)
     except BadHeaders as error:
@@ -52,12 +52,12 @@ def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes
 
 @lru_cache(maxsize=64)
 def _headers(length: int, rest: int, count: int) -> struct.Struct:
-    """Cuts headers of *length* bytes, behind two sizes and before *rest* bytes of body."""
+    """Cuts out headers of *length* bytes, behind two sizes and before *rest* bytes of body."""
     return struct.Struct(f"6x{length}s{rest}x" * count)
 
 
 def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Batch | None:
-    """The *count* messages that lie in *payload* from *start* on, if all have headers and are of one size.
+    """The *count* messages in *payload* from *start* on, if all have headers and are of one size.
 
     None otherwise. Raises ProtocolError.
     """
@@ -76,7 +76,7 @@ def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Bat
         check_alike(_headers(length, rest, count).unpack(cells))
     except BadHeaders as error:
         raise _bad("MPUB_EXT", error) from error
-    # The kind of the extension is put over the last byte of each size, for which the encoder has no use.
+    # The kind of the extension overwrites the last byte of each size, which the encoder does not need.
     cells[SIZE_BYTES - 1 :: stride] = SOME_HEADERS * count
     found = Batch((), size=count * (1 + size), has_headers=True)
     found.extension_bytes = count * (1 + LENGTH_BYTES + length)

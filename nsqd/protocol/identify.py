@@ -1,4 +1,4 @@
-"""What holds for one connection after IDENTIFY."""
+"""The settings of one connection after IDENTIFY."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +12,7 @@ _MS = 1_000_000
 
 
 class Upgrade(Enum):
-    """What may be put round a connection after IDENTIFY, by the name that the log gives it."""
+    """A layer that may be put around a connection after IDENTIFY, by its name in the log."""
 
     TLS = "TLS"
     SNAPPY = "snappy"
@@ -21,7 +21,7 @@ class Upgrade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Milliseconds and nanoseconds as named; ``heartbeat_ms`` 0 means that there are no heartbeats."""
+    """Times in the units that the names say; ``heartbeat_ms`` 0 means that there are no heartbeats."""
 
     heartbeat_ms: int
     msg_timeout_ns: int
@@ -34,7 +34,7 @@ class ClientSettings:
 
 
 def default_settings(limits: Limits) -> ClientSettings:
-    """What holds for a client that never sends IDENTIFY."""
+    """The settings of a client that never sends IDENTIFY."""
     return ClientSettings(
         heartbeat_ms=limits.heartbeat_interval_ms,
         msg_timeout_ns=limits.msg_timeout_ns,
@@ -47,11 +47,12 @@ def default_settings(limits: Limits) -> ClientSettings:
 def negotiate(
     identity: Identity, limits: Limits, present: tuple[Upgrade, ...] = ()
 ) -> tuple[ClientSettings, Negotiated]:
-    """Settle what the client asked for. Raises ProtocolError when a field is out of range, or for both
-    compressions at once. An upgrade that is *present* already is not granted again.
+    """Settle what the client asked for. An upgrade that is *present* already is not granted again.
 
-    Buffers are not timed here: what a consumer is sent is written at once and in batches, so the client's
-    wishes for the output buffer are only reported back.
+    Raises ProtocolError when a field is out of range, or for both compressions at once.
+
+    Output buffers have no timer here: what a consumer is sent is written at once and in batches, so the
+    client's wishes for the output buffer are only reported back.
     """
     check_identity(
         identity,
@@ -70,7 +71,7 @@ def negotiate(
     buffer_timeout = {-1: 0, 0: defaults.output_buffer_timeout_ms}.get(
         identity.output_buffer_timeout, identity.output_buffer_timeout
     )
-    # Without feature negotiation nobody is told what was granted, so nothing is.
+    # Without feature negotiation the client is not told what was granted, so nothing is granted.
     negotiates = identity.feature_negotiation
     tls = negotiates and limits.tls_v1 and identity.tls_v1 and Upgrade.TLS not in present
     free = negotiates and not {Upgrade.DEFLATE, Upgrade.SNAPPY}.intersection(present)
@@ -110,7 +111,7 @@ def negotiate(
 
 
 def upgrades(negotiated: Negotiated) -> tuple[Upgrade, ...]:
-    """What was granted, in the order in which it is put round the connection."""
+    """The granted upgrades, in the order in which they are put around the connection."""
     granted = {
         Upgrade.TLS: negotiated.tls_v1,
         Upgrade.SNAPPY: negotiated.snappy,

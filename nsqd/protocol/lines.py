@@ -1,12 +1,12 @@
-"""The body of /mpub as text: one message a line, empty lines are none."""
+"""The body of /mpub as text: one message per line; empty lines are skipped."""
 
 from typing import Final
 
 from nsqd.log.batches import Batch
 
-# So much text is taken apart in one go: at most 4096 messages.
+# So much text is split in one go: at most 4096 messages.
 WINDOW: Final = 8 << 10
-# Lines of usual length fill a slice up to this size.
+# Lines of usual length fill a slice to this size.
 _SLICE_BYTES: Final = 128 << 10
 _SLICE_COUNT: Final = 2048
 _CHECKED_AT_ONCE: Final = 8 * WINDOW
@@ -29,13 +29,13 @@ class TextSlices:
 
     @property
     def done(self) -> bool:
-        """Whether all was given out."""
+        """Whether all messages were given out."""
         return self._checked and self._at >= len(self._body)
 
     def take(self) -> Batch | None:
         """The next messages to stage, perhaps none; None when there are no more.
 
-        Raises MessageTooBig, but not once messages were given out.
+        Raises MessageTooBig, but not after messages were given out.
         """
         if not self._checked:
             self._check()

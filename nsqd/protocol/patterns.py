@@ -1,4 +1,4 @@
-"""Regular expressions of auth servers and policies: RE2's, which is what the original's are, in RE2's time.
+"""Regular expressions of auth servers and policies: those of RE2, as in the original, in linear time.
 
 A search takes time in proportion to the text, whatever the pattern: with ``re`` one careless pattern could
 stop the event loop for minutes.
@@ -13,13 +13,13 @@ from nsqcore.patterns import PatternError, search_for
 # still lists a thousand names.
 MAX_LENGTH: Final = 16_384
 
-# RE2 has \C for one byte; the original refuses it. Taken from the left, so that a backslash that is escaped
-# or quoted is not mistaken for the beginning of it.
+# In RE2 \C stands for one byte; the original refuses it. Escapes are matched from the left, so that a
+# backslash that is itself escaped or quoted is not taken for the beginning of one.
 _ESCAPES: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
 
 
 class BadPattern(ValueError):
-    """The pattern is not one the original understands; the text says why and quotes nothing of it."""
+    """The original does not understand the pattern; the text says why and quotes nothing of it."""
 
 
 class Pattern:
@@ -37,5 +37,5 @@ class Pattern:
             # Whether the pattern matches anywhere in a text.
             self.occurs_in: Final = search_for(text)
         except PatternError as error:
-            # "missing ): (a": what is wrong is said, and where is not.
+            # "missing ): (a" names the fault and then the pattern; only the fault is reported.
             raise BadPattern(error.what) from error

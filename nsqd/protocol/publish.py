@@ -1,4 +1,4 @@
-"""PUB, MPUB and DPUB, and PUB_EXT and MPUB_EXT of youzan's NSQ, whose messages have headers."""
+"""PUB, MPUB and DPUB; and PUB_EXT and MPUB_EXT of youzan's NSQ, whose messages have headers."""
 
 import struct
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from nsqd.protocol.replies import OK
 
 _INT32: Final = struct.Struct(">i")
 _NS_PER_MS: Final = 1_000_000
-# An MPUB that is not whole is looked into when so little of it is there: a peer may declare a longer body
-# than it sends, and wait for the answer. Beyond, looking would cost more than such peers are worth.
+# An incomplete MPUB is examined while at most so much of it has arrived: a peer may declare a longer body
+# than it sends, and wait for the answer. Beyond that, examining it costs more than such peers are worth.
 _LOOK_AHEAD: Final = 16_384
 # How a batch of one message begins, and how many bytes are before its body.
 _ONE: Final = b"\0\0\0\1"
@@ -38,14 +38,14 @@ _MPUB_CUT: Final = "MPUB failed to read message body"
 
 def pub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic_name = _topic_name("PUB", params, 2)
-    # Nothing is created for a message that is refused or not there yet.
+    # Nothing is created for a message that is refused or has not arrived yet.
     message_end("PUB", data, pos, session.broker.limits.max_msg_size)
     session.permit("PUB", PUBLISH, topic_name, "", now_ns)
     return publish_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
 
 
 def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """PUB once its line is understood; the path of a client that publishes one by one."""
+    """Apply a PUB whose line is understood; the path of a client that publishes one by one."""
     limit = session.broker.limits.max_msg_size
     body = pos + 4
     if body <= len(data):
@@ -68,7 +68,7 @@ def pub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, n
 
 
 def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """PUB_EXT once its line is understood."""
+    """Apply a PUB_EXT whose line is understood."""
     limit = session.broker.limits.max_msg_size
     start = pos + 4
     if start + LENGTH_BYTES <= len(data):
@@ -101,7 +101,7 @@ def _topic_of_mpub(session: Conversation, params: list[bytes], data: bytes, pos:
     if len(params) < 2:
         raise ProtocolError(E_INVALID, "MPUB insufficient number of parameters")
     if not is_valid_name_bytes(params[1]):
-        # The doubled code is what clients get from the original.
+        # Clients get the doubled code from the original too.
         raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
     topic_name = params[1].decode()
     session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
@@ -111,12 +111,12 @@ def _topic_of_mpub(session: Conversation, params: list[bytes], data: bytes, pos:
 
 
 def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """MPUB once its line is understood."""
+    """Apply an MPUB whose line is understood."""
     return _mpub(session, topic, data, pos, now_ns, extended=False)
 
 
 def mpub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """MPUB_EXT once its line is understood."""
+    """Apply an MPUB_EXT whose line is understood."""
     return _mpub(session, topic, data, pos, now_ns, extended=True)
 
 
@@ -132,7 +132,7 @@ def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: in
         raise ProtocolError(E_BAD_BODY, f"MPUB body too big {size} > {limits.max_body_size}")
     here = len(data) - start
     if here >= size > _ONE_OVERHEAD and not extended and data.startswith(_ONE, start):
-        # What clients send that publish one by one with MPUB.
+        # Clients that publish single messages with MPUB send this.
         length = size - _ONE_OVERHEAD
         if _INT32.unpack_from(data, start + len(_ONE))[0] == length <= limits.max_msg_size:
             topic.stage(piece_of(data, start + _ONE_OVERHEAD, start + size), now_ns)
@@ -152,7 +152,7 @@ def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: in
             extended=extended,
         )
     except Truncated as cut:
-        # The messages' own sizes are believed before the declared one, as the original does.
+        # The sizes of the messages count, not the declared size of the body, as in the original.
         raise Incomplete(cut.need, cut) from None
     except TooLong as long:
         session.batch = LongBatch(topic, long.slices)
@@ -188,7 +188,7 @@ def _topic_name(word: str, params: list[bytes], at_least: int) -> str:
 
 
 def _wait_for_body(session: Conversation, data: bytes, pos: int) -> None:
-    """Have an MPUB refused once its body is there: a close before could cost the client the sentence."""
+    """Delay refusing an MPUB until its body is there: an earlier close could cost the client the error."""
     end = pos + 4
     if end <= len(data):
         size = int(_INT32.unpack_from(data, pos)[0])
@@ -198,7 +198,7 @@ def _wait_for_body(session: Conversation, data: bytes, pos: int) -> None:
 
 
 def refusal(word: str, refused: Refused) -> ProtocolError:
-    """What the client is told whose command was refused. The connection closes: on that clients fail over."""
+    """The error for a command that was refused. The connection closes, which makes clients fail over."""
     word = word.removesuffix("_EXT")
     return ProtocolError(f"E_{word}_FAILED", f"{word} failed {refused}")
 
@@ -230,13 +230,13 @@ def _published(session: Conversation, topic: Topic, word: str, count: int) -> No
 
 
 def _mark(session: Conversation, topic: Topic, word: str) -> None:
-    """Something was staged at *topic*: it is to be stored, and what follows in ``out`` depends on that."""
+    """Note that something staged at *topic* is to be stored: later replies in ``out`` depend on that."""
     session.marked = topic
     session.marks.append(PublishMark(topic, len(session.out), word))
     session.broker.dirty[topic] = None
 
 
-# The rest of a command whose line was understood before, so that a publisher's line is taken apart once.
+# The rest of a command whose line was understood before, so that each line is parsed only once.
 AfterLine: TypeAlias = Callable[[Conversation, Topic, bytes, int, int], int]
 AFTER_LINE: Final[dict[bytes, AfterLine]] = {
     b"PUB": publish_line,

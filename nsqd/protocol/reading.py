@@ -1,4 +1,4 @@
-"""Reading the parts of a command that may not be there yet: sizes, bodies, parameters."""
+"""Reading the parts of a command that may not have arrived yet: sizes, bodies, parameters."""
 
 import struct
 from typing import Final
@@ -11,7 +11,7 @@ _DIGITS: Final = 1000
 
 
 class Incomplete(Exception):
-    """The command needs all up to position *end*; *cut* is what to say if that never comes."""
+    """The command needs all bytes up to position *end*; *cut* is the error if they never come."""
 
     def __init__(self, end: int, cut: ProtocolError | None) -> None:
         super().__init__(end)
@@ -20,10 +20,10 @@ class Incomplete(Exception):
 
 
 class Suspended(Exception):
-    """The server has to find something out first; the session goes on at *start* then."""
+    """The server first has to find something out; then the session goes on at *start*."""
 
     def __init__(self, start: int | None) -> None:
-        """None: the command is applied again from its beginning."""
+        """With *start* None the command is applied again from its beginning."""
         super().__init__(start)
         self.start = start
 
@@ -49,7 +49,7 @@ def read_body(word: str, data: bytes, pos: int, limit: int) -> tuple[bytes, int]
 
 
 def message_end(word: str, data: bytes, pos: int, limit: int) -> int:
-    """Where the message ends whose size is at *pos*. Raises ProtocolError and Incomplete."""
+    """Where the message ends that has its size at *pos*. Raises ProtocolError and Incomplete."""
     size = read_size(data, pos, ProtocolError(E_BAD_MESSAGE, f"{word} failed to read message body size"))
     if size <= 0:
         raise ProtocolError(E_BAD_MESSAGE, f"{word} invalid message body size {size}")
@@ -62,18 +62,18 @@ def message_end(word: str, data: bytes, pos: int, limit: int) -> int:
 
 
 def text(raw: bytes) -> str:
-    """What a peer sent, as it is echoed in errors: any byte survives."""
+    """Bytes of a peer as text for errors; every byte survives."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def number(raw: bytes) -> int | None:
-    """A decimal parameter: digits only, nothing is 0, too large wraps around as in the original."""
+    """A decimal parameter: digits only; empty is 0; one that is too large wraps around as in the original."""
     if not raw:
         return 0
     if not raw.isdigit():
         return None
     value = 0
-    # In pieces, because Python refuses to convert very long ones and a line may be 16 KiB.
+    # In pieces, because Python refuses to convert very long numbers and a line may have 16 KiB.
     for i in range(0, len(raw), _DIGITS):
         piece = raw[i : i + _DIGITS]
         value = (value * 10 ** len(piece) + int(piece)) & _UINT64

@@ -1,7 +1,8 @@
 """One client's connection without its socket: bytes received in, replies and work for the broker out.
 
-All commands of one read buffer are applied in one loop. What they publish is staged at their topics, their
-replies are collected in ``out``; the server stores the staged messages before it sends the replies.
+All commands of one read buffer are applied in one loop. Messages that they publish are staged at their
+topics, and replies are collected in ``out``; the server stores the staged messages before it sends the
+replies.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from nsqd.protocol.replies import OK
 from nsqd.protocol.states import ALLOWED
 
 MAGIC: Final = b"  V2"
-# Of the connections between a home and its keepers: see `nsqd.replication`.
+# The magic of connections between a home and its keepers: see `nsqd.replication`.
 STREAM_MAGIC: Final = b"  R1"
 MAX_LINE: Final = 16_384
 _MAX_PUBLISH_LINES: Final = 1024
@@ -43,15 +44,15 @@ Handler: TypeAlias = Callable[["Session", list[bytes], bytes, int, int], int]
 
 
 class _Drop(Exception):
-    """The connection is closed without a word."""
+    """The connection is closed without a reply."""
 
 
 class _IsStream(Exception):
-    """It is no client that has connected."""
+    """The peer is another node and not a client."""
 
 
 class _Upgrading(Exception):
-    """The bytes that follow were sent too soon: they are lost, as in the original."""
+    """The bytes that follow were sent too early: they are lost, as in the original."""
 
 
 class Session(Conversation):
@@ -72,27 +73,27 @@ class Session(Conversation):
     def __init__(
         self, broker: Broker, sink: Sink, peer_host: str, keep_for: Callable[[int], Callable[[], bool]]
     ) -> None:
-        """Takes what a `Conversation` does."""
+        """Takes the arguments of `Conversation`."""
         super().__init__(broker, sink, peer_host, keep_for)
         self.started = False
-        # What followed the magic of another node, which somebody else is to read.
+        # The bytes that followed the magic of another node, for the stream's own reader.
         self.stream: bytes | None = None
-        # A command that is not whole yet: kept in pieces and joined once, when all of it is there.
+        # A command that is incomplete: kept in pieces and joined once, when all of it has arrived.
         self._pieces: list[bytes] = []
         self._have = 0
         self._need = 0
         self._cut: ProtocolError | None = None
-        # Nothing but IDENTIFY is allowed.
+        # No command but IDENTIFY is allowed.
         self.needs_tls = broker.limits.tls_required
-        # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
+        # "PUB topic" and "MPUB topic" lines seen before, so that each line is parsed only once.
         self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
-        # Where the command that waits began in the bytes it was found in.
+        # Where the waiting command began in the bytes in which it was found.
         self._from = 0
 
     # --- what the server calls ---
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Apply all commands that are whole now and keep the rest."""
+        """Apply all commands that are complete and keep the rest."""
         start = 0
         while not (self.closing or self.upgrading):
             if not self._have and self.query is None:
@@ -102,12 +103,12 @@ class Session(Conversation):
             if self.waits() or not LONG <= missing <= len(data) - start - LONG:
                 self._add(data[start:], now_ns)
                 return
-            # The long command that was begun is joined with its rest only: what follows stays where it is.
+            # Only the rest of the long command that has begun is joined to it; what follows is not copied.
             self._add(data[start : start + missing], now_ns)
             start += missing
 
     def _add(self, piece: bytes, now_ns: int) -> None:
-        """Add to what was kept, and apply that once it is whole."""
+        """Add *piece* to what was kept, and apply that once it is complete."""
         self._pieces.append(piece)
         self._have += len(piece)
         if self._have < self._need or self.waits():
@@ -119,16 +120,16 @@ class Session(Conversation):
         self._apply(whole, 0, now_ns)
 
     def _apply(self, data: bytes, start: int, now_ns: int) -> None:
-        """Apply the commands from *start* on that are whole, and keep the rest."""
+        """Apply the commands from *start* on that are complete, and keep the rest."""
         if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
-            # Lines are taken apart again, so that somebody asks whether they are still allowed.
+            # Lines are parsed again, so that their permission is checked again.
             self._publish_lines.clear()
         try:
             if not self.started:
                 start = self._magic(data)
             total = len(data)
             while start < total:
-                # Assigned only when the command was whole, so `start` is where an incomplete one begins.
+                # Assigned only when the command was complete, so `start` is where an incomplete one begins.
                 start = self._command(data, start, now_ns)
         except Incomplete as missing:
             self._pieces = [data[start:]]
@@ -152,14 +153,14 @@ class Session(Conversation):
             self.closing = True
 
     def end_of_stream(self, now_ns: int) -> None:
-        """The peer sends no more: a command cut short inside its body is answered with its error."""
+        """The peer sends no more: a command that is cut off inside its body is answered with its error."""
         self.ended = True
         self._need = 0
         if self.waits():
-            # What came before the end is still applied when the answer is there.
+            # Commands that came before the end are applied when the answer is there.
             return
         if self._have:
-            # Once more, now that nothing is to be waited for: the error says what is missing exactly.
+            # Once more, now that nothing is waited for: the error then says exactly what is missing.
             self.receive(b"", now_ns)
             if self.waits():
                 return
@@ -168,7 +169,7 @@ class Session(Conversation):
         self.closing = True
 
     def authorized(self, found: Authorizations | None, now_ns: int) -> None:
-        """The answer to `query`, None when there is none that counts; what came meanwhile is applied."""
+        """Take the answer to `query`, None if there is no valid one; then apply what came meanwhile."""
         query, self.query = self.query, None
         if query is None or self.closing:
             return
@@ -183,7 +184,7 @@ class Session(Conversation):
             self.end_of_stream(now_ns)
 
     def go_on(self, now_ns: int) -> None:
-        """Publish the next slice of `batch`; what came meanwhile is applied after its last one."""
+        """Publish the next slice of `batch`; what came meanwhile is applied after the last one."""
         batch = self.batch
         if batch is None:
             return
@@ -195,7 +196,7 @@ class Session(Conversation):
             if self.ended:
                 self.refuse(cut)
                 return
-            # The messages are longer than they were declared to be: the rest may be on its way.
+            # The messages are longer than declared: the rest may be on its way.
             self._need = cut.need - self._from
             self._cut = cut
         except ProtocolError as error:
@@ -215,7 +216,7 @@ class Session(Conversation):
             self.end_of_stream(now_ns)
 
     def waits(self) -> bool:
-        """Whether commands wait for the answer to `query`, or for the end of `batch`."""
+        """Whether commands wait for the answer to `query` or for the end of `batch`."""
         return self.query is not None or self.batch is not None
 
     def _take(self, found: Authorizations | None, query: Query) -> None:
@@ -229,23 +230,23 @@ class Session(Conversation):
         self._publish_lines.clear()
 
     def upgrade_done(self) -> None:
-        """The next upgrade is in place: its OK is the first thing to be said through it."""
+        """The next upgrade is in place: its OK is the first reply that goes through it."""
         self.upgraded += self.upgrading[:1]
         self.needs_tls = self.needs_tls and Upgrade.TLS not in self.upgraded
         self.upgrading = self.upgrading[1:]
         self.out.append(OK)
 
     def upgrade_failed(self, reason: str) -> None:
-        """The next upgrade could not be made: that is said without it, and the connection closes."""
+        """The next upgrade could not be made: the error is sent without it, and the connection closes."""
         self.upgrading = ()
         self.refuse(ProtocolError(E_IDENTIFY_FAILED, f"IDENTIFY failed {reason}"))
 
     def forget_publish_lines(self) -> None:
-        """Take the next publishes apart from their lines on, because something changed for them."""
+        """Parse the lines of the next publishes again, because something changed for them."""
         self._publish_lines.clear()
 
     def disconnect(self) -> None:
-        """The connection is gone."""
+        """End the session: the connection is gone."""
         self.closing = True
         self.batch = None
         self._publish_lines.clear()
@@ -255,19 +256,19 @@ class Session(Conversation):
             self.consumer.sink = GONE
 
     def take_replies(self) -> bytes:
-        """The replies of this turn; what was published is stored by now."""
+        """The replies of this turn; what was published has been stored by now."""
         out = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         self.forget_replies()
         return out
 
     def forget_replies(self) -> None:
-        """They are sent, or somebody else's to send."""
+        """The replies are sent, or somebody else sends them."""
         self.out = []
         self.marks = []
         self.marked = None
 
     def not_stored(self, topic: Topic, reason: str) -> None:
-        """What this turn published to *topic* could not be stored: say so instead of OK, and close."""
+        """What this turn published to *topic* could not be stored: reply that instead of OK, and close."""
         for mark in self.marks:
             if mark.topic is topic:
                 del self.out[mark.reply :]
@@ -288,7 +289,7 @@ class Session(Conversation):
         return len(MAGIC)
 
     def _command(self, data: bytes, start: int, now_ns: int) -> int:
-        """Apply the command at *start* and return where the next one begins."""
+        """Apply the command at *start*; returns where the next one begins."""
         if data.startswith(b"FIN ", start) and self.consumer is not None:
             end = consuming.fins(self, data, start, now_ns)
             if end:

@@ -15,7 +15,7 @@ class State(IntEnum):
 _INIT: Final = frozenset((State.INIT,))
 _ANSWERING: Final = frozenset((State.SUBSCRIBED, State.CLOSING))
 
-# Those not named are legal in all.
+# Commands that are not named here are legal in all states.
 ALLOWED: Final[dict[bytes, frozenset[State]]] = {
     b"IDENTIFY": _INIT,
     b"AUTH": _INIT,
