@@ -44,8 +44,8 @@ __all__ = [
     "__version__",
 ]
 
-# Loaded when it is asked for: a daemon that imports nsqclient.wire does not load the client, and a program
-# that only publishes does not load the consumer.
+# Loaded on first use: a daemon that imports nsqclient.wire does not load the client, and a program that only
+# publishes does not load the consumer.
 _HOMES: Final = {
     "AuthError": "errors",
     "ClosedError": "errors",

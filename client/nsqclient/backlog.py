@@ -1,4 +1,4 @@
-"""The publishes of a producer that wait for a connection, in their order. Pure: time is an argument."""
+"""The publishes of a producer that wait for a connection, in order. Pure: time is an argument."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Backlog:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be put into it; what was lost on a connection is, in any case."""
+        """Whether a new publish may be added; publishes lost on a connection are added in any case."""
         return self.messages < self._most_messages and self.bytes < self._most_bytes
 
     def append(self, publish: Publish) -> None:
@@ -45,7 +45,7 @@ class Backlog:
         return publish
 
     def tried(self, error: Exception) -> None:
-        """None of it could be sent, because of *error*."""
+        """Note for every publish that it could not be sent because of *error*."""
         for publish in self._publishes:
             publish.tries += 1
             publish.error = error
@@ -55,7 +55,7 @@ class Backlog:
             self.popleft().fail(error)
 
     def give_up(self, most_tries: int, later: float) -> bool:
-        """Fail what was tried often enough and has no time left; whether some of the rest is to wait."""
+        """Fail the publishes tried often enough that have no time left; returns whether others must wait."""
         publishes, self._publishes = self._publishes, deque()
         self.messages = self.bytes = 0
         exhausted = False

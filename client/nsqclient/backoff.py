@@ -1,8 +1,8 @@
 """When and how long a consumer stops taking messages because its handler fails. Pure.
 
-The level rises with each failure and falls with each success. Above 0 the consumer stops for a while that
-grows with the level, then asks for one trial message whose outcome moves the level again. Outcomes that
-come in while stopped are of messages taken before; they are not counted twice.
+A failure raises the level. Above 0 the consumer stops for a time that grows with the level, then asks for
+one trial message: its success lowers the level, its failure raises it. Outcomes that arrive while stopped
+belong to messages taken before and are not counted.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Phase(Enum):
 class Backoff:
     """The state of one consumer; ``multiplier`` and ``max_duration`` in seconds.
 
-    A ``strategy`` of its own says the seconds of each level, in the place of doubling ones.
+    A ``strategy`` returns the seconds for a level; without one they double with each level.
     """
 
     multiplier: float = 1
@@ -44,17 +44,17 @@ class Backoff:
         """A message failed; returns how long to stop, if at all. *chance* in 0..1 is the jitter."""
         if self.phase is Phase.STOPPED or self.multiplier <= 0 or self.max_duration <= 0:
             return None
-        # Higher levels than the longest stop needs would only make the way back longer.
+        # Levels above that of the longest stop would only make the recovery longer.
         if self._duration(self.level + 1) <= self.max_duration or self.level == 0:
             self.level += 1
         return self._stop(chance)
 
     def continued(self, chance: float = 1) -> float | None:
-        """A message was put off on purpose: no verdict on the handler, so a trial is repeated."""
+        """A message was requeued on purpose, which says nothing about the handler: a trial is repeated."""
         return self._stop(chance) if self.phase is Phase.TRIAL else None
 
     def waited(self) -> None:
-        """The time to stop is up: one message on trial."""
+        """The time to stop is over: one message is taken on trial."""
         if self.phase is Phase.STOPPED:
             self.phase = Phase.TRIAL
 

@@ -1,4 +1,4 @@
-"""The settings of a client under the names NSQ's own client library gives them, checked when built."""
+"""The settings of a client, named as in NSQ's own client library, and checked when they are built."""
 
 import socket
 import ssl
@@ -56,7 +56,7 @@ def _duration(seconds: float) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How one client behaves; all durations are seconds. It cannot be changed, only copied with changes."""
+    """The settings of one client, with all durations in seconds. Immutable: a change makes a copy."""
 
     # connection
     client_id: str = field(default_factory=lambda: socket.gethostname().partition(".")[0])
@@ -72,10 +72,10 @@ class Config:
     output_buffer_size: int = 16384
     output_buffer_timeout: float = _duration(0.25)
     auth_secret: str = field(default="", repr=False)
-    # Ask nsqd for the headers of messages, and publish some; only where nsqd knows them.
+    # Receive and publish headers of messages; needs an nsqd that supports them.
     headers: bool = False
 
-    # Without a context of their own, clients that ask for TLS trust the authorities this machine trusts.
+    # Without tls_config a client trusts the certificate authorities that this machine trusts.
     tls_v1: bool = False
     tls_config: ssl.SSLContext | None = None
     deflate: bool = False
@@ -86,24 +86,24 @@ class Config:
     lookupd_poll_interval: float = _duration(_MINUTE_S)
     lookupd_poll_jitter: float = 0.3
     lookupd_poll_timeout: float = _duration(_MINUTE_S)
-    # For https; tls_config is used where this is missing.
+    # For nsqlookupd over https; without it tls_config is used.
     lookupd_tls_config: ssl.SSLContext | None = None
-    # Whether nsqlookupd gets auth_secret as a bearer token.
+    # Whether auth_secret is sent to nsqlookupd as a bearer token.
     lookupd_authorization: bool = True
 
     # consuming
-    # Left at this, a consumer with many handlers takes one for each.
+    # At this default, a consumer raises it to the number of messages that its handlers can have in hand.
     max_in_flight: int = DEFAULT_MAX_IN_FLIGHT
     max_attempts: int = 5  # 0 means forever
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
-    max_msg_size: int = 0  # 0 means whatever nsqd lets through
+    max_msg_size: int = 0  # 0 means any size that nsqd allows
     sample_rate: int = 0  # percent; 0 means all
     default_requeue_delay: float = _duration(90)
     max_requeue_delay: float = _duration(15 * _MINUTE_S)
-    # Or a function: from the level (1 for the first) to the seconds to stop.
+    # Or a function from the back-off level (1 for the first) to the seconds to stop.
     backoff_strategy: str | Callable[[int], float] = "exponential"
     backoff_multiplier: float = _duration(1)
-    max_backoff_duration: float = _duration(2 * _MINUTE_S)  # 0 switches backing off off
+    max_backoff_duration: float = _duration(2 * _MINUTE_S)  # 0 disables backing off
     low_rdy_idle_timeout: float = _duration(10)
     low_rdy_timeout: float = _duration(30)
     rdy_redistribute_interval: float = _duration(5)
@@ -135,9 +135,10 @@ class Config:
             split_address(self.local_addr)
 
     def with_options(self, *options: str) -> "Config":
-        """A copy changed by options as command lines give them: ``max_in_flight,200`` or ``snappy``.
+        """Return a copy changed by options as command lines give them: ``max_in_flight,200`` or ``snappy``.
 
-        A name alone means true. Durations need a unit. ValueError says what is wrong with which option.
+        A name alone means true. Durations need a unit. Raises ValueError, which says what is wrong with which
+        option.
         """
         changes: dict[str, Any] = {}
         tls: dict[str, str] = {}
@@ -153,11 +154,11 @@ class Config:
 
     @property
     def most_frame_bytes(self) -> int:
-        """What nsqd may send at once; the header of a message comes on top of its body."""
+        """The largest frame accepted from nsqd, in bytes: a body and the header of its message."""
         return self.max_msg_size + 1024 if self.max_msg_size else MAX_FRAME_BYTES
 
     def identify_settings(self) -> dict[str, Any]:
-        """What IDENTIFY asks for; times in milliseconds."""
+        """The fields of IDENTIFY; times in milliseconds."""
         return {
             "client_id": self.client_id,
             "hostname": self.hostname,
@@ -183,15 +184,15 @@ class Config:
 def check_option(option: str) -> tuple[str, Any]:
     """Return the field and the value that one option for :meth:`Config.with_options` sets.
 
-    ValueError says that there is no such option or no such value; whether a value is in its range, and fits
-    to the others, is for the whole configuration to say.
+    Raises ValueError when the option does not exist or its value cannot be read. Ranges, and whether options
+    fit together, are checked when the whole configuration is built.
     """
     name, comma, text = option.partition(",")
     name = name.strip().replace("-", "_")
     value = text.strip() if comma else "true"
     if name in TLS_OPTIONS:
         return name, value
-    if name == "skip_lookupd_authorization":  # by which go-nsq means the opposite
+    if name == "skip_lookupd_authorization":  # go-nsq's name for the opposite
         return "lookupd_authorization", _parsed(name, "bool", value, duration=False)
     if name not in _OPTIONS:
         raise ValueError(f"invalid option {name}")

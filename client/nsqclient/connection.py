@@ -1,4 +1,4 @@
-"""One connection to one nsqd: commands out in batches, frames in, nothing waited for longer than agreed."""
+"""One connection to one nsqd: commands out in batches, frames in, with a time-out for every wait."""
 
 import asyncio
 import logging
@@ -30,21 +30,21 @@ from nsqclient.wire.negotiated import Negotiated
 
 log = logging.getLogger("nsqclient")
 
-# How long a connection that is closed may take to hand over its last commands.
+# How long a connection that is being closed may take to hand over its last commands.
 CLOSE_SECONDS: Final = 2.0
 
-# Answers of the handshake are short; a peer that is no nsqd soon announces more.
+# The answers of the handshake are short; a larger size comes from a peer that is no nsqd.
 _HANDSHAKE_BYTES: Final = 1 << 20
 
-# What asyncio's own loop reads at once. Its default of 256 KiB makes every read allocate by mmap.
+# The most that asyncio's own loop reads at once. With its default of 256 KiB every read allocates by mmap.
 _READ_BYTES: Final = 65_536
 
 
 class Connection(asyncio.Protocol):
-    """A connection that :func:`nsqclient.handshake.connect` makes and negotiates.
+    """A connection that :func:`nsqclient.handshake.connect` opens and negotiates.
 
-    Commands are collected and written once per turn of the event loop: a thousand FINs of one turn cost
-    one system call.
+    Commands are collected and written once per turn of the event loop: a thousand FINs in one turn cost one
+    system call.
     """
 
     def __init__(self, address: str, config: Config, listener: Listener) -> None:
@@ -61,13 +61,13 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming(self, _HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
         self.under_way = UnderWay()
-        self._open: Publish | None = None  # the last of them, while messages can join it
-        self._is_bulky = False  # what waits in the outbox
-        self.was_refused = False  # it ends because of a message, not because of the node
+        self._open: Publish | None = None  # the last publish, while messages can join it
+        self._is_bulky = False  # whether the outbox holds long messages
+        self.was_refused = False  # the connection ends because of a message, not because of the node
         self._closed = asyncio.Event()
-        self._closing = False  # we asked for the end
+        self._closing = False  # close() was called
         self._failure: ConnectionError | None = None
-        self._established = False  # the listener is told of the end of what it knew
+        self._established = False  # from then on the listener is told of the end
         self._heard_at = self.answered_at = self._loop.time()
         self._watchdog = Watchdog(
             self, self.abort, read_timeout=config.read_timeout, write_timeout=config.write_timeout
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
     # --- commands
 
     def send(self, command: bytes) -> None:
-        """Queue a command that has no answer; on a closed connection it goes nowhere."""
+        """Queue a command that has no answer; on a closed connection it is dropped."""
         if self._closing or self._failure is not None:
             return
         if not self._outbox:
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._outbox.append(command)
 
     def request(self, command: bytes) -> Confirmation:
-        """Queue a command and return its answer to come; ``ProtocolError`` when nsqd refuses it."""
+        """Queue a command and return a future of its answer; ``ProtocolError`` when nsqd refuses it."""
         answer: Confirmation = self._loop.create_future()
         request = PendingCommand(command, [answer])
         if self.is_closed:
@@ -112,13 +112,13 @@ class Connection(asyncio.Protocol):
         return answer
 
     def submit(self, topic: str, body: bytes) -> Confirmation:
-        """As :meth:`publish`, and return the answer to come."""
+        """Like :meth:`publish`, and return a future of the answer."""
         answer: Confirmation = self._loop.create_future()
         self.publish(topic, body, answer)
         return answer
 
     def publish(self, topic: str, body: bytes, answer: Answer) -> None:
-        """Queue a message; what comes in the same moment for the same topic goes together with it.
+        """Queue a message; messages for the same topic in the same turn are sent together with it.
 
         Unlike a request, it is given back to the listener when it is refused or lost.
         """
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             self.under_way.joined(joined, body, answer)
             return
         if not self.under_way:
-            # Whoever publishes one by one waits for this one, so it is sent at once.
+            # A publisher of single messages waits for this one, so it is sent at once.
             alone = Publish(commands.pub(topic, body), [answer])
             self._await(alone)
             self._write([*self._outbox, alone.command])
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._seal()
-        self._outbox.append(b"")  # it will stand here
+        self._outbox.append(b"")  # so that the next command schedules no second flush
         self._await(publish)
         self._open = publish
 
@@ -154,28 +154,28 @@ class Connection(asyncio.Protocol):
         self._await(publish)
 
     def expect(self) -> Confirmation:
-        """An answer to come that no command asks for: nsqd says OK after each upgrade."""
+        """A future of an answer that no command asks for: nsqd sends OK after each upgrade."""
         answer: Confirmation = self._loop.create_future()
         self._await(PendingCommand(b"", [answer]))
         return answer
 
     @property
     def silent_for(self) -> float:
-        """The seconds since anything was heard."""
+        """The seconds since something was last received."""
         return self._loop.time() - self._heard_at
 
     @property
     def owed_for(self) -> float:
-        """The seconds since when an answer is owed; 0 when none is."""
+        """The seconds for which an answer has been owed; 0 when none is."""
         return self._loop.time() - self.answered_at if self.under_way else 0
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and did not reach the other machine."""
+        """The bytes that were written and have not reached the other machine."""
         return unsent_bytes(self._transport) if self._transport is not None else 0
 
     def give_up_after(self, seconds: float) -> None:
-        """A command without an answer for so long ends it."""
+        """End the connection when a command has no answer for so many seconds."""
         self._watchdog.answer_timeout = seconds
 
     async def close(self) -> None:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
     def abandon(self, error: ConnectionError) -> None:
         """End a connection that did not get through the handshake."""
         self.abort(error)
-        # A TLS handshake that failed has taken the transport away, and nothing would be heard of its end.
+        # A failed TLS handshake has taken the transport away, so that its end would not be reported.
         self.connection_lost(None)
 
     @property
@@ -237,17 +237,17 @@ class Connection(asyncio.Protocol):
         return self._transport
 
     def upgrade(self, transport: asyncio.Transport) -> None:
-        """Use another transport from now on, as TLS brings one."""
+        """Use another transport from now on, such as that of TLS."""
         self._transport = transport
 
     def compress(self, codec: Codec) -> None:
-        """Go on compressed; what came behind the last answer is compressed already."""
+        """Compress from now on; bytes received after the last answer are compressed already."""
         layer = Compressed(self.transport, self, codec)
         self._transport = layer
         layer.data_received(self._incoming.rest())
 
     def established(self, negotiated: Negotiated) -> None:
-        """The handshake is done: messages may come, and the listener hears of the end."""
+        """The handshake is done: messages may arrive, and the listener is told of the end."""
         self.negotiated = negotiated
         self._established = True
         self._watchdog.watch()  # the handshake has its own time-out
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without inheriting from it
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_BYTES
-        # 2500 messages of 200 bytes are finished by 60 KB of FINs; the default of 64 KiB would stall that.
+        # 2500 messages of 200 bytes are finished by 60 KB of FINs, which the default of 64 KiB would stall.
         self._transport.set_write_buffer_limits(high=1024 * 1024)
 
     def data_received(self, data: bytes) -> None:
@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
             self.abort(stranger(self.address, data, error))
 
     def eof_received(self) -> None:
-        """Nothing more will come, so the transport is closed; messages in hand cannot be answered."""
+        """The peer sends no more, so the transport is closed; messages in hand cannot be answered."""
 
     def pause_writing(self) -> None:
         self._watchdog.expect_progress()
@@ -327,7 +327,7 @@ class Connection(asyncio.Protocol):
             self._open = None
 
     def _shake_hands(self, data: bytes) -> None:
-        # What follows an answer is not touched before the next is expected: it may be compressed.
+        # Bytes after an answer are not parsed before the next answer is expected: they may be compressed.
         while self.under_way and (frame := self._incoming.frame(data)):
             data = b""
             self._sort([], [frame])
@@ -385,11 +385,11 @@ class Connection(asyncio.Protocol):
 
     def _error_received(self, error: ProtocolError) -> None:
         if not error.fatal:
-            # A FIN that came after the time-out is the usual one; the message is somebody else's by now.
+            # Usually a FIN that arrived after the message time-out, when another consumer had the message.
             log.warning("(%s) %s", self.address, error)
             return
-        # nsqd closes after this. Commands without an answer can fail too; then the oldest request is told,
-        # as nothing from it onwards was carried out.
+        # nsqd closes after this. When a command without an answer has failed, the oldest request gets the
+        # error, because it and everything after it were not carried out.
         if self.under_way:
             request = self.under_way.answered()
             if isinstance(request, Publish):

@@ -32,16 +32,16 @@ from nsqclient.wire.durations import seconds_of
 
 log = logging.getLogger("nsqclient")
 
-# Starved: this part of what may be in flight is, so more will only come after some is answered.
+# A consumer is starved when this share of what may be in flight is: few more come before some are answered.
 STARVED_SHARE: Final = 0.85
 
-# Touched so often in one message time-out that a touch that comes late is not yet too late.
+# Touches in one message time-out: enough that a delayed touch still comes before the time-out.
 _TOUCHES_PER_TIMEOUT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """What a consumer has done since it was made."""
+    """Messages received, finished and requeued since the consumer was made, and its connections now."""
 
     received: int
     finished: int
@@ -50,19 +50,19 @@ class ConsumerStats:
 
 
 class Consumer(Listener, Generic[T]):
-    """Calls *handler* with each message: a return is FIN, an exception REQ and backing off.
+    """Calls *handler* with each message: a return sends FIN, an exception sends REQ and starts backing off.
 
-    The handler is a coroutine function or a quick plain one; :meth:`add_handler` takes those that block and
-    :meth:`add_batch_handler` those that want many messages at once. Without a handler it is iterated over. A
-    handler may answer the message itself by ``finish()`` or ``requeue()``; with ``auto_answer=False`` it
-    must, but may do so after its return. With ``auto_touch`` messages that are worked on for long are
-    touched, as far as nsqd allows.
+    The handler is a coroutine function, or a plain function that is quick; :meth:`add_handler` takes handlers
+    that block and :meth:`add_batch_handler` handlers of several messages at once. Without a handler the
+    consumer is iterated over. A handler may answer the message itself with ``finish()`` or ``requeue()``;
+    with ``auto_answer=False`` it must, and may do so after its return. With ``auto_touch`` messages that take
+    long are touched, as far as nsqd allows.
 
     *retry* says how often a message is tried and after which delays; without it the settings of *config* do.
-    A message delivered more often is finished without being handled: it is lost, unless *give_up* does
-    something with it, or it goes to the topic *dead_letter* on the nsqd it came from. Should that fail, it is
-    delivered again. *decode* makes ``message.value`` of the body. *middlewares* are called around the
-    handler. *choose* may thin out or reorder the addresses that were found.
+    A message delivered more often is finished without being handled, and so is lost, unless *give_up* handles
+    it or it is published to the topic *dead_letter* on the nsqd it came from. When that fails, it is
+    delivered again. *decode* makes ``message.value`` from the body. *middlewares* are called around the
+    handler. *choose* may drop or reorder the addresses that were found.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Consumer(Listener, Generic[T]):
         self._tasks: list[asyncio.Task[None]] = []
         self._received = self._finished = self._requeued = 0
         self._started = False
-        self._iterated = False  # without a handler nothing is taken before
+        self._iterated = False  # without a handler no messages are asked for before
         self._closing = False
         self._closed = asyncio.Event()
         self._stop = asyncio.Event()
@@ -135,19 +135,19 @@ class Consumer(Listener, Generic[T]):
         return self
 
     async def __anext__(self) -> Message[T]:
-        """The next message, which has to be answered (``async with message.process():`` does)."""
+        """The next message, which has to be answered (``async with message.process():`` does that)."""
         if not self._started and not self._closing:
             try:
                 await self.start()
             except ClosedError:
                 if not self._closing:
                     raise
-                # Somebody else has closed it meanwhile.
+                # Another task has closed it meanwhile.
                 raise StopAsyncIteration from None
         if not self._iterated:
             self._iterated = True
             self.change_max_in_flight(self.config.max_in_flight)
-        # Several tasks may iterate; a message that cannot be answered any more is not worth a look.
+        # Several tasks may iterate. Messages that can no longer be answered are skipped.
         while (message := await self._handling.next()) is not None:
             if not message.is_lost:
                 return message
@@ -163,18 +163,18 @@ class Consumer(Listener, Generic[T]):
 
     @property
     def in_flight(self) -> int:
-        """Messages received and not answered."""
+        """The number of messages received and not answered."""
         return sum(connection.in_flight for connection in self._connections.values())
 
     @property
     def msg_timeout(self) -> float:
-        """The seconds after which a message that is not answered comes again; infinite without an nsqd."""
+        """The seconds after which an unanswered message is delivered again; infinite without an nsqd."""
         timeouts = (connection.negotiated.msg_timeout for connection in self._connections.values())
         return min((timeout for timeout in timeouts if timeout > 0), default=math.inf) / 1000
 
     @property
     def is_starved(self) -> bool:
-        """Whether some nsqd has sent nearly all it may, so holding on to messages would stall it."""
+        """Whether some nsqd has sent nearly all it may, and sends few more until some are answered."""
         return any(
             connection.in_flight > 0
             and connection.in_flight >= STARVED_SHARE * self._subscriptions.rdy.count(address)
@@ -188,7 +188,7 @@ class Consumer(Listener, Generic[T]):
 
     @property
     def is_called_by_a_handler(self) -> bool:
-        """Whether the code that asks runs in one of its handlers."""
+        """Whether the caller runs in one of its handlers."""
         return self._handling.is_called_by_a_handler
 
     @property
@@ -198,9 +198,9 @@ class Consumer(Listener, Generic[T]):
     # --- settings
 
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1, in_threads: bool = False) -> None:
-        """Have messages handled by this one as well: each goes to whichever handler is free.
+        """Add a handler; each message goes to one that is free.
 
-        With ``in_threads`` it is a plain function that may block; *concurrency* of them run at once.
+        With ``in_threads`` it is a plain function that may block. Up to *concurrency* calls run at once.
         """
         self._handling.add(Job(handler, concurrency, in_threads))
 
@@ -213,33 +213,36 @@ class Consumer(Listener, Generic[T]):
         concurrency: int = 1,
         in_threads: bool = False,
     ) -> None:
-        """Have messages handled in lists of up to *size*, for which it waits *seconds* at most.
+        """Add a handler of lists of up to *size* messages; a list waits at most *seconds* to fill up.
 
-        A return finishes all of the list that are not answered, an exception requeues them.
+        A return finishes the unanswered messages of the list, an exception requeues them.
         """
         self._handling.add(Job(handler, concurrency, in_threads, size, seconds_of(seconds)))
 
     def change_max_in_flight(self, max_in_flight: int) -> None:
-        """Share out another number from now on; 0 pauses."""
+        """Change the number of messages that all nsqd together may have in flight; 0 pauses."""
         self._subscriptions.resize(max_in_flight)
 
     async def connect_to_nsqd(self, address: str) -> None:
-        """Read from one more nsqd, and come back to it whenever the connection is lost."""
+        """Add an nsqd to read from; it is connected again whenever the connection is lost."""
         self._addresses.add(address)
         if self._started and address not in self._connections:
             await self._subscriptions.connect(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
-        """Finish what came from this nsqd, which was named, and leave it."""
+        """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
+
+        Raises ValueError when it was not given.
+        """
         self._addresses.remove(address)
         await self._subscriptions.leave(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
-        """Ask one more nsqlookupd where to read from."""
+        """Add an nsqlookupd to ask for nsqd."""
         self._addresses.add_lookupd(address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Do not ask this nsqlookupd any more; the nsqd it has named stay as long as they are there."""
+        """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
         self._addresses.remove_lookupd(address)
 
     # --- life
@@ -250,9 +253,9 @@ class Consumer(Listener, Generic[T]):
         signals: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
         drain_seconds: float | timedelta = 30,
     ) -> None:
-        """Handle messages until one of *signals* comes or :meth:`stop` is called, then close.
+        """Handle messages until one of *signals* arrives or :meth:`stop` is called, then close.
 
-        A second signal ends the wait for the handlers. With no signals it is :meth:`stop` alone that ends it.
+        A second signal ends the wait for the handlers. With no signals only :meth:`stop` ends it.
         """
         hurried = asyncio.Event()
 
@@ -276,14 +279,14 @@ class Consumer(Listener, Generic[T]):
                     giving_up.cancel()
 
     def stop(self) -> None:
-        """Have :meth:`run` end; may be called in a handler."""
+        """End :meth:`run`; may be called in a handler."""
         self._stop.set()
 
     async def start(self) -> None:
-        """Begin to look for nsqd.
+        """Connect to the nsqd that were given by address, and begin to look for others.
 
-        Returns when the nsqd that were named are connected, or one of them is and the others had their
-        chance; raises what failed when none of them can be reached.
+        Returns when all of them are connected, or one of them is and the others did not connect in time.
+        Raises the error of a failed connection when none of them can be reached.
         """
         if self._closing or self._started:
             raise RuntimeError("a consumer is started once")
@@ -307,7 +310,7 @@ class Consumer(Listener, Generic[T]):
             self._tasks.append(self._spawn(self._touch(), "touch"))
 
     def _fit_max_in_flight(self) -> None:
-        """Let every handler have something to do, as far as the settings leave that open."""
+        """Raise max_in_flight to what the handlers can have in hand, unless the settings give a value."""
         if not self._handling.has_jobs and not self._iterated:
             self._subscriptions.resize(0)
         demand = self._handling.demand
@@ -325,10 +328,10 @@ class Consumer(Listener, Generic[T]):
         )
 
     async def close(self, drain_seconds: float | timedelta = 30) -> None:
-        """Take no more, let the handlers finish what is here, give back what they cannot in time.
+        """Take no more messages, let the handlers finish those received, and requeue the rest.
 
-        It takes *drain_seconds*, and some for farewells, at the most. A handler must not await this: it would
-        wait for itself. It calls :meth:`stop`.
+        This takes at most *drain_seconds* and a little more for closing the connections. Raises RuntimeError
+        in a handler, which would wait for itself: a handler calls :meth:`stop`.
         """
         if self.is_called_by_a_handler:
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
@@ -383,7 +386,7 @@ class Consumer(Listener, Generic[T]):
     # --- inside
 
     async def _touch(self) -> None:
-        """Ask for more time, again and again, for what has been here for a part of the message time-out."""
+        """Touch, again and again, the messages that have been here for a part of the message time-out."""
         while True:
             timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
             pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT
@@ -392,7 +395,7 @@ class Consumer(Listener, Generic[T]):
                 message.touch()
 
     def _bury(self, message: Message[Any]) -> Confirmation:
-        """Publish it to the dead letters of the nsqd it came from."""
+        """Publish the message to the dead-letter topic on the nsqd it came from."""
         connection = cast("Connection", base(message._source))
         log.warning(
             "%s/%s: %r goes to the dead letters in %s", self.topic, self.channel, message, self._dead_letter

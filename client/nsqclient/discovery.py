@@ -1,4 +1,4 @@
-"""Where a consumer finds its nsqd: fixed addresses, or nsqlookupd asked again and again."""
+"""Finds the nsqd of a consumer: fixed addresses, and nsqlookupd asked again and again."""
 
 import asyncio
 import random
@@ -9,13 +9,13 @@ from nsqclient.config import Config
 from nsqclient.lookups import Lookups
 from nsqclient.wire.address import split_address
 
-# A lost nsqd is looked for this soon, then at doubling distances up to the poll interval; waiting a whole
-# minute for one that merely restarted would leave its messages lying.
+# A lost nsqd is looked for after this time, then after doubling pauses up to the poll interval. If it merely
+# restarted, a pause of a whole minute would leave its messages undelivered.
 FIRST_RETRY_SECONDS: Final = 0.5
 
 
 class RoundPace:
-    """The distance between rounds: the interval; after a loss a short one, doubling up to the interval."""
+    """The pause between rounds: the interval; after a loss a short pause, doubling up to the interval."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
@@ -49,9 +49,9 @@ class RoundPace:
 
 
 class Addresses:
-    """The nsqd of a topic: those that were named, and those that nsqlookupd knows.
+    """The nsqd of a topic: those given by address, and those that nsqlookupd knows.
 
-    One nsqlookupd is asked per round, each in turn, the next one when it does not answer.
+    One nsqlookupd is asked per round, in turn; when it does not answer, the next one is asked.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Addresses:
 
     @property
     def fixed(self) -> list[str]:
-        """Those that were named."""
+        """The nsqd that were given by address."""
         return list(self._fixed)
 
     async def rounds(self) -> AsyncIterator[list[str]]:
-        """The addresses known now, again and again, with a pause before each but the first."""
+        """Yields the addresses known now, again and again, with a pause before each round but the first."""
         # Consumers that were started together must not all ask at the same times.
         jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
         while True:
             found = self.fixed
             if self._lookups:
                 found += await self._lookups.nsqds_of(self._topic)
-                # Nothing to read from: a topic made a moment ago takes another moment to be announced.
+                # No nsqd yet: a topic made a moment ago takes another moment to be announced.
                 if not found and not self._pace.is_hurried:
                     self._pace.hurry()
             yield list(dict.fromkeys(found))
@@ -86,17 +86,17 @@ class Addresses:
             jitter = 0
 
     def hurry(self) -> None:
-        """A connection was lost or refused: let the next round come soon."""
+        """Let the next round come soon, after a connection was lost or refused."""
         self._pace.hurry()
 
     def add(self, address: str) -> None:
-        """Name one more nsqd."""
+        """Add an nsqd by its address."""
         split_address(address)
         if address not in self._fixed:
             self._fixed.append(address)
 
     def remove(self, address: str) -> None:
-        """Do not connect to it again; ValueError when it is not one of those that were named."""
+        """Remove an nsqd that was given by address; ValueError when it was not given."""
         if address not in self._fixed:
             raise ValueError(
                 f"{address} is none of the nsqd that were named: {', '.join(self._fixed) or 'none'}"
@@ -104,10 +104,10 @@ class Addresses:
         self._fixed.remove(address)
 
     def add_lookupd(self, address: str) -> None:
-        """Ask one more nsqlookupd, soon."""
+        """Add an nsqlookupd, and ask soon."""
         self._lookups.add(address)
         self._pace.hurry()
 
     def remove_lookupd(self, address: str) -> None:
-        """Do not ask it again; the nsqd it has named stay. ValueError when it is not one of them."""
+        """Stop asking an nsqlookupd; ValueError when it is not one of them."""
         self._lookups.remove(address)

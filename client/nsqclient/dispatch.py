@@ -1,4 +1,4 @@
-"""What becomes of publishes: to a connection, or into the backlog until there is one, or failed."""
+"""Sends publishes to a connection, keeps them in the backlog until there is one, or fails them."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ from nsqclient.wire.errors import (
 
 log = logging.getLogger("nsqclient")
 
-# Pause between two rounds over all addresses, doubling up to the limit.
+# The pause between two rounds over all addresses doubles from the first to the last.
 FIRST_RETRY_SECONDS: Final = 0.1
 LAST_RETRY_SECONDS: Final = 2.0
 
-# The node cannot take it (its disk is full, it is leaving), another one may.
+# This node cannot take the message (its disk is full, it is leaving); another node may.
 _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
 
-# One message of several is not taken; which one is found out by sending each alone.
+# One of several messages is refused; sending each alone shows which.
 _ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
 
 
@@ -68,20 +68,20 @@ class Dispatch(Listener):
             most_waiting=most_messages,
         )
         self.backlog = Backlog(most_messages, most_bytes)
-        self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in their order
-        self._typical_bytes = 1  # of a message of those that wait
+        self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in order
+        self._typical_bytes = 1  # the size of a message that waits
         self._changed = asyncio.Event()  # something was confirmed, or a connection changed
         self._rescue: asyncio.Task[None] | None = None
-        self.closed = False  # takes nothing more
-        self._has_ended = False  # what is not confirmed by now fails
+        self.closed = False  # takes no more publishes
+        self._has_ended = False  # unconfirmed publishes fail from now on
 
     @property
     def unconfirmed(self) -> int:
-        """Messages under way."""
+        """The number of messages that are sent, or wait to be sent, and are not confirmed yet."""
         return sum(link.under_way.messages for link in self.links.all) + self.backlog.messages
 
     async def submit(self, publication: Publication) -> Confirmation:
-        """Send it, or keep it; waits for room for one of both."""
+        """Send the publication or put it into the backlog; waits for room in either."""
         answer: Confirmation = asyncio.get_running_loop().create_future()
         publish = publish_of(publication, answer, with_headers=self._with_headers)
         link = await self.ready(publish.size // publish.count)
@@ -100,12 +100,12 @@ class Dispatch(Listener):
             link.entrust(publish)
 
     async def ready(self, size: int) -> Connection | None:
-        """Wait for room on a connection; None when there is none, but room in the backlog."""
+        """Wait for room on the connection that is returned, or, when None is returned, in the backlog."""
         came_again = False
         while True:
             if self.closed:
                 raise ClosedError("the producer is closed")
-            # Whoever waits already comes first.
+            # Publishers that wait already come first.
             if came_again or not self.queue:
                 link, room = self.place()
                 if room:
@@ -132,11 +132,11 @@ class Dispatch(Listener):
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self._wake(1)  # the place that was meant for this one
+                self._wake(1)  # its place goes to the next publisher
             raise
 
     def _wake(self, most: int | None = None) -> None:
-        """Let as many of those who wait go on as there is room for, about."""
+        """Wake about as many waiting publishers as there is room for, or *most* of them."""
         self._changed.set()
         if not self.queue:
             return
@@ -159,14 +159,14 @@ class Dispatch(Listener):
         self._wake(len(self.queue))
 
     def pending(self) -> list[Answer]:
-        """What is not answered and has somebody who waits for it."""
+        """The answers that somebody still waits for."""
         links = self.links.all
         return [answer for link in links for answer in link.under_way.answers] + [
             answer for publish in self.backlog for answer in publish.answers if not answer.done()
         ]
 
     async def end(self) -> None:
-        """Fail what is not confirmed by now, and hang up."""
+        """Fail the publishes that are not confirmed by now, and disconnect."""
         self._has_ended = True
         await self.tasks.end()
         self.backlog.fail(ClosedError("the producer was closed before this was confirmed"))
@@ -185,7 +185,7 @@ class Dispatch(Listener):
     def publishes_lost(self, connection: Connection, publishes: list[Publish]) -> None:
         reason = connection.failure or ClosedError("the producer was closed before this was confirmed")
         for publish in publishes:
-            # Behind a message that was refused it is no try: there may be many such messages.
+            # A publish lost because another message was refused has not used up a try: many may be refused.
             self._lost(publish, reason, tries=0 if connection.was_refused else 1)
 
     def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
@@ -213,7 +213,7 @@ class Dispatch(Listener):
             self._rescue = self.tasks.spawn(self._work_off(), "producer backlog")
 
     def _lost(self, publish: Publish, error: Exception, tries: int) -> None:
-        """What was sent was not confirmed: it is sent again unless that was tried often enough."""
+        """A publish that was sent was not confirmed: send it again unless it was tried often enough."""
         publish.tries += tries
         publish.error = error
         if self._has_ended:
@@ -222,11 +222,11 @@ class Dispatch(Listener):
             self.put_off(publish)
 
     async def _work_off(self) -> None:
-        """Find a connection for the backlog, round after round, until each of it is sent or has failed."""
+        """Find a connection for the backlog, round after round, until each publish is sent or has failed."""
         try:
             await self._send_backlog()
         except Exception as error:
-            self.backlog.fail(error)  # a mistake of ours must not leave anybody waiting
+            self.backlog.fail(error)  # a bug here must not leave a publisher waiting
             raise
         finally:
             self._wake()
@@ -235,7 +235,7 @@ class Dispatch(Listener):
         pause = FIRST_RETRY_SECONDS
         while True:
             await self._ask_before_giving_up()
-            # One more than there are addresses: the first may be spent on a connection that was dead already.
+            # One try more than there are addresses: the first may go to a connection that is already dead.
             exhausted = self.backlog.give_up(len(self.links.roster) + 1, self._now() + pause)
             self._wake()
             if exhausted:
@@ -251,10 +251,10 @@ class Dispatch(Listener):
             await self._hand_over_backlog()
 
     async def _ask_before_giving_up(self) -> None:
-        """Before a publish fails, nsqlookupd is asked once who is there now, and these get another try.
+        """Before a publish fails, ask nsqlookupd once which nsqd exist now, and try again with those.
 
-        Those that came back since it was asked last are still unknown, or rest because they were away. What
-        is lost while nsqlookupd is asked, behind what was refused, has the same chance.
+        An nsqd that came back since nsqlookupd was asked last is still unknown, or rests because it was away.
+        Publishes lost meanwhile because another message was refused get the same chance.
         """
         while self.links.has_lookups and (failing := self._failing()):
             await self.links.ask_again()
@@ -262,13 +262,13 @@ class Dispatch(Listener):
                 publish.tries, publish.asked = 0, True
 
     def _failing(self) -> list[Publish]:
-        """What was tried often enough, as nsqlookupd was not asked for it yet."""
+        """The publishes tried often enough for which nsqlookupd was not asked yet."""
         most_tries = len(self.links.roster) + 1
-        # Once for each, or a publish that everybody refuses would be kept for ever.
+        # Asked once for each: otherwise a publish that every nsqd refuses would be kept forever.
         return [each for each in self.backlog if each.tries >= most_tries and not each.asked]
 
     async def _hand_over_backlog(self) -> None:
-        """Send what waits as far as the connections take it; all at once could be a hundred megabytes."""
+        """Send the backlog as far as connections have room; all at once could be a hundred megabytes."""
         while self.backlog:
             self._changed.clear()
             link = self.links.usable()

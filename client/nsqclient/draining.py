@@ -1,4 +1,4 @@
-"""The end of a consumer: nsqd sends no more, and the handlers have some time for what is here."""
+"""The end of a consumer: nsqd sends no more, and handlers have some time for the messages received."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ log = logging.getLogger("nsqclient")
 
 # How long even a hurried close waits for nsqd to confirm that it sends no more.
 FAREWELL_SECONDS: Final = 1.0
-# One that does not confirm it in this time does not answer at all.
+# An nsqd that does not confirm it in this time does not answer at all.
 MOST_FAREWELL_SECONDS: Final = 5.0
 
 
@@ -26,13 +26,13 @@ class LastWait:
         self._hurried = asyncio.Event()
 
     def hurry(self) -> None:
-        """Wait for the handlers no longer."""
+        """Stop waiting for the handlers."""
         self._hurried.set()
 
     async def wait(self, connections: Sequence[Connection], seconds: float) -> None:
-        """It takes *seconds* at the most, and says what was not handled by then."""
+        """Wait at most *seconds*, and log how many messages were not handled by then."""
         deadline = asyncio.get_running_loop().time() + seconds
-        # What the consumer gives back must not come here again. The answer to CLS follows the last message.
+        # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
             await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
@@ -43,7 +43,7 @@ class LastWait:
             log.warning("%s: %d messages not handled in time", self._name, in_flight)
 
     async def _until_deadline(self, waits: list[asyncio.Task[None]], deadline: float) -> bool:
-        """Whether some of them have not ended."""
+        """Return whether some of *waits* have not ended."""
         loop = asyncio.get_running_loop()
         hurried = asyncio.create_task(until(self._hurried))
         try:

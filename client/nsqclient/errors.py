@@ -1,4 +1,4 @@
-"""What goes wrong on the way to nsqd; what nsqd itself refuses is a ``ProtocolError`` with its code.
+"""The errors on the way to nsqd; a refusal by nsqd itself is a ``ProtocolError`` with its code.
 
 All of these are ``ConnectionError`` and so ``OSError``, as are the errors of a name that does not resolve
 or a port nobody listens on: ``except OSError`` catches everything that is not a refusal.
@@ -10,7 +10,7 @@ class ConnectionLostError(ConnectionError):
 
 
 class HandshakeError(ConnectionError):
-    """Something answered, but it does not speak like nsqd, or does not grant what is needed."""
+    """The peer answered, but not as nsqd does, or it did not grant what is needed."""
 
 
 class WrongPortError(HandshakeError):
@@ -18,11 +18,11 @@ class WrongPortError(HandshakeError):
 
 
 class AuthError(HandshakeError):
-    """nsqd wants to know who we are, and we have no secret or not the right one."""
+    """nsqd requires authentication, and ``auth_secret`` is missing or refused."""
 
 
 class UnsupportedError(ConnectionError):
-    """What was asked for does not exist on this nsqd, or was not agreed on with it; the text says which."""
+    """The feature does not exist on this nsqd, or was not negotiated with it; the text says which."""
 
 
 class ClosedError(ConnectionError):

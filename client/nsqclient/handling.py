@@ -1,4 +1,4 @@
-"""From messages to handlers: who gets which, on the event loop or in threads, one by one or many."""
+"""Hands messages to handlers, on the event loop or in threads, one by one or in batches."""
 
 import asyncio
 import logging
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nsqclient")
 
-# A plain function that is quick must not keep the event loop from its sockets while messages wait: every
-# so many messages the time is looked at, and after so many seconds the others have their turn.
+# A quick plain handler must not keep the event loop from its sockets while messages wait. The time is checked
+# after this many messages; after this many seconds other tasks have their turn.
 _LOOK_EVERY: Final = 32
 _SECONDS_PER_TURN: Final = 0.005
 
-# How long a handler that is cancelled may take to end; one that does not end is left behind.
+# How long a cancelled handler may take to end; after that it is not waited for.
 CANCEL_SECONDS: Final = 1.0
 
-# What ends a program, or a coroutine that is not needed any more, is no failure of a handler.
+# Exceptions that end a program, or a coroutine that is no longer needed, are no failures of a handler.
 _OF_THE_PROGRAM: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 
 
@@ -48,7 +48,7 @@ class Handling:
         decode: Decode[Any] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        """*bury* publishes a message to the dead letters."""
+        """*bury* publishes a message to the dead-letter topic."""
         self._name = name
         self._verdicts = Verdicts(name, retry, give_up, bury)
         self._auto_answer = auto_answer
@@ -62,7 +62,7 @@ class Handling:
         self._in_hand = self._verdicts.in_hand
         self._workers: list[asyncio.Task[None]] = []
         self._threads: list[HandlerThreads] = []
-        self._ended = False  # hands nothing out any more
+        self._ended = False  # no more messages are handed out
 
     @property
     def has_jobs(self) -> bool:
@@ -70,12 +70,12 @@ class Handling:
 
     @property
     def demand(self) -> int:
-        """How many messages the handlers can have in hand at once."""
+        """The number of messages that the handlers can have in hand at once."""
         return sum(job.demand for job in self._jobs)
 
     @property
     def is_called_by_a_handler(self) -> bool:
-        """Whether the code that asks runs in one of the handlers."""
+        """Whether the caller runs in one of the handlers."""
         return works_for(self) or _current_task() in self._workers
 
     def add(self, job: Job) -> None:
@@ -90,7 +90,7 @@ class Handling:
             call: Call = job.handler
             threads = None
             if job.in_threads:
-                # Few programs have such handlers, and a pool of threads is much to import.
+                # Imported here because a thread pool imports much and few programs have such handlers.
                 from nsqclient.in_threads import HandlerThreads
 
                 threads = HandlerThreads(self, job, f"{self._name} {number}")
@@ -110,7 +110,7 @@ class Handling:
                 self._workers.append(worker)
 
     async def stop(self) -> None:
-        """End the handlers; what they have in hand goes back to nsqd."""
+        """End the handlers; the messages they have in hand are requeued."""
         self._ended = True
         workers = [worker for worker in self._workers if not worker.done()]
         for worker in workers:
@@ -123,7 +123,7 @@ class Handling:
             threads.stop()
 
     def give_back(self) -> None:
-        """Requeue what no handler has yet, and hand out nothing more."""
+        """Requeue the messages that no handler has yet, and hand out no more."""
         self._ended = True
         while (message := self._first()) is not None:
             give_back([message])
@@ -140,19 +140,19 @@ class Handling:
         self._wake_for(len(messages))
 
     def forget(self, source: Source) -> None:
-        """Drop what can no longer be answered: handling it would only make a duplicate."""
+        """Drop the messages of a lost connection: handling them would only make duplicates."""
         for _ in range(len(self._waiting)):
             message = self._first()
             if message is not None and message._source is not source:
                 self._waiting.append(message)
 
     def held_since(self, latest: float) -> Iterable[Message[Any]]:
-        """Those received before this time that wait for a handler, or for the answer of one."""
+        """The messages received up to *latest* that wait for a handler, or for its answer."""
         self._in_hand.difference_update([one for one in self._in_hand if one.answered or one.is_lost])
         return [one for one in (*self._waiting, *self._in_hand) if one.received_at <= latest]
 
     async def next(self) -> Message[Any] | None:
-        """The next message for who iterates; None when there will be none."""
+        """The next message of an iteration; None when there will be no more."""
         while not self._ended:
             message = self._first()
             if message is None:
@@ -165,11 +165,11 @@ class Handling:
         return None
 
     def failed(self, messages: list[Message[Any]], error: BaseException) -> None:
-        """Whoever iterates has failed with these."""
+        """An iteration has failed with these messages."""
         self._verdicts.failed(messages, error)
 
     def _first(self) -> Message[Any] | None:
-        """The one that has waited longest; threads take some of them as well."""
+        """The message that has waited longest, or None; handler threads also take messages."""
         try:
             return self._waiting.popleft()
         except IndexError:
@@ -186,7 +186,7 @@ class Handling:
             await arrived
         except asyncio.CancelledError:
             if arrived.cancelled():
-                # It waits no more: a wake-up spent on it would be lost, and a message would lie unhandled.
+                # It no longer waits: a wake-up for it would be lost, and a message would stay unhandled.
                 if arrived in self._hungry:
                     self._hungry.remove(arrived)
             elif self._hungry:  # woken for a message it cannot take any more
@@ -194,14 +194,14 @@ class Handling:
             raise
 
     async def _is_fit(self, message: Message[Any]) -> bool:
-        """Whether a handler is to see it; otherwise it is dealt with."""
+        """Return whether a handler gets the message; otherwise it is given up or treated as failed."""
         if message.attempts > self._verdicts.max_attempts:
             await self._verdicts.abandon(message)
             return False
         if self._decode is not None:
             try:
                 message._value = self._decode(message.body)
-            except Exception as error:  # noqa: BLE001 - whatever a decoder raises, the others go on
+            except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
                 self._verdicts.undecodable(message, error)
                 return False
         return True
@@ -239,10 +239,10 @@ class Handling:
                 if is_stopping():
                     give_back([message])
                     raise
-                verdicts.failed([message], error)  # something the handler waited for was cancelled
+                verdicts.failed([message], error)  # only something the handler waited for was cancelled
             except _OF_THE_PROGRAM:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            except BaseException as error:  # noqa: BLE001 - other messages go on whatever it raises
                 verdicts.failed([message], error)
             if watched and message.answered:
                 in_hand.discard(message)
@@ -288,13 +288,13 @@ class Handling:
                 verdicts.failed(batch, error)
             except _OF_THE_PROGRAM:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            except BaseException as error:  # noqa: BLE001 - other messages go on whatever it raises
                 verdicts.failed(batch, error)
             self._in_hand.difference_update([message for message in batch if message.answered])
             await asyncio.sleep(0)
 
     async def _collect(self, job: Job) -> list[Message[Any]]:
-        """The next batch: full, or as large as it became in the time, or all there can be."""
+        """The next batch: full, or what arrived in time, or all that nsqd sends before some are answered."""
         loop = asyncio.get_running_loop()
         batch: list[Message[Any]] = []
         deadline: float | None = None
@@ -311,7 +311,7 @@ class Handling:
                 elif deadline is None:
                     await self._arrival()
                 elif self._is_starved():
-                    break  # nsqd sends no more before some of these are answered
+                    break  # nsqd sends no more before some of the batch is answered
                 else:
                     async with asyncio.timeout_at(deadline):
                         await self._arrival()
@@ -320,7 +320,7 @@ class Handling:
         except asyncio.CancelledError:
             give_back(batch)
             raise
-        # While it waited some may have lost their connection.
+        # Some may have lost their connection while the batch waited.
         return [message for message in batch if not message.is_lost]
 
 

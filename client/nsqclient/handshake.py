@@ -29,8 +29,8 @@ async def connect(
 ) -> Connection:
     """Open a connection to ``host:port``; OSError or ``ProtocolError`` when that fails.
 
-    It takes ``dial_timeout`` for the connection and *answer_timeout* for the handshake at most; that is
-    ``read_timeout`` unless less is wanted, and it is in force for all later answers.
+    It takes at most ``dial_timeout`` for the connection and *answer_timeout* for the handshake, which is
+    ``read_timeout`` unless it is less. It also limits the wait for all later answers.
     """
     patience = config.read_timeout if answer_timeout is None else min(config.read_timeout, answer_timeout)
     host, port = split_address(address)
@@ -42,7 +42,7 @@ async def connect(
                 lambda: Connection(address, config, listener), host, port, local_addr=local
             )
     except ConnectionRefusedError as error:
-        # The text of each event loop is another one, and some lack the address.
+        # Event loops differ in the text of this error, and some omit the address.
         raise ConnectionRefusedError(f"{address}: connection refused") from error
     except TimeoutError as error:
         raise TimeoutError(f"{address} did not accept a connection in {config.dial_timeout:g} s") from error

@@ -1,4 +1,4 @@
-"""One GET over HTTP/1.1 on asyncio: what asking nsqlookupd needs, and nothing else."""
+"""One GET over HTTP/1.1 on asyncio: only what is needed to ask nsqlookupd."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-# A head is short; what has none in so many bytes does not speak HTTP.
+# A head is short; a peer that sends none in so many bytes does not speak HTTP.
 _MOST_HEAD_BYTES: Final = 64 * 1024
 # A thousand nsqd with a thousand topics each are about 40 MB of /nodes.
 _MOST_BODY_BYTES: Final = 256 * 1024 * 1024
@@ -25,7 +25,7 @@ NOT_HTTP: Final = (
 
 
 class HttpError(ConnectionError):
-    """No answer, or none that can be used; the text says why."""
+    """There is no answer, or it cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class HttpAnswer:
 async def get(
     url: str, *, headers: Mapping[str, str], tls: ssl.SSLContext | None = None, seconds: float
 ) -> HttpAnswer:
-    """Ask *url* over a connection of its own; HttpError says why there is no answer.
+    """Get *url* over a new connection; raises HttpError, which says why there is no answer.
 
-    *tls* is for https; without it the authorities are trusted that this machine trusts.
+    *tls* is for https; without it the certificate authorities of this machine are trusted.
     """
     request, host, port, context = _request(url, headers, tls)
     try:
@@ -83,7 +83,7 @@ async def _exchange(request: bytes, host: str, port: int, context: ssl.SSLContex
     except asyncio.IncompleteReadError as error:
         raise HttpError("the connection was closed in the middle of the answer") from error
     finally:
-        writer.transport.abort()  # nothing is owed to it
+        writer.transport.abort()  # no more is to be sent
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
@@ -94,7 +94,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     except asyncio.IncompleteReadError as error:
         if error.partial and not b"HTTP/".startswith(error.partial[:5]):
             raise HttpError(NOT_HTTP) from error
-        # A daemon's TCP port hangs up on a first line that is no command of its own.
+        # A daemon's TCP port closes the connection after a first line that is no command.
         raise HttpError(f"the connection was closed before an answer came: {NOT_HTTP}") from error
     first, *lines = head[:-4].split(b"\r\n")
     found = _STATUS_LINE.match(first)
@@ -129,7 +129,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         line = await reader.readuntil(b"\r\n")
         size = _size(line.partition(b";")[0].decode("latin-1"), 16)
         if size == 0:
-            return b"".join(pieces)  # what may follow are trailers, and nobody reads them
+            return b"".join(pieces)  # trailers may follow; they are not read
         total = _checked(total + size)
         pieces.append(await reader.readexactly(size))
         await reader.readexactly(2)
@@ -160,6 +160,6 @@ def _reason(error: OSError, host: str) -> str:
         return f"certificate not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or error}"
-    # Event loops put their own words into the text; the number says it plainly.
+    # Event loops put their own words into the text, so the text is made from the number.
     text = os.strerror(error.errno) if error.errno else str(error)
     return f"connect: {text[:1].lower()}{text[1:]}"

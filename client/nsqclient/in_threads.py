@@ -1,4 +1,4 @@
-"""Handlers in threads: they take messages while there are some, and their answers go to the event loop."""
+"""Handlers in threads: they take messages while some wait, and their answers go to the event loop."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ class HandlerThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def call(self, messages: Any) -> object:
-        """The handler, called once, with a message or a batch."""
+        """Call the handler once, with a message or a batch."""
         for message in messages if isinstance(messages, list) else [messages]:
             message._source = ThreadSafe(message._source, self._mailbox)
         return await self._loop.run_in_executor(self._pool, self._called, messages)
@@ -40,15 +40,15 @@ class HandlerThreads:
             except Exception:
                 raise
             except BaseException as error:
-                # sys.exit() ends no program in a thread; on the event loop this would end that.
+                # In a thread sys.exit() does not end the program; its exception would end the event loop.
                 raise RuntimeError(f"the handler raised {error!r}") from error
 
 
 class HandlerRun:
     """A thread that handles one message after the other without going back to the event loop for each.
 
-    Going there and back costs ten times what a message does. It ends where the loop has to decide: nothing
-    waits any more, a message was delivered too often, or handling has ended.
+    Going there and back costs ten times what a message does. It ends when the loop has to decide: no message
+    waits, a message was delivered too often, or handling has ended.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class HandlerRun:
         self._ended = False
 
     async def go(self) -> Message[Any] | None:
-        """Handle what waits; returns a message that was delivered too often, or None."""
+        """Handle the messages that wait; returns one that was delivered too often, or None."""
         threads = self._threads
         try:
             return await threads._loop.run_in_executor(threads._pool, self._take)
@@ -105,7 +105,7 @@ class HandlerRun:
             if decode is not None:
                 try:
                     message._value = decode(message.body)
-                except Exception as error:  # noqa: BLE001 - whatever a decoder raises, the others go on
+                except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
                     mailbox.post(verdicts.undecodable, message, error)
                     continue
             try:

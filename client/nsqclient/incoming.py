@@ -1,7 +1,7 @@
-"""What one read from nsqd brings, in one loop: messages, runs of OK, and the few other frames. Pure.
+"""Parses one read from nsqd in one loop: messages, runs of OK, and the few other frames. Pure.
 
-A consumer gets thousands of messages in a read and a producer thousands of OKs, so neither becomes an
-object before the one it ends as: a message is made a :class:`Message` at once, OKs are a number.
+A consumer gets thousands of messages in a read and a producer thousands of OKs. So no intermediate objects
+are made: a message becomes a :class:`Message` at once, and OKs are counted.
 """
 
 from struct import Struct
@@ -16,19 +16,19 @@ _HEADER: Final = Struct(">II")
 _MESSAGE: Final = Struct(">qH16s")
 _HEADER_SIZE: Final = 8
 _BODY_AT: Final = FRAME_OVERHEAD
-_SMALLEST_MESSAGE: Final = FRAME_OVERHEAD - 4  # by its size field
+_SMALLEST_MESSAGE: Final = FRAME_OVERHEAD - 4  # in the size field
 
 OK_FRAME: Final = encode_frame(FRAME_RESPONSE, OK)
 _OK_SIZE: Final = len(OK_FRAME)
 
 
 class Incoming:
-    """Takes the bytes of one connection, however they were cut, and sorts them."""
+    """Takes the bytes of one connection, however they are cut, and sorts its frames."""
 
     def __init__(
         self, source: Source, max_frame_bytes: int = MAX_FRAME_BYTES, *, extended: bool = False
     ) -> None:
-        """*extended* messages have something between their id and their body, such as headers."""
+        """*extended* messages may have headers between their id and their body."""
         self._source = source
         self._extended = extended
         self._max_frame_bytes = max_frame_bytes
@@ -43,9 +43,9 @@ class Incoming:
             self._held += len(data)
 
     def frame(self, data: bytes) -> tuple[int, bytes] | None:
-        """Take *data*, cut off one frame if there is a whole one, and keep the rest.
+        """Take *data*, return one frame if it is complete, and keep the rest.
 
-        For the handshake: what follows its answers may be compressed, so it must not be parsed.
+        For the handshake: bytes after an answer may be compressed, so they must not be parsed.
         """
         self.hold(data)
         received = self.rest()
@@ -57,7 +57,7 @@ class Incoming:
         return int.from_bytes(received[4:8]), received[8:end]
 
     def rest(self) -> bytes:
-        """What was received and not parsed; it is given away."""
+        """Return the bytes that were received and not parsed, and forget them."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         self._held = 0
@@ -67,9 +67,9 @@ class Incoming:
     def feed(
         self, data: bytes, now: float, messages: list[Message[Any]], others: list[tuple[int, bytes]]
     ) -> int:
-        """Append what *data* completes to *messages* and *others*; return the OKs at its start.
+        """Append frames that *data* completes to *messages* and *others*; return how many OKs it starts with.
 
-        FrameError when the bytes cannot be frames; what came before them has been appended.
+        Raises FrameError when the bytes cannot be frames; the frames before them have been appended.
         """
         if self._held:
             # A large frame arrives in many pieces; joining at each of them would copy it over and over.
@@ -121,7 +121,7 @@ class Incoming:
 
 
 def _take_headers(message: Message[Any]) -> None:
-    """Cut what lies before the body of an extended message; FrameError when it is not as agreed."""
+    """Separate the headers of an extended message from its body; FrameError when they are malformed."""
     headers, body = parse_extended(message.body)
     message.body = body
     if headers:

@@ -1,4 +1,4 @@
-"""A handler and how it wants to be called, checked when it is added."""
+"""A handler and how it is to be called, checked when it is added."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ Call: TypeAlias = Callable[[Any], Awaitable[Any] | None]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)  # each method takes time when it is imported
 class Job:
-    """A handler with how it wants to be called."""
+    """A handler and how it is to be called."""
 
     handler: Callable[[Any], Awaitable[None] | None]
     concurrency: int = 1
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def demand(self) -> int:
-        """How many messages it can have in hand."""
+        """The number of messages it can have in hand."""
         return self.concurrency * max(1, self.batch_size)
 
 

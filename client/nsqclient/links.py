@@ -18,10 +18,10 @@ from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
 
-# How soon a producer that spreads tries an nsqd again that it is not connected to.
+# How soon a producer that spreads tries again to connect to an nsqd.
 KEEP_SECONDS: Final = 1.0
 
-# An nsqd that owes an answer for so long is passed over while others are not.
+# An nsqd that owes an answer for longer than this is passed over while others do not.
 OVERDUE_SECONDS: Final = 0.5
 
 
@@ -55,7 +55,7 @@ class Links:
         self.roster = Roster(self._fixed)
         self.open: dict[str, Connection] = {}
         self.current: Connection | None = None  # the one in use
-        self.leaving: set[Connection] = set()  # to nsqd that are gone, until they have answered
+        self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until they have answered
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._keeper: asyncio.Task[None] | None = None
         self.turn_noted = False
@@ -65,7 +65,7 @@ class Links:
 
     @property
     def all(self) -> list[Connection]:
-        """Those in use, and those that are left and owe an answer."""
+        """The connections in use, and those that are being left and owe an answer."""
         return [*self.open.values(), *self.leaving]
 
     @property
@@ -75,14 +75,14 @@ class Links:
     # --- addresses
 
     async def add(self, address: str) -> None:
-        """One more nsqd that is named."""
+        """Add an nsqd that is given by address, and connect to it."""
         if address not in self._fixed:
             self._fixed.append(address)
             self._update_roster()
         await self.connect(address)
 
     async def remove(self, address: str) -> None:
-        """Leave an nsqd that was named, when it has answered."""
+        """Disconnect from an nsqd that was given by address, once it has answered; ValueError if none was."""
         if address not in self._fixed:
             named = ", ".join(self._fixed) or "none"
             raise ValueError(f"{address} is none of the nsqd that were named ({named})")
@@ -104,7 +104,7 @@ class Links:
             self._update_roster()
 
     def lost(self, connection: Connection, error: Exception | None) -> None:
-        """It has ended; another one is used."""
+        """The connection has ended; another one is used."""
         if self.open.get(connection.address) is connection:
             del self.open[connection.address]
         if self.current is connection:
@@ -114,13 +114,13 @@ class Links:
             self.failed(connection.address)
 
     def failed(self, address: str) -> None:
-        """It could not be reached, broke off or could not store a message: it rests."""
+        """An nsqd could not be reached, broke off or could not store a message: it rests."""
         self.roster.failed(address, self._now())
 
     # --- the next message
 
     def usable(self) -> Connection | None:
-        """The connection for the next message: one with room, and well if there is such a one."""
+        """The connection for the next message: one with room, if possible neither overdue nor resting."""
         if not self.spread:
             link = self.current
             return None if link is None or link.is_closed or link.under_way.is_full else link
@@ -143,7 +143,7 @@ class Links:
         asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """What comes in the next turn of the event loop goes to the next nsqd that is well."""
+        """Send the messages of the next turn of the event loop to the next nsqd that usable() accepts."""
         self.turn_noted = False
         links = list(self.open.values())
         if len(links) > 1 and self.current in links:
@@ -154,7 +154,7 @@ class Links:
     # --- connecting
 
     async def connect_any(self) -> Connection:
-        """A connection to the best address there is; the error of that one when it fails."""
+        """A connection to the best address; raises the error of that address when it fails."""
         if self._lookups and not len(self.roster):
             await self._discover()
         if self.spread:
@@ -176,11 +176,11 @@ class Links:
         if link := self.open.get(address):
             if not link.is_closed:
                 return link
-            await link.ended()  # it was refused something, and its end is near
+            await link.ended()  # a refused command is ending it
         return await asyncio.shield(self._opening(address))
 
     def _opening(self, address: str) -> asyncio.Task[Connection]:
-        """Of many that need a connection only one opens it, the others use it."""
+        """The task that opens a connection, shared by all who need it."""
         opening = self._connecting.get(address)
         if opening is None:
             opening = self._connecting[address] = self._tasks.spawn(
@@ -193,7 +193,7 @@ class Links:
             link = await open_connection(address, self._config, self._listener, self._publish_timeout)
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
-            self._discover_at = self._now()  # it may be gone for good
+            self._discover_at = self._now()  # it may be gone permanently
             raise
         finally:
             del self._connecting[address]
@@ -204,11 +204,11 @@ class Links:
         return link
 
     async def _keep_connected(self) -> None:
-        """Connect to every nsqd there is, newcomers included, and leave those that are gone."""
+        """Connect to every known nsqd, including new ones, and leave those that are no longer known."""
         while True:
             now = self._now()
             for address in self.roster.addresses:
-                # Nobody waits for it: one that does not answer must not keep the others from being used.
+                # Not awaited: an nsqd that does not answer must not keep the others from being used.
                 if address not in self.open and self.roster.is_well(address, now):
                     self._opening(address)
             for address, link in list(self.open.items()):
@@ -219,7 +219,7 @@ class Links:
                 await self._discover()
 
     async def _discover(self) -> None:
-        """Ask all nsqlookupd which nsqd there are; nobody is forgotten because one of them did not answer."""
+        """Ask all nsqlookupd for nsqd; no nsqd is forgotten because an nsqlookupd did not answer."""
         self._asked_at = self._now()
         jitter = 1 + random.random() * self._config.lookupd_poll_jitter
         self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
@@ -232,7 +232,7 @@ class Links:
         self._update_roster()
 
     def ask_at_once(self) -> None:
-        """An nsqd that refuses messages may be leaving: ask which others there are, once a second at most."""
+        """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
         waits = self._asking is not None and not self._asking.done()
         if self._lookups and not waits and self._now() - self._asked_at >= KEEP_SECONDS:
             self._asking = self._tasks.spawn(self._discover(), "ask nsqlookupd")
@@ -257,7 +257,7 @@ class Links:
             self._wake()
 
     async def ask_again(self) -> None:
-        """Ask nsqlookupd who is there now, and let each be tried: some may have come back."""
+        """Ask nsqlookupd for nsqd, and end all rests, because some may have come back."""
         if self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
         else:

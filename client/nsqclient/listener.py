@@ -1,4 +1,4 @@
-"""Who is told what a connection brings."""
+"""The interface by which a connection reports its events."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Who is told what a connection brings; called from the event loop, must not block."""
+    """Receives the events of connections; called from the event loop, so it must not block."""
 
     def messages_received(self, connection: "Connection", messages: list[Message[Any]]) -> None:
         """All messages of one read, in order."""
@@ -21,10 +21,10 @@ class Listener:
         )
 
     def message_answered(self, outcome: Outcome) -> None:
-        """The handler's verdict on one message, at the moment it is sent."""
+        """The answer to one message is being sent."""
 
     def requeue_delay(self, attempts: int) -> float:
-        """The seconds after which a message that was delivered so often comes again."""
+        """The seconds to wait after *attempts* deliveries before the next one."""
         del attempts
         return 0
 
@@ -32,13 +32,13 @@ class Listener:
         """The handler of this message has failed."""
 
     def requests_answered(self, connection: "Connection") -> None:
-        """Some of the requests under way have their answers."""
+        """Some of the requests under way were answered."""
 
     def publish_refused(self, connection: "Connection", publish: Publish, error: ProtocolError) -> None:
-        """Nsqd does not take this, and the connection will end."""
+        """Nsqd has refused this publish, and the connection will end."""
 
     def publishes_lost(self, connection: "Connection", publishes: list[Publish]) -> None:
-        """The connection has ended before these were answered."""
+        """The connection has ended before these publishes were answered."""
 
     def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
-        """The connection has ended; None when we closed it ourselves."""
+        """The connection has ended; *error* is None when this side closed it."""

@@ -1,4 +1,4 @@
-"""Asking nsqlookupd over HTTP: where a topic is read from, and where one can publish."""
+"""Asks nsqlookupd over HTTP which nsqd have a topic, and which accept publishes."""
 
 import asyncio
 import json
@@ -12,25 +12,25 @@ from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
 
-# Without nsqlookupd neither HTTP nor URLs are needed, and their modules are a tenth of what is imported.
+# Imported when needed: without nsqlookupd the modules for HTTP and URLs would be a tenth of all imports.
 if TYPE_CHECKING:
     from nsqclient.http import HttpAnswer
 
 log = logging.getLogger("nsqclient")
 
-# Further nsqlookupds asked for a topic when one does not answer.
+# How many further nsqlookupds are asked for a topic when one does not answer.
 _RETRIES: Final = 2
 
 _OK: Final = 200
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 
-# What reading an answer may raise: nesting without end is among it.
+# Errors that reading an answer may raise; RecursionError comes from deep nesting.
 _UNUSABLE: Final = (ValueError, TypeError, AttributeError, RecursionError)
 
 
 class Lookups:
-    """The nsqlookupds of one client, as ``host:port`` or URLs; with TLS and the secret of its config."""
+    """The nsqlookupds of one client, as ``host:port`` or URLs; *config* has TLS settings and secret."""
 
     def __init__(self, addresses: Sequence[str], config: Config) -> None:
         self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
@@ -46,14 +46,14 @@ class Lookups:
             self._urls.append(url)
 
     def remove(self, address: str) -> None:
-        """Do not ask it again; ValueError when it is not one of them."""
+        """Stop asking an nsqlookupd; ValueError when it is not one of them."""
         url = lookup_url(address)
         if url not in self._urls:
             raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
         self._urls.remove(url)
 
     async def nsqds_of(self, topic: str) -> list[str]:
-        """The nsqd that have *topic*, as the next of the nsqlookupds knows it; errors are logged."""
+        """The nsqd that have *topic*, according to the next nsqlookupd that answers; errors are logged."""
         for _ in range(_RETRIES + 1):
             if not self._urls:
                 break
@@ -66,7 +66,7 @@ class Lookups:
         return []
 
     async def nsqds_to_publish_to(self) -> tuple[list[str], list[str]]:
-        """Every nsqd that any nsqlookupd knows and that takes messages, and what went wrong; logged."""
+        """Every nsqd that any nsqlookupd knows and that takes messages, and the errors, which are logged."""
         urls = list(self._urls)
         answers = await asyncio.gather(*map(self._publishable, urls), return_exceptions=True)
         found: dict[str, None] = {}
@@ -90,7 +90,7 @@ class Lookups:
     async def _publishable(self, url: str) -> list[str]:
         answer = await self._get(_beside(url, "/lookup/producers"), {})
         if answer.status == _NOT_FOUND:
-            answer = await self._get(_beside(url, "/nodes"), {})  # the original has no other
+            answer = await self._get(_beside(url, "/nodes"), {})  # the original has only this
         return _addresses(answer, "/nodes")
 
     async def _get(self, url: str, params: Mapping[str, str]) -> "HttpAnswer":
@@ -109,7 +109,7 @@ class Lookups:
 
 
 def lookup_url(address: str) -> str:
-    """``host:port`` or a URL as the URL to ask; ``/lookup`` unless the URL has a path of its own."""
+    """The URL to ask, from ``host:port`` or a URL; its path is ``/lookup`` unless the URL has one."""
     from urllib.parse import urlsplit, urlunsplit
 
     if "://" not in address:
@@ -125,7 +125,7 @@ def lookup_url(address: str) -> str:
 
 
 def producer_addresses(answer: Any) -> list[str]:
-    """The TCP addresses in an answer of nsqlookupd, each once; ValueError when it is no such answer."""
+    """The TCP addresses in an answer of nsqlookupd, each once; ValueError when it is another answer."""
     # nsqlookupd before 1.0 wrapped its answers.
     if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
         answer = answer["data"]
@@ -159,7 +159,7 @@ def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
 
 
 def _cause(answer: "HttpAnswer") -> str:
-    """What an answer that is no success says about it."""
+    """The cause given by an answer that reports a failure."""
     if location := answer.headers.get("location"):
         return f", it points to {location}"
     try:
@@ -187,7 +187,7 @@ def _beside(url: str, path: str) -> str:
 
 
 def _https(url: str, refusal: bytes) -> str | None:
-    """Where a node that requires TLS wants to be asked, or None when its refusal names no port."""
+    """The URL at which a node that requires TLS can be asked; None when its refusal names no port."""
     from urllib.parse import urlsplit, urlunsplit
 
     try:

@@ -1,4 +1,4 @@
-"""A message in the hands of a handler, with the ways to answer it."""
+"""A message as a handler gets it, with the ways to answer it."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,7 +24,7 @@ class Outcome(Enum):
     """What an answer says about the handler."""
 
     FINISHED = auto()
-    REQUEUED = auto()  # put off on purpose: the handler is well
+    REQUEUED = auto()  # requeued on purpose: the handler works
     FAILED = auto()  # the consumer is to slow down
 
 
@@ -50,14 +50,14 @@ class Source(Protocol):
         """Ask for more time."""
 
     def requeue_delay(self, attempts: int) -> float:
-        """The seconds after which a message that was delivered so often comes again."""
+        """The seconds to wait after *attempts* deliveries before the next one."""
 
     def handling_failed(self, message: "Message[object]", error: BaseException) -> None:
-        """The handler of this message has failed: say so, and give it back or away."""
+        """The handler of this message has failed: log it, and requeue the message or give it up."""
 
 
 class Message(Generic[T]):
-    """One message on one connection; it can be answered once, by the handler or by the consumer after it."""
+    """One delivered message; it can be answered once, by the handler or by the consumer after it."""
 
     __slots__ = (
         "_headers",
@@ -71,7 +71,7 @@ class Message(Generic[T]):
         "timestamp_ns",
     )
 
-    # Set only where there are some: most messages have neither.
+    # Set only when they exist: most messages have neither.
     _headers: Mapping[str, str]
     _value: T
 
@@ -97,7 +97,7 @@ class Message(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the consumer's ``decode`` made of the body; the body itself without one."""
+        """What the consumer's ``decode`` made from the body; without ``decode`` the body itself."""
         try:
             return self._value
         except AttributeError:
@@ -105,7 +105,7 @@ class Message(Generic[T]):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What was published beside the body; empty where nsqd or the publisher know no headers."""
+        """The headers published with the body; empty where nsqd or the publisher do not support them."""
         try:
             return self._headers
         except AttributeError:
@@ -126,22 +126,24 @@ class Message(Generic[T]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether no answer can reach nsqd any more; it delivers the message again."""
+        """Whether the connection has ended, so that no answer reaches nsqd, which delivers it again."""
         return self._source.is_closed
 
     def finish(self) -> None:
-        """Done; nsqd forgets it."""
+        """Answer that the message is done (FIN). Raises RuntimeError when it was answered before."""
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
         self.answered = True
         self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED)
 
     def requeue(self, delay: float | timedelta | None = None, *, backoff: bool | None = None) -> None:
-        """Not done; it is delivered again after *delay* seconds.
+        """Have the message delivered again after *delay* seconds (REQ).
 
-        Without a delay it is what a failing handler gets: a delay that grows with each attempt (see ``retry``
-        of the consumer), and the consumer backs off. With a delay the handler is taken to be well, unless
-        *backoff* says otherwise: ``requeue(0)`` has the message delivered again at once.
+        Raises RuntimeError when it was answered before, and ValueError when *delay* is negative.
+
+        Without *delay* the message is treated as after a failing handler: the delay is that of the consumer's
+        ``retry``, and the consumer backs off. With *delay* it does not back off. *backoff* overrides both.
+        ``requeue(0)`` has the message delivered again at once.
         """
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
@@ -154,21 +156,21 @@ class Message(Generic[T]):
         self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED)
 
     def touch(self) -> None:
-        """Still working; the message time-out starts from now."""
+        """Ask nsqd for more time: the message time-out starts again from now."""
         if not self.answered:
             self._source.touch(self.id)
 
     def process(self, *, reraise: bool = False) -> "Processing[T]":
-        """Answer it at the end of a ``with`` or ``async with`` block: finished, or as after a failing
-        handler.
+        """Answer the message at the end of a ``with`` or ``async with`` block.
 
-        An exception is logged and ends there, so a loop over messages goes on; with *reraise* it goes on.
+        The message is finished; after an exception it is treated as after a failing handler. The exception is
+        logged and goes no further, so that a loop over messages continues; with *reraise* it is raised again.
         """
         return Processing(self, reraise)
 
 
 class Processing(Generic[T]):
-    """The block in which a message is worked on."""
+    """The block in which a message is handled."""
 
     __slots__ = ("_message", "_reraise")
 
@@ -191,7 +193,7 @@ class Processing(Generic[T]):
             message._source.handling_failed(cast("Message[object]", message), error)
             return not self._reraise
         if not message.answered:
-            message.requeue(0)  # the program ends, or the task was cancelled: the handler is well
+            message.requeue(0)  # the program ends, or the task was cancelled: the handler did not fail
         return False
 
     async def __aenter__(self) -> Message[T]:

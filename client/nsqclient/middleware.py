@@ -1,4 +1,4 @@
-"""What is done around every publish and every handler: measuring, tracing, checking, changing."""
+"""Middlewares run around every publish and every handler: to measure, trace, check or change it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from nsqclient.message import Message
 
 @dataclass(slots=True)
 class Publication:
-    """What is about to be published; a middleware may change it."""
+    """One or more messages about to be published; a middleware may change them."""
 
     topic: str
-    bodies: list[bytes]  # more than one are published together
+    bodies: list[bytes]  # several are published together
     delay: float | timedelta = 0
     headers: dict[str, str] = field(default_factory=dict)
     together: bool = False  # several messages, of which nsqd takes all or none
@@ -22,7 +22,7 @@ class Publication:
 
 
 class Middleware:
-    """Override what is of interest; *go_on* does the rest and raises what goes wrong there.
+    """Override the methods you need; *go_on* does the rest and raises its errors.
 
     The first middleware of a list is the outermost.
     """
@@ -30,19 +30,19 @@ class Middleware:
     async def publish(
         self, publication: Publication, go_on: Callable[[Publication], Awaitable[None]]
     ) -> None:
-        """Around one publish, until nsqd has confirmed it."""
+        """Called around one publish, until nsqd has confirmed it."""
         await go_on(publication)
 
     async def handle(
         self, message: Message[Any], go_on: Callable[[Message[Any]], Awaitable[object]]
     ) -> object:
-        """Around the handler of one message."""
+        """Called around the handler of one message."""
         return await go_on(message)
 
     async def handle_batch(
         self, messages: list[Message[Any]], go_on: Callable[[list[Message[Any]]], Awaitable[object]]
     ) -> object:
-        """Around a handler that takes many messages."""
+        """Called around a handler of several messages."""
         return await go_on(messages)
 
 

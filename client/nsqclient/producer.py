@@ -1,4 +1,4 @@
-"""Publishes to one or several nsqd: every message is confirmed, or its error is raised."""
+"""Publishes to one or several nsqd; each publish ends with a confirmation or raises an error."""
 
 import asyncio
 import logging
@@ -22,20 +22,21 @@ log = logging.getLogger("nsqclient")
 
 
 class Producer:
-    """Publishes to the first of its nsqd that takes the message.
+    """Publishes each message to the first of its nsqd that takes it.
 
-    It connects when it is first used. A publish returns when nsqd has said OK. When the connection breaks
-    before that, the message is sent again, to the next address or after a reconnect, so it may then be there
-    twice. With ``retry_seconds`` it keeps trying that long before it raises; otherwise each address is tried
-    once. A message that nsqd refuses as such (``ProtocolError``: bad topic, too big) is never tried again.
+    It connects when it is first used. A publish returns when nsqd has answered OK. When the connection breaks
+    before that, the message is sent again, to the next address or after a reconnect, and may then exist
+    twice. With ``retry_seconds`` a publish is retried for that long before it raises; otherwise each address
+    is tried once. A message that nsqd rejects as invalid (``ProtocolError``: bad topic, too big) is never
+    sent again.
 
-    With fixed addresses it stays with the one that works; with ``spread`` it uses all of them in turn, and
-    passes over those that are slow to answer. With ``lookupd_addresses`` it spreads over all nsqd that
-    nsqlookupd knows, newcomers included. An nsqd that owes an answer for ``publish_timeout`` seconds is left,
-    and what it did not confirm is sent to another.
+    With fixed addresses it stays with the one that works; with ``spread`` it uses all of them in turn and
+    skips those that are slow to answer. With ``lookupd_addresses`` it spreads over all nsqd that nsqlookupd
+    knows, including those that join later. When an nsqd owes an answer for ``publish_timeout`` seconds, the
+    producer disconnects from it and sends the unconfirmed messages to another.
 
-    While nsqd is away it keeps ``max_unconfirmed`` messages and ``max_unconfirmed_bytes`` at most; further
-    publishes wait. *middlewares* are called around every publish.
+    While no nsqd is reachable it keeps at most ``max_unconfirmed`` messages and ``max_unconfirmed_bytes``
+    bytes; further publishes wait. *middlewares* are called around every publish.
     """
 
     def __init__(
@@ -99,31 +100,34 @@ class Producer:
 
     @property
     def nsqd_addresses(self) -> list[str]:
-        """Those it is connected to now."""
+        """The nsqd it is connected to now."""
         return list(self._links.open)
 
     @property
     def unconfirmed(self) -> int:
-        """Messages under way."""
+        """The number of messages that are sent, or wait to be sent, and are not confirmed yet."""
         return self._dispatch.unconfirmed
 
     # --- which nsqd
 
     async def connect_to_nsqd(self, address: str) -> None:
-        """Publish to one more nsqd; raises what prevents it, and tries again later."""
+        """Add an nsqd to publish to. Raises the error of a failed connection; it is tried again later."""
         _check_address(address)
         await self._links.add(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
-        """Publish nothing more to this nsqd, which was named, and wait for what is under way to it."""
+        """Remove an nsqd that was given by address, and wait for the publishes under way to it.
+
+        Raises ValueError when it was not given.
+        """
         await self._links.remove(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
-        """Ask one more nsqlookupd for nsqd."""
+        """Add an nsqlookupd to ask for nsqd."""
         self._links.add_lookupd(address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Do not ask it any more; the nsqd that only it has named are left."""
+        """Stop asking this nsqlookupd, and disconnect from the nsqd that only it has named."""
         self._links.remove_lookupd(address)
 
     # --- publishing
@@ -138,8 +142,8 @@ class Producer:
     ) -> None:
         """Publish one message and wait for its confirmation.
 
-        After *timeout* seconds TimeoutError is raised. The message may be published all the same: what was
-        sent cannot be called back.
+        Raises TimeoutError after *timeout* seconds. The message may still be published then, because it
+        cannot be recalled once it was sent.
         """
         if timeout is None and headers is None and self._around is None:
             await (await self.submit(topic, body))
@@ -175,10 +179,10 @@ class Producer:
     async def submit(
         self, topic: str, body: Body, *, headers: Mapping[str, str] | None = None
     ) -> Confirmation:
-        """Send one message without waiting; the future that is returned ends when it is confirmed, or fails.
+        """Send one message and return a future that ends when the message is confirmed, or fails.
 
-        This itself waits only while too much is unconfirmed, so that memory stays bounded. What is submitted
-        to one topic in the same moment goes out as one MPUB, and still each message has its own outcome.
+        The call itself waits only while too much is unconfirmed, so that memory stays bounded. Messages that
+        are submitted to one topic at the same moment go out as one MPUB, but each has its own outcome.
         """
         if body.__class__ is not bytes:
             body = body_bytes(body)
@@ -209,7 +213,7 @@ class Producer:
         return link.submit(topic, body)
 
     def offer(self, topic: str, body: bytes, answer: Answer) -> bool:
-        """Like :meth:`submit`, with an outcome made elsewhere; False when that has to wait for room."""
+        """Like :meth:`submit`, but sets *answer* instead of a new future; False when there is no room yet."""
         if self._dispatch.closed:
             raise ClosedError("the producer is closed")
         if self._around is not None:
@@ -231,7 +235,7 @@ class Producer:
         return True
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait until a message of this size is taken; ClosedError when none will be."""
+        """Wait until there is room for a message of *size* bytes; raises ClosedError when it is closed."""
         await self._dispatch.ready(size)
 
     async def submit_many(self, topic: str, bodies: Sequence[Body]) -> Confirmation:
@@ -249,7 +253,10 @@ class Producer:
         return await self._dispatch.submit(publication)
 
     async def ping(self, *, timeout: float | timedelta | None = None) -> None:
-        """Connect if need be, or raise what prevents it; for checking settings before the first publish."""
+        """Connect unless connected already, to check the settings before the first publish.
+
+        Raises the error that prevents it.
+        """
         if self._dispatch.closed:
             raise ClosedError("the producer is closed")
         async with asyncio.timeout(_seconds(timeout)):
@@ -258,13 +265,13 @@ class Producer:
         self._links.current.send(commands.NOP)
 
     async def flush(self, *, timeout: float | timedelta | None = None) -> None:
-        """Wait until nothing is under way that somebody waits for; errors are in the futures of submit()."""
+        """Wait until no publish is under way; errors are in the futures that submit() returned."""
         async with asyncio.timeout(_seconds(timeout)):
             while pending := self._dispatch.pending():
                 await asyncio.wait([awaitable(answer) for answer in pending])
 
     async def close(self, drain_seconds: float | timedelta = 30) -> None:
-        """Wait for the publishes under way, that long at most, and hang up; what is then left fails."""
+        """Wait up to *drain_seconds* for the publishes under way, then disconnect; unconfirmed ones fail."""
         if self._dispatch.closed:
             return
         self._dispatch.closed = True

@@ -1,4 +1,4 @@
-"""From what a program publishes to the command that says so. Pure."""
+"""Turns publications into the commands that publish them. Pure."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -13,7 +13,7 @@ Body: TypeAlias = bytes | bytearray | memoryview
 
 
 def body_bytes(body: object) -> bytes:
-    """A body as bytes that cannot change any more."""
+    """A body as immutable bytes; raises TypeError for other types."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, bytearray | memoryview):
@@ -30,7 +30,7 @@ def all_bytes(bodies: Sequence[Body]) -> list[bytes]:
 
 
 def publish_of(publication: Publication, answer: Confirmation, *, with_headers: bool) -> Publish:
-    """The command for it; UnsupportedError when it has headers and cannot have some."""
+    """The command for a publication; UnsupportedError when it has headers that cannot be sent."""
     topic, bodies, headers = publication.topic, publication.bodies, publication.headers
     if headers and not with_headers:
         raise UnsupportedError("headers are published with Config(headers=True) only")

@@ -1,7 +1,7 @@
 """How many messages each connection of a consumer may have in flight. Pure: time and chance are arguments.
 
 Connections share ``max_in_flight`` evenly, each at least 1 and none above what its nsqd allows. When there
-are more connections than messages to share, only so many hold a 1, and those which bring nothing pass it on.
+are more connections than messages to share, only so many have RDY 1, and idle ones pass it on.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -17,7 +17,7 @@ Choose = Callable[[Sequence[Key]], Key]
 
 
 def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> float:
-    """How long an nsqd may wait for its turn while others bring nothing; 0 when there is enough for all."""
+    """The seconds an nsqd may wait for its turn while others bring nothing; 0 if there is enough for all."""
     if not 0 < max_in_flight < connections:
         return 0.0
     return (connections / max_in_flight - 1) * idle_timeout
@@ -27,12 +27,12 @@ def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> f
 class _Share:
     limit: int  # the most this nsqd accepts
     count: int = 0  # the RDY it was told last
-    told_at: float = float("-inf")  # when it was told so
-    heard_at: float = 0  # last message
+    told_at: float = float("-inf")  # when it was told that
+    heard_at: float = 0  # when its last message came
 
 
 class RdyDistribution(Generic[Key]):
-    """Keeps who was told what; every change returns only the RDY counts that have to be sent."""
+    """The RDY count of each connection; every change returns only the counts that have to be sent."""
 
     def __init__(self, max_in_flight: int, low_rdy_idle_timeout: float, low_rdy_timeout: float) -> None:
         self.max_in_flight = max_in_flight
@@ -40,24 +40,24 @@ class RdyDistribution(Generic[Key]):
         self._hold_timeout: Final = low_rdy_timeout
         self._phase = Phase.RUNNING
         self._shares: dict[Key, _Share] = {}
-        self._given = 0  # the sum of their counts
+        self._given = 0  # the sum of all counts
 
     def __len__(self) -> int:
         return len(self._shares)
 
     def count(self, key: Key) -> int:
-        """The RDY count this connection holds; 0 for one that is gone."""
+        """The RDY count of this connection; 0 for one that has ended."""
         share = self._shares.get(key)
         return share.count if share else 0
 
     def add(self, key: Key, limit: int, now: float) -> dict[Key, int]:
-        """A connection came up; the others make room for it."""
+        """A connection was opened; the others make room for it."""
         all_given = self._shares_ones()
         self._shares[key] = _Share(limit, heard_at=now)
         return {} if all_given else self._spread(now)
 
     def remove(self, key: Key, now: float, choose: Choose[Key]) -> dict[Key, int]:
-        """A connection went; the others take over its share, a trial included."""
+        """A connection has ended; the others take over its share, including a trial."""
         share = self._shares.pop(key, None)
         if share is None:
             return {}
@@ -70,10 +70,11 @@ class RdyDistribution(Generic[Key]):
         return self._tell({heir: 1}, now) if share.count and heir is not None else {}
 
     def _shares_ones(self, gone: int = 0) -> bool:
-        """More connections than messages, each of which is given to one, or was to one that is gone.
+        """Whether there are more connections than messages and every message is given out.
 
-        Then nothing changes for the others when one comes or goes, and they are not looked at: thousands that
-        come one after the other would cost their square.
+        *gone* is the count of a connection that has just ended. A connection that comes or goes then changes
+        nothing for the others, and they are not looked at: otherwise thousands that come one after the other
+        would have a quadratic cost.
         """
         at_most_one = self._phase is Phase.RUNNING and 0 < self.max_in_flight < len(self._shares)
         return at_most_one and self._given + gone == self.max_in_flight
@@ -84,7 +85,7 @@ class RdyDistribution(Generic[Key]):
             share.heard_at = now
 
     def enter(self, phase: Phase, now: float, choose: Choose[Key]) -> dict[Key, int]:
-        """Stop all, try one, or run again."""
+        """Stop all connections, try one, or run again."""
         self._phase = phase
         if phase is Phase.TRIAL and self._shares and self.max_in_flight > 0:
             chosen = choose(list(self._shares))
@@ -92,15 +93,15 @@ class RdyDistribution(Generic[Key]):
         return self._spread(now)
 
     def resize(self, max_in_flight: int, now: float) -> dict[Key, int]:
-        """Share another number from now on; 0 pauses the consumer."""
+        """Change the number of messages to share; 0 pauses the consumer."""
         self.max_in_flight = max_in_flight
         return self._spread(now)
 
     def rotate(self, now: float, choose: Choose[Key]) -> dict[Key, int]:
-        """With more connections than messages to share, move those that bring nothing; call it regularly.
+        """With more connections than messages to share, move RDY away from those that bring nothing.
 
-        A trial moves as well: on an nsqd without messages it would have no outcome, ever. The connection that
-        has waited longest comes next, so each has its turn in a bounded time.
+        Call it regularly. A trial moves as well, because on an nsqd without messages it would never have an
+        outcome. The connection that has waited longest is next, so each has its turn in a bounded time.
         """
         to_share = 1 if self._phase is Phase.TRIAL else self.max_in_flight
         if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or to_share >= len(self._shares):
@@ -121,7 +122,7 @@ class RdyDistribution(Generic[Key]):
         return self._tell(wanted, now)
 
     def _longest(self, keys: list[Key], wanted: int, choose: Choose[Key]) -> list[Key]:
-        """So many of *keys* that have waited longest, by chance among equals; costs sorting them once."""
+        """The *wanted* of *keys* that have waited longest, chosen by chance among equals; sorts them once."""
         found: list[Key] = []
         for _, equals in groupby(sorted(keys, key=self._told_at), self._told_at):
             group = list(equals)
@@ -141,13 +142,13 @@ class RdyDistribution(Generic[Key]):
             return self._tell(dict.fromkeys(self._shares, 0), now)
         if self._phase is Phase.TRIAL:
             if any(share.count for share in self._shares.values()):
-                return {}  # a newcomer waits for the outcome
-            newest = next(reversed(self._shares))  # nobody was there to be tried, so it is the one
+                return {}  # a new connection waits for the outcome
+            newest = next(reversed(self._shares))  # there was none to try before it
             return self._tell({newest: 1}, now)
         if len(self._shares) <= self.max_in_flight:
             each = self.max_in_flight // len(self._shares)
             return self._tell({key: min(each, share.limit) for key, share in self._shares.items()}, now)
-        # Those that hold a share keep one message of it, as far as there are enough; rotate() does the rest.
+        # Connections with a share keep one message of it, as far as there are enough; rotate() does the rest.
         holders_first = sorted(self._shares, key=lambda key: self._shares[key].count == 0)
         return self._tell({key: int(at < self.max_in_flight) for at, key in enumerate(holders_first)}, now)
 
@@ -162,5 +163,5 @@ class RdyDistribution(Generic[Key]):
             self._given += count - share.count
             share.count = count
             share.told_at = now
-        # In this order the sum is never above max_in_flight on the way.
+        # Lowered counts first, so that the sum is never above max_in_flight while they are sent.
         return lowered | raised

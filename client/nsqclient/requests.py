@@ -1,4 +1,4 @@
-"""What is sent to nsqd and will be answered, with whoever waits for the answer."""
+"""Commands that nsqd answers, and the futures of their answers."""
 
 import asyncio
 from concurrent.futures import Future
@@ -10,11 +10,11 @@ from nsqclient.wire import commands
 Confirmation: TypeAlias = asyncio.Future[bytes]
 Answer: TypeAlias = Confirmation | PublishOutcome
 
-# Messages joined into one MPUB: enough to cost little each, far below what any nsqd takes at once.
+# How many messages are joined into one MPUB: enough to make each cheap, far below the limits of any nsqd.
 MOST_MESSAGES: Final = 500
 _MOST_BYTES: Final = 256 * 1024
 
-# Messages that are longer, on average, are handed to the system as they lie there: joining copies them.
+# Publishes whose messages are longer on average are written with writelines(), because joining copies them.
 _BULKY_BYTES: Final = 4096
 
 
@@ -26,12 +26,12 @@ class PendingCommand:
     def __init__(self, command: bytes, answers: list[Answer], count: int = 1) -> None:
         self.command = command
         self.answers = answers
-        self.count = count  # of messages, which are answered together
+        self.count = count  # how many messages are answered together
         self.size = len(command)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether all answers are done, so that nobody waits any more."""
         return all(answer.done() for answer in self.answers)
 
     def succeed(self, payload: bytes) -> None:
@@ -40,13 +40,13 @@ class PendingCommand:
                 answer.set_result(payload)
 
     def fail(self, error: Exception) -> None:
-        """Each future has an error of its own: a traceback grows where it is raised."""
+        """Fail each future with a copy of *error*, because raising an error adds to its traceback."""
         for answer in self.answers:
             if not answer.done():
                 answer.set_exception(copy_of(error))
 
     def fail_quietly(self, error: Exception) -> None:
-        """As fail(); whoever gave up waiting will not look at the error, and that is no mistake."""
+        """Like fail(), but asyncio logs nothing when a caller that gave up does not look at the error."""
         self.fail(error)
         for answer in self.answers:
             if not answer.cancelled():
@@ -54,9 +54,9 @@ class PendingCommand:
 
 
 class Publish(PendingCommand):
-    """One or more messages that nsqd takes all or none of; it can be sent again on another connection.
+    """One or more messages of which nsqd takes all or none; it can be sent again on another connection.
 
-    Messages for one topic that are published one by one in the same moment share one, which is sent as MPUB.
+    Single messages for one topic that are published at the same moment share one, which is sent as MPUB.
     """
 
     __slots__ = ("asked", "bodies", "error", "give_up_at", "has_headers", "topic", "tries")
@@ -70,19 +70,19 @@ class Publish(PendingCommand):
         *,
         has_headers: bool = False,
     ) -> None:
-        """An empty *topic* is for a command that is sent as it stands."""
+        """An empty *topic* is for a complete command that no message can join."""
         super().__init__(command, answers, count)
         self.topic = topic
         self.bodies: list[bytes] = []
         self.tries = 0
         self.error: Exception | None = None
         self.give_up_at: float | None = None
-        self.asked = False  # nsqlookupd, before it was given up
+        self.asked = False  # whether nsqlookupd was asked before giving it up
         self.has_headers = has_headers
 
     @classmethod
     def of(cls, topic: str, body: bytes, answer: Answer) -> "Publish":
-        """A publish of one message that others may join until it is sent."""
+        """A publish of one message, which other messages may join until it is sent."""
         commands.check_topic(topic)
         one = cls(b"", [answer], topic)
         one.bodies.append(body)
@@ -103,7 +103,7 @@ class Publish(PendingCommand):
         self.size += len(body)
 
     def parts(self) -> list[bytes]:
-        """The bytes to send, in pieces that are joined with those of others; nobody can join any more."""
+        """The bytes to send, in pieces; after this no message may join."""
         if self.command:
             return [self.command]
         if self.count == 1:
@@ -111,7 +111,7 @@ class Publish(PendingCommand):
         return commands.mpub_parts(self.topic, self.bodies)
 
     def split(self) -> "list[Publish]":
-        """Each message by itself, for finding the one that nsqd does not take; itself when it is one."""
+        """One publish for each message, to find the one that nsqd refuses; itself when it cannot be split."""
         if self.command or self.count < 2:
             return [self]
         parts = []
@@ -124,14 +124,14 @@ class Publish(PendingCommand):
 
 
 def copy_of(error: Exception) -> Exception:
-    """The same error once more, without its traceback."""
+    """A copy of an error, without its traceback."""
     twin = type(error).__new__(type(error), *error.args)
     twin.__dict__.update(error.__dict__)
     return twin
 
 
 def awaitable(answer: "Answer | Future[None]") -> asyncio.Future[Any]:
-    """An answer to be waited for on this event loop; whoever published is told the error, nobody else."""
+    """The answer as a future of this event loop; its error is reported only to the publisher."""
     if isinstance(answer, asyncio.Future):
         return answer
     waited = asyncio.wrap_future(answer)
@@ -140,6 +140,6 @@ def awaitable(answer: "Answer | Future[None]") -> asyncio.Future[Any]:
 
 
 def _retrieved(waited: asyncio.Future[Any]) -> None:
-    """Its error was told elsewhere: asyncio would say in the log that nobody has looked at it."""
+    """Retrieve the error, which the publisher gets elsewhere, so that asyncio does not log it as unseen."""
     if not waited.cancelled():
         waited.exception()

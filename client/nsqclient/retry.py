@@ -1,4 +1,4 @@
-"""How often a message is tried, and after which delays: values that are made once and shared."""
+"""How often a message is tried, and after which delays: immutable values that can be shared."""
 
 import random
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from nsqclient.wire.durations import seconds_of
 
 Delay: TypeAlias = Callable[[int], float]
-"""The seconds to wait after so many deliveries (1 for the first)."""
+"""From the number of deliveries so far (1 after the first) to the seconds to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """*step* for each delivery so far, *most* at the most."""
+    """*step* times the number of deliveries so far, at most *most*."""
 
     step: float | timedelta
     most: float | timedelta = 3600
@@ -36,10 +36,10 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """*first*, then *factor* times as long each time, *most* at the most.
+    """*first*, then *factor* times as long each time, at most *most*.
 
-    *jitter* 0.5 makes each delay up to a half shorter, at random, so that messages that failed together do
-    not come again together.
+    *jitter* 0.5 shortens each delay at random by up to a half, so that messages that failed together are not
+    delivered together again.
     """
 
     first: float | timedelta
@@ -53,7 +53,7 @@ class Exponential:
 
     def __call__(self, attempts: int) -> float:
         most = _checked(self.most)
-        # A large exponent is no number of seconds any more.
+        # Bounded, because a large exponent would overflow.
         exponent = min(max(attempts - 1, 0), 64)
         seconds = min(_checked(self.first) * self.factor**exponent, most)
         return seconds * (1 - self.jitter * random.random())
@@ -61,9 +61,9 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What becomes of a message whose handler fails.
+    """How a message whose handler fails is tried again.
 
-    It is delivered *max_attempts* times at the most (0 means without end), each time after *delay*. With
+    It is delivered at most *max_attempts* times (0 means without limit), each time after *delay*. With
     *backoff* the consumer also takes fewer messages for a while: right when the handler fails because
     something it needs is down, wrong when single messages are bad.
     """

@@ -1,7 +1,7 @@
-"""Which nsqd a producer turns to next. Pure: time is an argument.
+"""Chooses the nsqd that a producer uses next. Pure: time is an argument.
 
-An address that failed rests for a while that doubles with each failure, and is passed over meanwhile.
-When all of them rest, the one whose rest ends first is tried: a producer never refuses to try.
+An address that failed rests for a time that doubles with each failure, and is passed over meanwhile. When
+all addresses rest, the one whose rest ends first is tried: a producer never refuses to try.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ LAST_REST_SECONDS: Final = 30.0
 
 
 class Roster:
-    """The addresses in the order of preference, each with how it fared."""
+    """The addresses in order of preference, each with its rest after failures."""
 
     def __init__(self, addresses: Iterable[str] = ()) -> None:
         self._rests_until: dict[str, float] = dict.fromkeys(addresses, float("-inf"))
-        self._rest: dict[str, float] = {}  # of those that failed last
+        self._rest: dict[str, float] = {}  # of addresses that failed since they last succeeded
         self._current: str | None = None
 
     def __len__(self) -> int:
@@ -31,11 +31,11 @@ class Roster:
 
     @property
     def current(self) -> str | None:
-        """The one in use or, before the first, the one that will be."""
+        """The address in use; before the first use, the one that will be used."""
         return self._current or next(iter(self._rests_until), None)
 
     def update(self, addresses: Iterable[str]) -> None:
-        """These exist now; what is known of those that stay is kept."""
+        """Replace the addresses; the rests of those that stay are kept."""
         now_there = dict.fromkeys(addresses)
         self._rests_until = {address: self._rests_until.get(address, float("-inf")) for address in now_there}
         self._rest = {address: rest for address, rest in self._rest.items() if address in now_there}
@@ -45,7 +45,7 @@ class Roster:
     def pick(self, now: float) -> str | None:
         """The address to use, which becomes the current one; None only when there are none.
 
-        The current one stays as long as it is well; then comes the next in order that is.
+        The current one stays until it rests; then the next in order that does not rest is used.
         """
         order = list(self._rests_until)
         if self._current is not None:
@@ -62,17 +62,17 @@ class Roster:
         return self._rests_until.get(address, float("inf")) <= now
 
     def failed(self, address: str, now: float) -> None:
-        """It could not be reached, broke off or could not store a message."""
+        """The nsqd could not be reached, broke off or could not store a message."""
         if address in self._rests_until and self._rests_until[address] <= now:
             rest = min(self._rest.get(address, FIRST_REST_SECONDS / 2) * 2, LAST_REST_SECONDS)
             self._rest[address] = rest
             self._rests_until[address] = now + rest
 
     def succeeded(self, address: str) -> None:
-        """It has confirmed a message."""
+        """The nsqd has confirmed a message."""
         if self._rest.pop(address, None) is not None and address in self._rests_until:
             self._rests_until[address] = float("-inf")
 
     def end_rests(self) -> None:
-        """Each may be tried now; how often it failed is still known."""
+        """Let each address be tried now; the length of its next rest does not change."""
         self._rests_until = dict.fromkeys(self._rests_until, float("-inf"))

@@ -2,7 +2,8 @@
 
 An event loop runs its timers before it reads its sockets. After the process was stopped for a while (by a
 busy machine, by a suspended laptop), every time-out looks overdue, although the answer may have arrived
-already. So a time-out here is counted in several steps, and a step that ended much too late is not counted.
+already. Therefore a time-out here is counted in several steps, and a step that ends much too late is not
+counted.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-# More steps count a pause more exactly; each step is one timer.
+# More steps measure a pause more exactly, but each step is one timer.
 _STEPS: Final = 8
-# So many steps may be left out. On a machine where all steps end late, a time-out ends all the same.
+# At most so many steps are not counted, so that a time-out ends even if all its steps end late.
 _MOST_LATE: Final = 8
 
 
@@ -47,7 +48,7 @@ class RunningTimer:
 
 @asynccontextmanager
 async def running_timeout(seconds: float) -> AsyncIterator[None]:
-    """Like ``asyncio.timeout``, for *seconds* in which the event loop ran; 0 means without limit."""
+    """Like ``asyncio.timeout``, but counts only time in which the event loop ran; 0 means without limit."""
     async with asyncio.timeout(None) as limit:
         if not seconds:
             yield

@@ -1,4 +1,4 @@
-"""Signals of the process for several that wait for them on one event loop."""
+"""Lets several callbacks on one event loop wait for the same signals."""
 
 import asyncio
 import signal
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-# signal -> who is told; an event loop has room for one handler of each.
+# signal -> the callbacks for it; an event loop has room for only one handler of each signal.
 _watchers: Final[dict[tuple[asyncio.AbstractEventLoop, signal.Signals], list[Callable[[], None]]]] = {}
 
 
 @contextmanager
 def watched(signals: Iterable[signal.Signals], callback: Callable[[], None]) -> Iterator[None]:
-    """Have *callback* called on the event loop when one of *signals* comes; only in the main thread."""
+    """Call *callback* on the event loop when one of *signals* arrives; only in the main thread."""
     loop = asyncio.get_running_loop()
     keys = [(loop, one) for one in signals]
     for key in keys:

@@ -1,11 +1,11 @@
-"""What a peer is whose bytes are not those of nsqd. Pure."""
+"""Recognises a peer whose bytes are not those of nsqd. Pure."""
 
 from nsqclient.errors import HandshakeError, WrongPortError
 from nsqclient.wire.frames import FrameError
 
 
 def stranger(address: str, data: bytes, error: FrameError) -> ConnectionError:
-    """The error for it; it names the port that was meant, where the bytes tell."""
+    """The error for such a peer; it names the kind of port when the bytes tell it."""
     if data.startswith(b"HTTP/"):
         return WrongPortError(
             f"{address} answers in HTTP: this is an HTTP port, nsqd's TCP port is 4150 by default"

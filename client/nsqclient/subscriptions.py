@@ -1,4 +1,4 @@
-"""The connections of a consumer: to which nsqd, and how many messages each of them may send."""
+"""The connections of a consumer, and how many messages the nsqd of each may send."""
 
 import asyncio
 import logging
@@ -24,12 +24,12 @@ log = logging.getLogger("nsqclient")
 # How long start() waits for further nsqd when one is connected.
 START_GRACE_SECONDS: Final = 1.0
 
-# A consumer is told when messages may wait so long for their nsqd's turn; a few seconds more are usual.
+# A warning is logged when messages may wait this long for their nsqd's turn; a few seconds more are usual.
 LONG_WAIT_SECONDS: Final = 60.0
 
 
 class Subscriptions:
-    """Those of one consumer, which hears what they bring."""
+    """The connections of one consumer; *listener* gets their events."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Subscriptions:
         self._config = config
         self._addresses = addresses
         self._choose = choose
-        self._subscribe = commands.sub(topic, channel)  # refuses bad names here
+        self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
         self.rdy: RdyDistribution[str] = RdyDistribution(
             config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
@@ -66,7 +66,10 @@ class Subscriptions:
     # --- connecting
 
     async def connect_some(self, addresses: list[str]) -> None:
-        """Connect to all of these at once; enough when one is there and the others had their chance."""
+        """Connect to all at once; return when all have ended, or one is connected and the rest are slow.
+
+        Raises the first error when none is connected.
+        """
         errors: list[Exception] = []
 
         async def attempt(address: str) -> None:
@@ -87,7 +90,7 @@ class Subscriptions:
                 )
                 waiting -= done
                 if not done:
-                    break  # discovery comes back to those that are slow
+                    break  # discovery tries those that are slow again
                 for task in done:
                     task.result()
         finally:
@@ -101,7 +104,7 @@ class Subscriptions:
             async for addresses in self._addresses.rounds():
                 connecting = {address: task for address, task in connecting.items() if not task.done()}
                 for address in self._choose(addresses):
-                    # One that is slow to answer must not keep the others waiting.
+                    # An nsqd that is slow to answer must not keep the others waiting.
                     if address not in self.open and address not in connecting:
                         connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
         finally:
@@ -131,7 +134,7 @@ class Subscriptions:
         self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
 
     def _warn_of_long_turns(self) -> None:
-        """Once: with far more nsqd than messages in flight, most have to wait until it is their turn."""
+        """Warn once when there are so many more nsqd than messages in flight that turns are far apart."""
         wait = longest_wait(len(self.open), self.rdy.max_in_flight, self._config.low_rdy_idle_timeout)
         if wait < LONG_WAIT_SECONDS or self._warned:
             return
@@ -158,7 +161,7 @@ class Subscriptions:
                 connection.send(commands.rdy(count))
 
     def lost(self, connection: Connection, error: Exception | None) -> None:
-        """It has ended; the others take over its share."""
+        """A connection has ended; the others take over its share."""
         if self.open.get(connection.address) is not connection:
             return
         del self.open[connection.address]
@@ -168,7 +171,7 @@ class Subscriptions:
             self._addresses.hurry()
 
     async def leave(self, address: str) -> None:
-        """Finish what came from this nsqd, and hang up."""
+        """Wait until the messages from this nsqd are answered, and disconnect."""
         if connection := self.open.pop(address, None):
             self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
             await asyncio.wait([connection.request(commands.CLS)])
@@ -179,7 +182,7 @@ class Subscriptions:
         self.send_rdy(self.rdy.resize(max_in_flight, self._now()))
 
     def begin_to_close(self) -> None:
-        """Connect to nobody and ask for nothing more."""
+        """Make no more connections, and ask for no more messages."""
         self.is_closing = True
         self._stop_starting.set()
         if self._timer is not None:
@@ -188,7 +191,7 @@ class Subscriptions:
     # --- backing off
 
     def note(self, outcome: Outcome) -> None:
-        """Feed the outcome to the back-off machine and act on what it says."""
+        """Pass the outcome to the back-off state, and act on its answer."""
         before = self.backoff.phase
         chance = random.random()
         if outcome is Outcome.FAILED:
@@ -228,5 +231,5 @@ class Subscriptions:
 
 
 async def until(event: asyncio.Event) -> None:
-    """Wait for it, as a task."""
+    """Wait for an event; for use in a task."""
     await event.wait()

@@ -1,4 +1,4 @@
-"""Tasks that somebody owns, who says so when one of them ends by a mistake."""
+"""Tasks with an owner; a task that ends with an unexpected error is logged."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Tasks:
-    """Those of one owner, who ends them all."""
+    """The tasks of one owner, which ends them all together."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -27,7 +27,7 @@ class Tasks:
         return task
 
     def spawn_quietly(self, work: Awaitable[None], name: str) -> Confirmation:
-        """The outcome of something that nobody may wait for."""
+        """Like spawn(), but an error is not logged; the result is a confirmation."""
 
         async def outcome() -> bytes:
             await work
@@ -39,25 +39,25 @@ class Tasks:
         return task
 
     async def end(self) -> None:
-        """Cancel them, and wait until they are gone."""
+        """Cancel the tasks, and wait until they have ended."""
         await end(self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        # A connection that failed to open is told to those who wait for it.
+        # The error of a failed connection goes to those that wait for it.
         if error is not None and not isinstance(error, OSError | ProtocolError):
             log.critical("%s ended", task.get_name(), exc_info=error)
 
 
 def report(task: asyncio.Task[Any]) -> None:
-    """Say so at once when a task that should run forever ends by a mistake; a callback of the task."""
+    """Log at once that a task that should run forever has ended with an error; a callback of the task."""
     if not task.cancelled() and (error := task.exception()):
         log.critical("%s ended", task.get_name(), exc_info=error)
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel them, and wait until they are gone."""
+    """Cancel the tasks, and wait until they have ended."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What a message needs to be in the hands of another thread, and whose handler a thread runs."""
+"""Lets another thread answer messages, and remembers whose handler a thread runs."""
 
 import threading
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 from nsqclient.message import Message, Outcome, Source
 from nsqclient.threads import Mailbox
 
-# In the thread of a handler: for whom it works.
+# In the thread of a handler: the owner of that handler.
 _working_for = threading.local()
 
 
@@ -49,13 +49,13 @@ class ThreadSafe:
 
 
 def base(source: Source) -> Source:
-    """The connection itself, where a message was handed to another thread."""
+    """The connection itself, also when the message was handed to another thread."""
     return source.source if isinstance(source, ThreadSafe) else source
 
 
 @contextmanager
 def working_for(owner: object) -> Iterator[None]:
-    """The thread that asks runs a handler of *owner*."""
+    """Mark the calling thread as running a handler of *owner*."""
     _working_for.owner = owner
     try:
         yield

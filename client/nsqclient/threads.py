@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and the way of other threads to it."""
+"""An event loop in a thread of its own, and how other threads reach it."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ generation: Final = Generation()
 
 
 class LoopThread:
-    """An event loop in a thread; uvloop's where that is installed."""
+    """An event loop in a thread; that of uvloop if installed."""
 
     def __init__(self, name: str) -> None:
         self.loop = _new_event_loop()
@@ -43,16 +43,16 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the code that asks runs on this event loop."""
+        """Whether the caller runs on this event loop."""
         return threading.current_thread() is self._thread
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it was started by the parent process, and is not there in this one."""
+        """Whether the thread was started by the parent process, so that it does not exist in this one."""
         return self._generation != generation.number
 
     def call(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
-        """Run *work* on the loop and wait for its result, *timeout* seconds at most."""
+        """Run *work* on the loop and wait for its result, at most *timeout* seconds."""
         if self.is_current:
             work.close()
             raise RuntimeError("this call would wait for itself: it was made on the event loop of the client")
@@ -70,7 +70,7 @@ class LoopThread:
             raise
 
     def do(self, function: Callable[[str], None], argument: str) -> None:
-        """Call a plain function on the loop, to which what it changes belongs."""
+        """Call a plain function on the loop, because only the loop may change its objects."""
 
         async def called() -> None:
             function(argument)
@@ -93,7 +93,7 @@ class LoopThread:
 
 
 class Mailbox:
-    """Has calls of other threads made on an event loop; many of one moment wake it once."""
+    """Makes the calls of other threads on an event loop; many calls at the same moment wake it once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -107,7 +107,7 @@ class Mailbox:
             self._loop.call_soon_threadsafe(self._empty)
 
     def _empty(self) -> None:
-        # Lowered first: what is posted from now on wakes the loop again.
+        # Cleared first, so that calls posted from now on wake the loop again.
         self._is_woken = False
         calls = self._calls
         while calls:
@@ -116,13 +116,13 @@ class Mailbox:
 
 
 class PublishOutcome(Future[None]):
-    """What becomes of one publish, for another thread; the connection answers it as it answers any other.
+    """The outcome of one publish for another thread; the connection sets it like any other answer.
 
-    Most are answered before anybody asks. The condition variable of a future costs more than all else that a
-    publish does, so it is made for those that are waited for, called back or cancelled, and for these alone.
+    Most outcomes are set before anybody asks for them. The condition variable of a future costs more than
+    the rest of a publish, so it is made only for outcomes that are waited for, called back or cancelled.
     """
 
-    # Of a future that nobody has touched; those of an instance lie above them.
+    # The state of a future that nobody has touched; attributes of an instance override it.
     _state = PENDING
     _result: None = None
     _exception: BaseException | None = None
@@ -131,7 +131,7 @@ class PublishOutcome(Future[None]):
     _done_callbacks: list[Any]
 
     def __init__(self) -> None:
-        """Nothing: what the class has is what a new one needs."""
+        """Sets nothing: the class attributes are the state of a new outcome."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _OF_WAITING:
@@ -140,17 +140,17 @@ class PublishOutcome(Future[None]):
         return self.__dict__[name]
 
     def prepare_to_wait(self) -> None:
-        """Make what those need that wait for it."""
+        """Make the attributes that waiting needs."""
         with _touching:
             if "_condition" not in self.__dict__:
                 self._waiters, self._done_callbacks = [], []
                 self._condition = threading.Condition()
 
     def set_result(self, result: object) -> None:
-        del result  # nsqd says OK
+        del result  # it is OK
         if self._end(None):
             return
-        # Whoever published may have cancelled it meanwhile.
+        # The publisher may have cancelled it meanwhile.
         if self.set_running_or_notify_cancel():
             super().set_result(None)
 
@@ -161,7 +161,7 @@ class PublishOutcome(Future[None]):
             super().set_exception(exception)
 
     def _end(self, exception: BaseException | None) -> bool:
-        """End it when nobody waits; False when somebody may, who has to be told."""
+        """Set the outcome when nobody waits; False when somebody may wait and has to be woken."""
         with _touching:
             if "_condition" in self.__dict__:
                 return False
@@ -177,7 +177,7 @@ class PublishOutcome(Future[None]):
             super().result(timeout)
 
 
-# Held for a moment by whoever ends an outcome or is the first to touch it.
+# Held for a moment while an outcome is set, or is waited for the first time.
 _touching: Final = threading.Lock()
 _OF_WAITING: Final = frozenset(("_condition", "_waiters", "_done_callbacks"))
 

@@ -1,4 +1,4 @@
-"""A TLS context from the files and words that command lines give."""
+"""Makes a TLS context from options as command lines give them."""
 
 import ssl
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ TLS_OPTIONS: Final = frozenset(
     ("tls_root_ca_file", "tls_insecure_skip_verify", "tls_cert", "tls_key", "tls_min_version")
 )
 
-# "ssl3.0" was accepted once; no library of today speaks it, so the least there is stands for it.
+# "ssl3.0" was accepted once. No library speaks it today, so it means the lowest version supported.
 _VERSIONS: Final = {
     "ssl3.0": ssl.TLSVersion.MINIMUM_SUPPORTED,
     "tls1.0": ssl.TLSVersion.TLSv1,
@@ -20,7 +20,7 @@ _TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 
 def tls_context(options: Mapping[str, str]) -> ssl.SSLContext:
-    """Build a client's context from ``tls_*`` options; ValueError says which of them is no use."""
+    """Build a client's context from ``tls_*`` options; ValueError says which option cannot be used."""
     try:
         context = ssl.create_default_context(cafile=options.get("tls_root_ca_file"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What one connection has sent, or is about to, and what nsqd has not answered yet. Pure."""
+"""The requests that one connection has sent or is about to send, and nsqd has not answered yet. Pure."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from typing import Final
 
 from nsqclient.requests import Answer, PendingCommand, Publish
 
-# Bytes under way beyond which a connection is full: as much as keeps it busy, and bounded memory.
+# A connection is full from so many bytes under way: enough to keep it busy in bounded memory.
 MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 class UnderWay:
-    """Requests in their order, which is that of their answers; knows how many messages and bytes they are."""
+    """Requests in the order of their answers, with the number of their messages and bytes."""
 
     def __init__(self) -> None:
         self._requests: deque[PendingCommand] = deque()
@@ -32,7 +32,7 @@ class UnderWay:
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many messages and bytes it takes before it is full."""
+        """How many messages and bytes fit before it is full."""
         return max(0, self.most_messages - self.messages), max(0, MOST_BYTES - self.bytes)
 
     @property
@@ -50,20 +50,20 @@ class UnderWay:
         self.bytes += request.size
 
     def joined(self, publish: Publish, body: bytes, answer: Answer) -> None:
-        """One more message is part of a publish that is under way."""
+        """Add a message to a publish that is under way."""
         publish.join(body, answer)
         self.messages += 1
         self.bytes += len(body)
 
     def answered(self) -> PendingCommand:
-        """The request that an answer belongs to."""
+        """Remove and return the request to which the next answer belongs."""
         request = self._requests.popleft()
         self.messages -= request.count
         self.bytes -= request.size
         return request
 
     def give_up(self) -> list[PendingCommand]:
-        """All of them: no answer will come."""
+        """Remove and return all requests, because no answer will come."""
         requests = list(self._requests)
         self._requests.clear()
         self.messages = self.bytes = 0

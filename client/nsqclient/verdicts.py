@@ -1,4 +1,4 @@
-"""What becomes of a message that its handler did not finish: again, given up, or to the dead letters."""
+"""Decides about messages that no handler finished: requeue, give up, or publish as a dead letter."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("nsqclient")
 
 
 class Verdicts:
-    """Of the handlers of one consumer; *name* is for the log."""
+    """The decisions for the handlers of one consumer; *name* is for the log."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Verdicts:
         give_up: Handler[Any] | None,
         bury: Callable[[Message[Any]], Confirmation] | None,
     ) -> None:
-        """*bury* publishes a message to the dead letters."""
+        """*bury* publishes a message to the dead-letter topic."""
         self._name = name
         self._retry = retry
         self.max_attempts = retry.max_attempts or 1 << 16  # attempts are 16 bits
@@ -33,7 +33,7 @@ class Verdicts:
         self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
 
     def failed(self, messages: list[Message[Any]], error: BaseException) -> None:
-        """A handler has failed with these: those it did not answer come again, or go to the dead letters."""
+        """A handler has failed: requeue the messages it did not answer, or publish them as dead letters."""
         log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
         for message in messages:
             if message.answered:
@@ -44,7 +44,7 @@ class Verdicts:
                 message.requeue(None, backoff=self._retry.backoff)
 
     def returned(self, call: Callable[..., object], result: object) -> None:
-        """A handler has returned something, which may well be meant as an answer."""
+        """A handler has returned a value, which may be meant as an answer; raises TypeError for False."""
         if result is False:
             raise TypeError(
                 "the handler returned False. To have a message delivered again, raise an exception or call"
@@ -58,7 +58,7 @@ class Verdicts:
         )
 
     async def abandon(self, message: Message[Any]) -> None:
-        """It was delivered more often than it is tried."""
+        """Give up a message that was delivered more often than it is to be tried."""
         log.warning(
             "%s: message %s attempted %d times, giving up",
             self._name,
@@ -81,12 +81,12 @@ class Verdicts:
                 give_back([message])
                 raise
             self._not_kept(message, error)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
-            # It was to be kept somewhere and could not: it is lost only when that has worked.
+        except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
+            # The message could not be kept elsewhere, so it must not be finished.
             self._not_kept(message, error)
 
     def undecodable(self, message: Message[Any], error: BaseException) -> None:
-        """No handler can do anything with it."""
+        """Publish a message that no handler can use as a dead letter, or treat it as failed."""
         if self._bury is None:
             self.failed([message], error)
             return
@@ -94,7 +94,7 @@ class Verdicts:
         self._to_the_dead(message)
 
     def _to_the_dead(self, message: Message[Any]) -> None:
-        """Publish it to the dead letters; it is finished when nsqd has that."""
+        """Publish the message as a dead letter; it is finished when nsqd has confirmed that."""
         if self._bury is not None:
             self.in_hand.add(message)
             self._bury(message).add_done_callback(partial(self._buried, message))
@@ -114,13 +114,13 @@ class Verdicts:
 
 
 def give_back(messages: Iterable[Message[Any]]) -> None:
-    """Have those that are not answered delivered again at once."""
+    """Requeue the messages that are not answered, without a delay."""
     for message in messages:
         if not message.answered:
             message.requeue(0)
 
 
 def is_stopping() -> bool:
-    """Whether the task that runs is to end, rather than something it waited for."""
+    """Whether the running task was cancelled itself, rather than something it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -9,25 +9,25 @@ from nsqclient.running_time import RunningTimer
 
 
 class Watched(Protocol):
-    """What it looks at; times are those of the event loop."""
+    """What the watchdog looks at; times are those of the event loop."""
 
     @property
     def address(self) -> str: ...
 
     @property
     def silent_for(self) -> float:
-        """Since when nothing, not even a heartbeat, was heard."""
+        """The seconds since something, such as a heartbeat, was last received."""
 
     @property
     def owed_for(self) -> float:
-        """Since when an answer is owed; 0 when none is."""
+        """The seconds for which an answer has been owed; 0 when none is."""
 
     @property
     def answered_at(self) -> float: ...
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and did not reach the other machine."""
+        """The bytes that were written and have not reached the other machine."""
 
 
 class Watchdog:
@@ -45,12 +45,12 @@ class Watchdog:
         self._abort = abort
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
-        self.answer_timeout = read_timeout  # a command without an answer for so long ends it
+        self.answer_timeout = read_timeout  # a command without an answer for so long ends the connection
         self._listening: RunningTimer | None = None
         self._stalled: RunningTimer | None = None
 
     def watch(self) -> None:
-        """From now on, as often as it is needed."""
+        """Check the connection now, and again whenever a limit may be reached."""
         watched = self._watched
         silence, owing = watched.silent_for, watched.owed_for
         if silence >= self._read_timeout:
@@ -62,7 +62,7 @@ class Watchdog:
             self._listening = RunningTimer(wait, self.watch)
 
     def expect_progress(self) -> None:
-        """More is written than the peer has taken."""
+        """The write buffer is full: from now on the peer has to make progress."""
         watched = self._watched
         check = partial(self._check_progress, watched.unsent, watched.answered_at)
         self._stalled = RunningTimer(self._write_timeout, check)
@@ -77,7 +77,7 @@ class Watchdog:
                 timer.cancel()
 
     def _check_progress(self, unsent_before: int, answered_before: float) -> None:
-        """End it when the peer has neither read nor answered anything meanwhile."""
+        """End the connection when the peer has neither read nor answered anything meanwhile."""
         watched = self._watched
         unsent = watched.unsent
         if unsent >= unsent_before and watched.answered_at == answered_before:

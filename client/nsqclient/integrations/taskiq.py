@@ -16,15 +16,15 @@ from nsqclient.consumer import Consumer
 from nsqclient.message import Message
 from nsqclient.producer import Producer
 
-# A worker that is told nothing else takes so many tasks ahead.
+# How many tasks a worker takes ahead by default.
 _TASKS_AHEAD: Final = 100
 
 
 class NsqBroker(AsyncBroker):
     """``broker = NsqBroker("127.0.0.1:4150")``; the label ``delay`` (seconds) of a task defers it.
 
-    A task is finished when taskiq acknowledges it, and runs again elsewhere when its worker dies before.
-    While it runs its message is touched, so it may take longer than nsqd's message time-out.
+    A task is finished when taskiq acknowledges it; when its worker dies before that, another worker runs it
+    again. While it runs its message is touched, so it may take longer than nsqd's message time-out.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class NsqBroker(AsyncBroker):
     ) -> None:
         super().__init__()
         self._config = config or Config(max_in_flight=_TASKS_AHEAD)
-        # Tasks that fail are taskiq's to retry; one whose worker died is delivered as often as it takes.
+        # taskiq retries tasks that fail; a task whose worker died is delivered again without limit.
         self._config = replace(self._config, max_attempts=0)
         self._topic = topic
         self._producer = Producer(
@@ -65,12 +65,12 @@ class NsqBroker(AsyncBroker):
             await self._producer.publish(self._topic, message.message)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """The tasks as they come."""
+        """Yields tasks as they arrive."""
         async for message in self._consumer:
             yield AckableMessage(data=message.body, ack=partial(_finish, message))
 
     async def shutdown(self) -> None:
-        """Give back what was not begun, and wait for what was published."""
+        """Requeue the tasks that were not begun, and wait until the published ones are confirmed."""
         await self._consumer.close(drain_seconds=0)
         await self._producer.close()
         await super().shutdown()

@@ -1,1 +1,1 @@
-"""Middlewares for what many programs need; each needs an extra of this package."""
+"""Ready-made middlewares; each needs an extra of this package."""

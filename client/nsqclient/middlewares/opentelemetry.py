@@ -1,4 +1,4 @@
-"""Spans around publishes and handlers, joined into one trace by headers where nsqd has them.
+"""Spans around publishes and handlers, joined into one trace by headers where nsqd supports them.
 
 Needs ``pip install nsqclient[otel]``.
 """
@@ -16,10 +16,10 @@ _SYSTEM: Final[dict[str, str]] = {"messaging.system": "nsq"}
 
 
 class OpenTelemetry(Middleware):
-    """``Producer(..., middlewares=[OpenTelemetry()])``, and the same for a consumer.
+    """Makes spans: ``Producer(..., middlewares=[OpenTelemetry()])``, and the same for a consumer.
 
-    With ``Config(headers=True)``, and an nsqd that has headers, the trace goes on from the publisher to the
-    handler. Elsewhere each has a trace of its own.
+    With ``Config(headers=True)`` and an nsqd that supports headers, the trace continues from the publisher to
+    the handler. Otherwise each has a trace of its own.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:

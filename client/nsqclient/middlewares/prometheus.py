@@ -1,4 +1,4 @@
-"""Figures of publishes and handlers for Prometheus.
+"""Metrics of publishes and handlers for Prometheus.
 
 Needs ``pip install nsqclient[prometheus]``.
 """
@@ -14,7 +14,7 @@ from nsqclient.middleware import Middleware, Publication
 
 
 class Prometheus(Middleware):
-    """One for a whole program: ``Producer(..., middlewares=[metrics])``, and the same for its consumers."""
+    """Make one per program, and pass it to its producers and consumers: ``middlewares=[metrics]``."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._published = Counter(

@@ -1,4 +1,4 @@
-"""What client and nsqd have negotiated lies between a connection and its socket, on either side.
+"""Layers that client and nsqd negotiate, between a connection and its socket; both sides use them.
 
 A layer is the protocol of the transport below it, and the transport of the protocol above it. A connection
 without layers therefore needs no code for them.
@@ -11,19 +11,19 @@ from typing import Any, Final, cast
 
 from nsqclient.wire.compression import PIECE, Codec, CorruptStream
 
-# What is decompressed before others have their turn: about what an uncompressed read brings.
+# How much is decompressed before other connections have their turn: about as much as an uncompressed read.
 _READ_AT_ONCE: Final = 256 << 10
-# How long one connection may work on what is decompressed before others have their turn: a few bytes may
-# stand for millions of commands, which would take seconds in a row.
+# How long one connection may work on decompressed bytes before others have their turn: a few compressed bytes
+# may be millions of commands, which would take seconds without a break.
 _WORK_S: Final = 0.00025
 _SMALLEST: Final = 1024
 
 
 class Layer(asyncio.Transport, asyncio.Protocol):
-    """Passes everything on, both ways; its kinds change the bytes."""
+    """Passes everything on in both directions; subclasses change the bytes."""
 
     def __init__(self, below: asyncio.Transport, above: asyncio.Protocol) -> None:
-        """Take the place of *above*, which hears through this layer from now on."""
+        """Take the place of *above* below it: *above* gets its events from this layer from now on."""
         super().__init__()
         self._below = below
         self._above = above
@@ -95,14 +95,14 @@ class Compressed(Layer):
         self._codec = codec
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        # There is more to decompress; nothing is read from below until that is done.
+        # More is to be decompressed; nothing is read from below until that is done.
         self._behind = False
-        # It is to go on in the next round of the loop.
+        # Decompressing continues in the next round of the loop.
         self._scheduled = False
-        # How much is passed on at a time, and what of a piece is left for the next.
+        # How many bytes are passed on at a time, and the rest of a piece for the next time.
         self._size = PIECE
         self._rest = memoryview(b"")
-        # The one above wants nothing now.
+        # The protocol above has paused reading.
         self._paused = False
         self._ended = False
 
@@ -116,7 +116,7 @@ class Compressed(Layer):
 
     def eof_received(self) -> bool | None:
         self._ended = True
-        # What was decompressed too late would be lost otherwise.
+        # Otherwise bytes that are not decompressed yet would be lost.
         return True if self._behind else self._above.eof_received()
 
     def pause_reading(self) -> None:
@@ -136,7 +136,7 @@ class Compressed(Layer):
         self._below.pause_reading()
 
     def _go_on_soon(self) -> None:
-        """Once, however often it is asked for: each would take a share of every round."""
+        """Schedule it once, however often it is asked for: each call would take a share of every round."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._go_on)
@@ -168,7 +168,7 @@ class Compressed(Layer):
             self._below.abort()
 
     def _next_piece(self) -> bytes:
-        """So much as the one above is expected to deal with within its budget."""
+        """The next bytes: as many as the protocol above is expected to handle within its budget."""
         if not self._rest:
             piece = self._codec.read()
             if len(piece) <= self._size:

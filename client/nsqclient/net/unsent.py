@@ -10,10 +10,10 @@ if sys.platform != "win32":
 
 
 def unsent_bytes(transport: asyncio.Transport) -> int:
-    """What the transport and the kernel hold.
+    """The number of bytes that the transport and the kernel hold.
 
-    The kernel takes megabytes in one go and then nothing for a while, so the transport alone would seem to
-    stall on a slow line. Where the kernel does not tell, it is what the transport holds.
+    The kernel takes megabytes at once and then nothing for a while, so on a slow line the transport alone
+    would seem to stall. Where the kernel does not tell, it is only what the transport holds.
     """
     return transport.get_write_buffer_size() + _in_kernel(transport)
 
@@ -24,6 +24,6 @@ def _in_kernel(transport: asyncio.Transport) -> int:
         return 0
     try:
         answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
-    except OSError:  # it is closed, or no such question is known here
+    except OSError:  # it is closed, or this system does not know the request
         return 0
     return int(struct.unpack("i", answer)[0])

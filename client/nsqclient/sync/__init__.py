@@ -1,4 +1,4 @@
-"""The same client for programs without an event loop: its own loop runs in a thread, calls block.
+"""The same client for programs without an event loop: its loop runs in a thread, and calls block.
 
 Everything here may be called from any thread.
 """

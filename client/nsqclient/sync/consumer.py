@@ -1,4 +1,4 @@
-"""Handles messages in threads, or is iterated over by them."""
+"""A consumer that handles messages in threads, or is iterated over."""
 
 import queue
 import signal as signals_of_the_system
@@ -21,12 +21,12 @@ from nsqclient.threads import LoopThread, Mailbox
 Handler = Callable[[Message[T]], None]
 BatchHandler = Callable[[list[Message[T]]], None]
 
-# Waiting without end cannot be interrupted on every system, waiting again and again can.
+# On some systems a wait without a time-out cannot be interrupted, but repeated waits can.
 _PATIENCE_SECONDS: Final = 3600.0
 
 
 class Consumer(Generic[T]):
-    """Calls a handler, which may block, in threads; or, without a handler, is iterated over.
+    """Calls *handler*, which may block, in threads; without a handler it is iterated over.
 
         with Consumer("orders", "billing", lookupd_addresses=["127.0.0.1:4161"]) as consumer:
             for message in consumer:
@@ -56,7 +56,7 @@ class Consumer(Generic[T]):
         choose: Callable[[list[str]], Iterable[str]] = list,
     ) -> None:
         if handler is not None:
-            Job(handler, concurrency, in_threads=True)  # a mistake is told before a thread is started
+            Job(handler, concurrency, in_threads=True)  # raises for wrong arguments before a thread starts
         self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
             topic,
             channel,
@@ -91,7 +91,7 @@ class Consumer(Generic[T]):
         self.close()
 
     def __iter__(self) -> Iterator[Message[T]]:
-        """The messages as they come, until the consumer is closed; each has to be answered."""
+        """Yields messages as they arrive, until the consumer is closed; each has to be answered."""
         if self._has_handler:
             raise RuntimeError("this consumer has a handler, which gets the messages")
         while (message := self._received.get()) is not None:
@@ -106,17 +106,17 @@ class Consumer(Generic[T]):
 
     @property
     def in_flight(self) -> int:
-        """Messages received and not answered."""
+        """The number of messages received and not answered."""
         return self._consumer.in_flight
 
     @property
     def msg_timeout(self) -> float:
-        """The seconds after which a message that is not answered comes again; infinite without an nsqd."""
+        """The seconds after which an unanswered message is delivered again; infinite without an nsqd."""
         return self._consumer.msg_timeout
 
     @property
     def is_starved(self) -> bool:
-        """Whether some nsqd has sent nearly all it may, so holding on to messages would stall it."""
+        """Whether some nsqd has sent nearly all it may, and sends few more until some are answered."""
         return self._consumer.is_starved
 
     @property
@@ -129,41 +129,47 @@ class Consumer(Generic[T]):
         return self._consumer.stats
 
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
-        """Have messages handled by this one as well: each goes to whichever handler is free."""
+        """Add a handler; each message goes to one that is free. Up to *concurrency* calls run at once."""
         self._has_handler = True
         self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
 
     def add_batch_handler(
         self, handler: BatchHandler[T], *, size: int, seconds: float | timedelta = 0.25, concurrency: int = 1
     ) -> None:
-        """Have messages handled in lists of up to *size*, for which it waits *seconds* at most."""
+        """Add a handler of lists of up to *size* messages; a list waits at most *seconds* to fill up."""
         self._has_handler = True
         self._consumer.add_batch_handler(
             handler, size=size, seconds=seconds, concurrency=concurrency, in_threads=True
         )
 
     def change_max_in_flight(self, max_in_flight: int) -> None:
-        """Share out another number from now on; 0 pauses."""
+        """Change the number of messages that all nsqd together may have in flight; 0 pauses."""
         self._thread.loop.call_soon_threadsafe(self._consumer.change_max_in_flight, max_in_flight)
 
     def connect_to_nsqd(self, address: str) -> None:
-        """Read from one more nsqd, and come back to it whenever the connection is lost."""
+        """Add an nsqd to read from; it is connected again whenever the connection is lost."""
         self._thread.call(self._consumer.connect_to_nsqd(address))
 
     def disconnect_from_nsqd(self, address: str) -> None:
-        """Finish what came from this nsqd, which was named, and leave it."""
+        """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
+
+        Raises ValueError when it was not given.
+        """
         self._thread.call(self._consumer.disconnect_from_nsqd(address))
 
     def connect_to_nsqlookupd(self, address: str) -> None:
-        """Ask one more nsqlookupd where to read from."""
+        """Add an nsqlookupd to ask for nsqd."""
         self._thread.do(self._consumer.connect_to_nsqlookupd, address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Do not ask this nsqlookupd any more; the nsqd it has named stay as long as they are there."""
+        """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
         self._thread.do(self._consumer.disconnect_from_nsqlookupd, address)
 
     def start(self) -> None:
-        """Begin to look for nsqd; raises what failed when a fixed address cannot be reached."""
+        """Connect to the nsqd that were given by address, and begin to look for others.
+
+        Raises the error of a failed connection when none of the given nsqd can be reached.
+        """
         if self._thread.is_inherited:
             raise RuntimeError("it was made before this process was forked; make it in the child process")
         if not self._has_handler:
@@ -184,9 +190,9 @@ class Consumer(Generic[T]):
         ),
         drain_seconds: float | timedelta = 30,
     ) -> None:
-        """Handle messages until one of *signals* comes or :meth:`stop` is called, then close.
+        """Handle messages until one of *signals* arrives or :meth:`stop` is called, then close.
 
-        Signals reach the main thread only; elsewhere pass none and call :meth:`stop`.
+        Signals reach the main thread only; in another thread pass none and call :meth:`stop`.
         """
         before = {one: signals_of_the_system.signal(one, lambda *_: self._stop.set()) for one in signals}
         try:
@@ -200,11 +206,11 @@ class Consumer(Generic[T]):
             self.close(drain_seconds)
 
     def stop(self) -> None:
-        """Have :meth:`run` end; may be called in a handler."""
+        """End :meth:`run`; may be called in a handler."""
         self._stop.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until another thread closes the consumer; False when the time is up first."""
+        """Wait until another thread closes the consumer; False when *seconds* pass before."""
         if seconds is not None:
             return self._closed.wait(seconds)
         while not self._closed.wait(_PATIENCE_SECONDS):
@@ -212,7 +218,10 @@ class Consumer(Generic[T]):
         return True
 
     def close(self, drain_seconds: float | timedelta = 30) -> None:
-        """Take no more, let the handlers finish what is here, give back what they cannot in time."""
+        """Take no more messages, let the handlers finish those received, and requeue the rest.
+
+        Raises RuntimeError in a handler, which would wait for itself: a handler calls :meth:`stop`.
+        """
         if self._closed.is_set() or self._thread.is_inherited:
             return
         if self._consumer.is_called_by_a_handler:
@@ -231,7 +240,7 @@ class Consumer(Generic[T]):
         self._thread.stop()
 
     def _give_back(self) -> None:
-        """Requeue what was not taken by an iteration."""
+        """Requeue the messages that no iteration has taken."""
         with suppress(queue.Empty):
             while True:
                 message = self._received.get_nowait()

@@ -1,4 +1,4 @@
-"""From the threads that publish to the event loop that sends: what is submitted, and who waits for room."""
+"""Hands messages over from the threads that publish them to the event loop that sends them."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from nsqclient.threads import LoopThread, PublishOutcome
 
 
 class Intake:
-    """What threads have submitted and the event loop has not taken over; bounded in messages and bytes."""
+    """The messages that the event loop has not taken over from threads; bounded in messages and bytes."""
 
     def __init__(
         self, producer: Producer, thread: LoopThread, *, most_messages: int, most_bytes: int
@@ -28,15 +28,15 @@ class Intake:
         self._blocked = 0  # threads that wait for room
         self._closed = False
         self._taking: asyncio.Task[None] | None = None
-        self._is_awake = False  # the loop looks at what was submitted without being told
-        self._comes_in_bursts = False  # nobody waits for the last that was submitted
+        self._is_awake = False  # _take() is scheduled on the loop
+        self._comes_in_bursts = False  # nobody waits for the message submitted last
 
     # --- in threads
 
     def put(
         self, topic: str, body: bytes, outcome: PublishOutcome, timeout: float | None, *, in_bursts: bool
     ) -> None:
-        """Have it published; blocks while too much waits, but not on the event loop itself."""
+        """Submit a message; blocks while there is no room, except on the event loop itself."""
         with self._lock:
             if self._closed:
                 outcome.set_exception(ClosedError("the producer is closed"))
@@ -51,7 +51,7 @@ class Intake:
                 self._thread.loop.call_soon_threadsafe(self._take)
 
     def close(self) -> bool:
-        """Take nothing more; whether it did until now."""
+        """Take no more messages; returns whether it was open."""
         with self._lock:
             was_open, self._closed = not self._closed, True
             self._room.notify_all()
@@ -74,13 +74,13 @@ class Intake:
     # --- on the loop
 
     async def flush(self) -> None:
-        """Wait until all of it is confirmed, or has failed."""
+        """Wait until all submitted messages are confirmed, or have failed."""
         while self._submitted:
             last: asyncio.Future[Any] = awaitable(self._submitted[-1][2])
             await asyncio.wait([last])
 
     def end(self) -> None:
-        """What is not taken over by now fails."""
+        """Fail the messages that the loop has not taken over."""
         if self._taking is not None:
             self._taking.cancel()
         self._fail(ClosedError("the producer was closed before this was sent"))
@@ -88,7 +88,7 @@ class Intake:
     def _take(self) -> None:
         """Hand over what was submitted, as far as there is room, and look again in the next round.
 
-        A thread that submits one after the other would otherwise wake the loop for each of them.
+        Otherwise a thread that submits message after message would wake the loop for each of them.
         """
         if self._taking is not None:
             return  # it waits for room
@@ -101,7 +101,7 @@ class Intake:
                     self._taken(taken, size)
                     self._taking = asyncio.get_running_loop().create_task(self._wait_and_take())
                     return
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is for whoever submitted
+            except Exception as error:  # noqa: BLE001 - every error is for the submitter
                 outcome.set_exception(error)
             submitted.popleft()
             taken += 1
@@ -128,7 +128,7 @@ class Intake:
         self._take()
 
     def _fail(self, error: Exception) -> None:
-        """None of what was submitted will be sent."""
+        """Fail all submitted messages."""
         while self._submitted:
             _, body, outcome = self._submitted.popleft()
             self._taken(1, len(body))

@@ -17,15 +17,16 @@ from nsqclient.sync.intake import Intake
 from nsqclient.threads import LoopThread, PublishOutcome, generation
 from nsqclient.wire.durations import seconds_of
 
-# What a fork has left behind. To take it apart here would disturb the parent, which has the same sockets.
+# Objects of the parent process, kept after a fork: closing them would disturb the parent, whose sockets they
+# share.
 _inherited: Final[list[object]] = []
 
 
 class Producer:
     """Publishes from threads; see :class:`nsqclient.Producer` for what the arguments mean.
 
-    It may be used in a forked process as well: there it connects by itself, and what was under way is the
-    parent's.
+    It may be used in a forked process: the child opens its own connections, and publishes that were under
+    way stay with the parent.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Producer:
         self._generation = generation.number
         self._thread = LoopThread("nsq producer")
         self._intake = Intake(self._producer, self._thread, **self._room)
-        # What goes to the event loop one by one, for it needs more than a topic and a body.
+        # Publishes that go to the event loop one by one, because they are more than a topic and a body.
         self._others: set[Future[None]] = set()
 
     def __enter__(self) -> Self:
@@ -77,7 +78,7 @@ class Producer:
         headers: Mapping[str, str] | None = None,
         timeout: float | timedelta | None = None,
     ) -> None:
-        """Publish one message and wait for its confirmation, *timeout* seconds at most."""
+        """Publish one message and wait for its confirmation; raises TimeoutError after *timeout* seconds."""
         if headers is not None:
             self._call(self._here.publish(topic, body, headers=headers, timeout=timeout))
             return
@@ -114,10 +115,10 @@ class Producer:
         headers: Mapping[str, str] | None = None,
         timeout: float | timedelta | None = None,
     ) -> "Future[None]":
-        """Send one message; the future ends when it is confirmed, or fails.
+        """Send one message and return a future that ends when the message is confirmed, or fails.
 
-        Blocks while too much is under way, *timeout* seconds at most. In a callback of such a future it does
-        not block. With headers it never does.
+        Blocks while too much is under way, at most *timeout* seconds. It does not block in a callback of such
+        a future, nor with headers.
         """
         if headers:
             return self._later(self._here.submit(topic, body, headers=headers))
@@ -128,7 +129,7 @@ class Producer:
         return self._later(self._here.submit_many(topic, bodies))
 
     def submit_deferred(self, topic: str, body: Body, delay: float | timedelta) -> "Future[None]":
-        """Like :meth:`submit`, for one that is delivered after *delay* seconds; it does not block."""
+        """Like :meth:`submit`, for a message delivered after *delay* seconds; it does not block."""
         return self._later(self._here.submit_deferred(topic, body, delay))
 
     def _submit(self, topic: str, body: Body, timeout: float | None, *, in_bursts: bool) -> PublishOutcome:
@@ -159,15 +160,15 @@ class Producer:
         return outcome
 
     def ping(self, *, timeout: float | timedelta | None = None) -> None:
-        """Connect if need be, or raise what prevents it."""
+        """Connect unless connected already; raises the error that prevents it."""
         self._call(self._here.ping(timeout=timeout))
 
     def flush(self, *, timeout: float | timedelta | None = None) -> None:
-        """Wait until nothing is under way; errors are in the futures that submit() returned."""
+        """Wait until every publish is confirmed or has failed; errors are in the futures of submit()."""
         self._call(self._flush(), timeout)
 
     def close(self, drain_seconds: float | timedelta = 30) -> None:
-        """Wait for what is under way, that long at most, and hang up."""
+        """Wait up to *drain_seconds* for the publishes under way, then disconnect."""
         if self._generation != generation.number:
             self._closed = True  # it was never used in this process
             _inherited.append((self._producer, self._thread))
@@ -191,29 +192,32 @@ class Producer:
 
     @property
     def nsqd_addresses(self) -> list[str]:
-        """Those it is connected to now."""
+        """The nsqd it is connected to now."""
         return self._here.nsqd_addresses
 
     @property
     def unconfirmed(self) -> int:
-        """Messages under way, of those that the event loop has."""
+        """The number of unconfirmed messages that the event loop has taken over."""
         return self._here.unconfirmed
 
     def connect_to_nsqd(self, address: str) -> None:
-        """Publish to one more nsqd; raises what prevents it, and tries again later."""
+        """Add an nsqd to publish to. Raises the error of a failed connection; it is tried again later."""
         self._call(self._here.connect_to_nsqd(address))
 
     def disconnect_from_nsqd(self, address: str) -> None:
-        """Publish nothing more to this nsqd, which was named, and wait for what is under way to it."""
+        """Remove an nsqd that was given by address, and wait for the publishes under way to it.
+
+        Raises ValueError when it was not given.
+        """
         self._call(self._here.disconnect_from_nsqd(address))
 
     def connect_to_nsqlookupd(self, address: str) -> None:
-        """Ask one more nsqlookupd for nsqd."""
+        """Add an nsqlookupd to ask for nsqd."""
         here = self._here
         self._thread.do(here.connect_to_nsqlookupd, address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Do not ask it any more; the nsqd that only it has named are left."""
+        """Stop asking this nsqlookupd, and disconnect from the nsqd that only it has named."""
         here = self._here
         self._thread.do(here.disconnect_from_nsqlookupd, address)
 

@@ -1,4 +1,4 @@
-"""An nsqd in memory for tests of programs that use NSQ; the pytest fixture ``memory_nsqd`` is one."""
+"""An nsqd in memory for tests of programs that use NSQ; the pytest fixture ``memory_nsqd`` provides one."""
 
 from nsqclient.testing.server import MemoryNsqd
 

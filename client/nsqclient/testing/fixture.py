@@ -1,4 +1,4 @@
-"""A pytest plugin, which is found by itself where this package is installed."""
+"""A pytest plugin; pytest finds it wherever this package is installed."""
 
 from collections.abc import Iterator
 

@@ -37,7 +37,7 @@ class Held:
 
 @dataclass(slots=True)
 class Channel:
-    """What is owed to the readers of one channel."""
+    """The messages of one channel, and its readers."""
 
     waiting: deque[Stored] = field(default_factory=deque)
     in_flight: dict[bytes, Held] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Channel:
             self.deferred.append((due, message))
 
     def pump(self, now: float, msg_timeout: float) -> None:
-        """Give what waits to those who want some, in turn."""
+        """Deliver waiting messages to the readers that want some, in turn."""
         while self.waiting:
             ready = next((reader for reader in self.readers if reader.wants), None)
             if ready is None:
@@ -75,7 +75,7 @@ class Channel:
         return held.message
 
     def left(self, reader: Reader) -> None:
-        """What a connection that ended has in flight waits again."""
+        """A connection has ended: its messages in flight wait again."""
         if reader in self.readers:
             self.readers.remove(reader)
         for held in [held for held in self.in_flight.values() if held.reader is reader]:
@@ -83,7 +83,7 @@ class Channel:
             self.waiting.append(held.message)
 
     def expire(self, now: float) -> list[Reader]:
-        """Have what is due or overdue wait again; returns those that lost a message."""
+        """Let messages that are due or timed out wait again; returns the reader of each timed-out one."""
         lost: list[Reader] = []
         for held in [held for held in self.in_flight.values() if held.until <= now]:
             del self.in_flight[held.message.id]
@@ -103,7 +103,7 @@ class Topic:
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     channels: dict[str, Channel] = field(default_factory=dict)
-    early: list[tuple[float | None, Stored]] = field(default_factory=list)  # before there was a channel
+    early: list[tuple[float | None, Stored]] = field(default_factory=list)  # before the first channel
 
     def publish(self, message: Stored, due: float | None) -> None:
         self.bodies.append(message.body)

@@ -1,6 +1,6 @@
-"""An nsqd in memory, on a real port of this machine, so that programs are tested as they are.
+"""An nsqd in memory, on a real port of this machine, so that programs are tested unchanged.
 
-It speaks the protocol without TLS, compression and AUTH. Time stands still until a test moves it.
+It speaks the protocol without TLS, compression and AUTH. Its clock moves only when a test moves it.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class MemoryNsqd:
-    """Used in a ``with`` block; everything about it may be called from any thread, also from coroutines.
+    """An nsqd in memory, used in a ``with`` block; any thread may call it, also from coroutines.
 
         with MemoryNsqd() as nsqd:
             producer = Producer(nsqd.address)
 
-    With *headers* it takes and sends headers of messages. *msg_timeout* is in the seconds of its own clock.
+    With *headers* it takes and sends headers of messages. *msg_timeout* is in seconds of its own clock.
     """
 
     def __init__(self, *, headers: bool = False, msg_timeout: float = 60, port: int = 0) -> None:
@@ -68,27 +68,27 @@ class MemoryNsqd:
     # --- what a test sees
 
     def published(self, topic: str) -> list[bytes]:
-        """The bodies that were published to a topic, in their order."""
+        """The bodies published to a topic, in order."""
         return list(self._topics[topic].bodies)
 
     def published_headers(self, topic: str) -> list[dict[str, str]]:
-        """Their headers; an empty dict where there are none."""
+        """The headers of the messages published to a topic, in order; an empty dict for a message without."""
         return list(self._topics[topic].headers)
 
     def finished(self, topic: str, channel: str) -> list[bytes]:
-        """The bodies that were finished on a channel, in that order."""
+        """The bodies finished on a channel, in the order in which they were finished."""
         return list(self._channel(topic, channel).finished)
 
     def depth(self, topic: str, channel: str) -> int:
-        """Messages that wait for a consumer."""
+        """The number of messages that wait for a consumer."""
         return len(self._channel(topic, channel).waiting)
 
     def in_flight(self, topic: str, channel: str) -> int:
-        """Messages that a consumer has and did not answer."""
+        """The number of messages that consumers have not answered yet."""
         return len(self._channel(topic, channel).in_flight)
 
     def deferred(self, topic: str, channel: str) -> list[float]:
-        """In how many seconds each deferred message is due."""
+        """The seconds until each deferred message is due, in ascending order."""
         return sorted(due - self.now for due, _ in self._channel(topic, channel).deferred)
 
     def requeued(self, topic: str, channel: str) -> int:
@@ -100,26 +100,26 @@ class MemoryNsqd:
     # --- what a test does
 
     def publish(self, topic: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Publish as some other program would."""
+        """Publish as another program would."""
         self._call(lambda: self._publish(topic, body, None, dict(headers)))
 
     def advance(self, seconds: float) -> None:
-        """Move the clock: what is due is delivered, what was not answered in time comes again."""
+        """Move the clock; deliver messages that become due, and again those that time out."""
         self._call(lambda: self._advance(seconds))
 
     def refuse(self, *codes: str) -> None:
-        """Answer the next publishes with these errors, such as ``E_PUB_FAILED``."""
+        """Answer the next publishes with these errors, such as ``E_PUB_FAILED``, one each."""
         self._refusals.extend(codes)
 
     def freeze(self) -> None:
-        """Answer nothing and read nothing more, as a process that was stopped."""
+        """Answer and read nothing more, like a stopped process."""
         self._call(lambda: self._frozen(is_frozen=True))
 
     def thaw(self) -> None:
         self._call(lambda: self._frozen(is_frozen=False))
 
     def drop_connections(self) -> None:
-        """Cut all connections; what was in flight waits again."""
+        """Cut all connections; messages in flight wait again."""
         self._call(self._drop_connections)
 
     # --- inside
@@ -134,7 +134,7 @@ class MemoryNsqd:
         return self._thread.call(on_the_loop())
 
     def _channel(self, topic: str, channel: str) -> Channel:
-        # Before anybody has subscribed to it there is none, and to look for one must not make it.
+        # A channel exists when somebody has subscribed to it; looking for it must not create it.
         return self._topics[topic].channels.get(channel) or Channel()
 
     async def _start(self) -> None:
@@ -278,7 +278,7 @@ class _Session:
             await self._writer.drain()
 
     def _carry_out(self, command: bytes, arguments: list[str], body: bytes) -> str:
-        """Do what a command says; returns the error there is to be told."""
+        """Carry out a command; returns the error to answer with, or an empty text."""
         if command in _PUBLISHES:
             return self._publish(command, arguments, body)
         if command == b"IDENTIFY":

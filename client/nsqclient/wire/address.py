@@ -14,7 +14,7 @@ def join_host_port(host: str, port: int | str) -> str:
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[ipv6]:port`` as a pair; ValueError when it is neither."""
     host, _, port = address.rpartition(":")
-    # isdecimal alone takes digits of every script.
+    # isdecimal() alone accepts the digits of every script.
     is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
     if not host or "/" in host or not is_port:
         raise ValueError(f"address {address!r} is not host:port")
@@ -22,5 +22,5 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def address_list(addresses: Iterable[str] | str) -> list[str]:
-    """Addresses as a list; one alone may be given as it is."""
+    """Addresses as a list; a single address may be given as a string."""
     return [addresses] if isinstance(addresses, str) else list(addresses)

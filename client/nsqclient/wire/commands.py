@@ -23,12 +23,12 @@ _SIZE_AND_COUNT: Final = Struct(">II")
 
 
 def identify(settings: Mapping[str, Any]) -> bytes:
-    """Say who we are and what we would like; nsqd answers with what it grants."""
+    """Say who the client is and what it asks for; nsqd answers with what it grants."""
     return b"IDENTIFY\n" + _sized(json.dumps(settings).encode())
 
 
 def auth(secret: str) -> bytes:
-    """Prove who we are; nsqd answers with what we may do."""
+    """Authenticate; nsqd answers with the permissions."""
     return b"AUTH\n" + _sized(secret.encode())
 
 
@@ -43,7 +43,7 @@ def pub(topic: str, body: bytes) -> bytes:
 
 
 def pub_parts(topic: str, body: bytes) -> list[bytes]:
-    """The same in pieces, for who joins them with others."""
+    """The same in pieces, for callers that join them with other commands."""
     return [_pub_line(topic), _SIZE.pack(len(body)), _body(body)]
 
 
@@ -66,12 +66,12 @@ def _with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 @lru_cache(1024)
 def _pub_line(topic: str) -> bytes:
-    # Checking the name takes longer than all the rest of a publish, and programs have few topics.
+    # Cached because checking the name takes longer than the rest of a publish, and programs have few topics.
     return b"PUB %b\n" % _name("topic", topic)
 
 
 def check_topic(topic: str) -> None:
-    """Raise ValueError when this cannot be a topic."""
+    """Raise ValueError when *topic* is not a valid name."""
     _pub_line(topic)
 
 
@@ -81,7 +81,7 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
 
 
 def mpub_parts(topic: str, bodies: Sequence[bytes]) -> list[bytes]:
-    """The same in pieces, for who joins them with others."""
+    """The same in pieces, for callers that join them with other commands."""
     if not bodies:
         raise ValueError("MPUB needs at least one message")
     parts = [b"", b""]

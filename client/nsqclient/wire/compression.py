@@ -1,18 +1,18 @@
 """The compressed streams of a V2 connection, without its socket: bytes in, bytes out.
 
-Whatever is compressed is flushed, so that the peer can read all of it at once. What a peer sent is
-decompressed in pieces of bounded size, taken one at a time: a few bytes may stand for very many.
+Compressed bytes are flushed, so that the peer can read all of them at once. Received bytes are decompressed
+in pieces of bounded size, one at a time, because a few bytes may decompress to very many.
 """
 
 import zlib
 from typing import Final, Protocol
 
-# The largest piece that read() returns: what snappy allows in one chunk.
+# The size in bytes of the largest piece that read() returns: the most that snappy allows in one chunk.
 PIECE: Final = 65_536
 
 
 class CorruptStream(Exception):
-    """The peer's bytes are not what was agreed on, or its stream has ended; the text says which."""
+    """The peer's bytes are not in the negotiated format, or its stream has ended; the text says which."""
 
 
 class Codec(Protocol):
@@ -21,10 +21,10 @@ class Codec(Protocol):
     def compress(self, data: bytes) -> bytes: ...
 
     def feed(self, data: bytes) -> None:
-        """Take what was received, to be read with :meth:`read`."""
+        """Take received bytes, to be read with :meth:`read`."""
 
     def read(self) -> bytes:
-        """The next piece of what was fed, nothing when more is needed first. Raises CorruptStream."""
+        """The next decompressed piece; empty when more has to be fed first. Raises CorruptStream."""
 
 
 class Deflate:
@@ -46,7 +46,7 @@ class Deflate:
         if self._fed:
             packed += b"".join(self._fed)
             self._fed.clear()
-        # Asked even with nothing new: the last call may have left some of its output inside.
+        # Called even without new bytes: the last call may have left some of its output inside.
         try:
             piece = self._decompressor.decompress(packed, PIECE)
         except zlib.error as error:
@@ -62,7 +62,7 @@ _UNCOMPRESSED: Final = 0x01
 _SKIPPABLE: Final = 0x80
 _STREAM: Final = 0xFF
 _HEADER_SIZE: Final = 4
-# A checksum, and 64 KiB at their worst: the format's bound for what compressing can add.
+# A checksum, and 64 KiB with the most that compressing can add according to the format.
 _MAX_CHUNK: Final = 4 + 32 + PIECE + PIECE // 6
 
 
@@ -115,7 +115,7 @@ class Snappy:
                 del received[:end]
                 self._started = True
             elif kind >= _SKIPPABLE and self._started:
-                # Padding may be announced with up to 16 MiB: it is dropped as it comes.
+                # Padding may be announced with up to 16 MiB: it is dropped as it arrives.
                 self._to_skip = max(0, end - len(received))
                 del received[:end]
             else:
@@ -123,7 +123,7 @@ class Snappy:
         return b""
 
     def _decompress(self, stream: bytes) -> bytes:
-        # One chunk makes a whole stream behind a header, so its size and checksum are the library's to check.
+        # A header and one chunk are a whole stream, so the library checks its size and checksum.
         try:
             return bytes(self._cramjam.snappy.decompress(stream))
         except self._cramjam.DecompressionError as error:

@@ -15,14 +15,14 @@ SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 
-# The largest span a 64-bit nanosecond counter holds, about 292 years: what other NSQ programs can read back.
+# The largest span that a 64-bit nanosecond counter holds, about 292 years; other NSQ programs can read it.
 MAX_DURATION: Final = 2**63 - 1
 
 _UNITS: Final = {
     "ns": NANOSECOND,
     "us": MICROSECOND,
     "µs": MICROSECOND,  # U+00B5 micro sign
-    "μs": MICROSECOND,  # U+03BC Greek mu, which some keyboards give
+    "μs": MICROSECOND,  # U+03BC Greek mu, which some keyboards produce
     "ms": MILLISECOND,
     "s": SECOND,
     "m": MINUTE,
@@ -34,7 +34,7 @@ _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
 def parse_duration(text: str) -> Duration:
-    """Return the nanoseconds that *text* says, or raise ValueError with the sentence NSQ prints."""
+    """Return *text* in nanoseconds; raises ValueError with the sentence that NSQ prints."""
     invalid = f"time: invalid duration {_quoted(text)}"
     negative = text.startswith("-")
     rest = text[1:] if text[:1] in {"-", "+"} else text
@@ -62,7 +62,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def meant_duration(text: str) -> str:
-    """``; write 5s (or 5ms, 5m, 5h)`` for a bare number, otherwise an example."""
+    """A hint for an error: ``; write 5s (or 5ms, 5m, 5h)`` for a bare number, otherwise an example."""
     number = text.strip()
     if number.isascii() and number.replace(".", "", 1).isdecimal():
         return f"; write {number}s (or {number}ms, {number}m, {number}h)"
@@ -102,7 +102,7 @@ def _quoted(text: str) -> str:
 
 
 def seconds_of(span: float | timedelta) -> float:
-    """A span given as seconds or as a ``timedelta``, in seconds."""
+    """The seconds of a span that is given as seconds or as a ``timedelta``."""
     if isinstance(span, timedelta):
         return span.total_seconds()
     if isinstance(span, bool) or not isinstance(span, int | float):

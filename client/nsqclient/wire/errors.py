@@ -1,4 +1,4 @@
-"""The one error of the NSQ protocols, and the catalogue of its codes."""
+"""The one error class of the NSQ protocols, and its codes."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ E_BAD_BODY: Final = "E_BAD_BODY"
 E_BAD_TOPIC: Final = "E_BAD_TOPIC"
 E_BAD_CHANNEL: Final = "E_BAD_CHANNEL"
 E_BAD_MESSAGE: Final = "E_BAD_MESSAGE"
-# Of youzan's NSQ, as are headers.
+# From youzan's NSQ, like headers.
 E_INVALID_JSON_HEADER: Final = "E_INVALID_JSON_HEADER"
 E_IDENTIFY_FAILED: Final = "E_IDENTIFY_FAILED"
 E_AUTH_DISABLED: Final = "E_AUTH_DISABLED"
@@ -25,7 +25,7 @@ E_TOUCH_FAILED: Final = "E_TOUCH_FAILED"
 
 
 class ProtocolError(Exception):
-    """What a peer is told when its command cannot be carried out.
+    """The answer to a command that cannot be carried out.
 
     ``code`` is the machine-readable word, ``text`` the sentence after it (raw bytes of the peer may be
     echoed in it, as latin-1), ``fatal`` whether the connection closes after the error was sent.

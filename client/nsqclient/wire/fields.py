@@ -1,6 +1,6 @@
 """Reading the fields of a JSON object as Go does: absence and ``null`` are the zero value.
 
-A field of another type raises TypeError with its name; whoever reads decides what that means.
+A field of another type raises TypeError with its name; the caller decides what that means.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ def text(fields: Json, key: str) -> str:
         return ""
     if not isinstance(value, str):
         raise TypeError(f"{key} is not a string")
-    # JSON can spell half of a surrogate pair, which no encoder would let out again.
+    # JSON can contain half of a surrogate pair, which no encoder would accept later.
     return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def integer(fields: Json, key: str) -> int:
-    """A whole number of 64 bits, written as one."""
+    """An integer of 64 bits, written without a fraction or an exponent."""
     value = fields.get(key)
     if value is None:
         return 0
@@ -30,7 +30,7 @@ def integer(fields: Json, key: str) -> int:
 
 
 def number(fields: Json, key: str) -> int:
-    """A number however it is written, without its fraction."""
+    """A number in any notation, without its fraction."""
     value = fields.get(key)
     if value is None:
         return 0

@@ -1,4 +1,4 @@
-"""Frames, in which nsqd speaks: ``uint32 size | uint32 type | data``; size counts type and data."""
+"""The frames that nsqd sends: ``uint32 size | uint32 type | data``; size counts type and data."""
 
 from struct import Struct
 from typing import Final
@@ -13,8 +13,8 @@ HEARTBEAT: Final = b"_heartbeat_"
 OK: Final = b"OK"
 CLOSE_WAIT: Final = b"CLOSE_WAIT"
 
-# A peer that is no nsqd makes any four bytes a size; waiting for gigabytes would look like a hang.
-# Far above every max-msg-size in use (the default is 1 MiB).
+# The first bytes of a peer that is no nsqd can be any size; waiting for gigabytes would look like a hang.
+# This limit is far above every max-msg-size in use (the default is 1 MiB).
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 
 _HEADER: Final = Struct(">II")
@@ -28,12 +28,12 @@ class FrameError(ValueError):
 
 
 def encode_frame(frame_type: int, data: bytes) -> bytes:
-    """One frame as it goes over the wire."""
+    """One frame as bytes."""
     return _HEADER.pack(len(data) + 4, frame_type) + data
 
 
 def decode_error(data: bytes) -> ProtocolError:
-    """The error that the data of an error frame stands for."""
+    """The error in the data of an error frame."""
     code, _, text = data.decode("utf-8", "surrogateescape").partition(" ")
     return ProtocolError(code, text, fatal=code not in _NON_FATAL)
 
@@ -49,11 +49,11 @@ class FrameParser:
 
     @property
     def unfinished(self) -> int:
-        """How many bytes of a frame were received whose rest has not come yet."""
+        """The number of bytes received of a frame that is not complete yet."""
         return self._held
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take what was received and return the frames that are complete with it, in order."""
+        """Take received bytes and return the frames that they complete, in order."""
         if self._held:
             # A large frame arrives in many pieces; joining at each of them would copy it over and over.
             self._pieces.append(data)

@@ -1,6 +1,6 @@
 """The headers of a message, as youzan's NSQ writes them: ``uint8 kind | uint16 length | JSON object | body``.
 
-They stand before the body of each message on a connection with ``extend_support``; kind 0 has none.
+They precede the body of each message on a connection with ``extend_support``; kind 0 means no headers.
 """
 
 import json
@@ -12,13 +12,13 @@ from nsqclient.wire.frames import FrameError
 
 EXT_NONE: Final = 0
 EXT_JSON_HEADERS: Final = 4
-# What two bytes can count.
+# The largest length that two bytes can express.
 MOST_HEADER_BYTES: Final = 65_535
 _LENGTH: Final = Struct(">H")
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """Length and JSON, as they stand before the body of a publish."""
+    """Length and JSON, as they precede the body of a publish."""
     if not all(isinstance(name, str) and isinstance(text, str) for name, text in headers.items()):
         raise TypeError("the names and the values of headers are text")
     encoded = json.dumps(dict(headers), ensure_ascii=False).encode()
@@ -43,7 +43,7 @@ def parse_extended(data: bytes) -> tuple[dict[str, str], bytes]:
         raise FrameError("the headers of a message are no JSON") from error
     if not isinstance(headers, dict):
         raise FrameError("the headers of a message are no JSON object")
-    # Publishers of youzan's NSQ may put other values than text into it.
+    # Publishers of youzan's NSQ may send values other than text.
     texts = {
         name: text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
         for name, text in headers.items()

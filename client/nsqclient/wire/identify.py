@@ -1,4 +1,4 @@
-"""IDENTIFY as a server reads it: what a client says of itself, and the limits on it."""
+"""IDENTIFY as a server reads it: what a client says about itself, and the limits on that."""
 
 import json
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def parse_identity(body: bytes) -> Identity:
         for raw_key, value in pairs.items:
             key = raw_key.lower()
             if value is not None and _checked(key, value):
-                # Half a surrogate pair is legal JSON but cannot be written anywhere again.
+                # Half a surrogate pair is legal JSON, but cannot be encoded again.
                 fields[key] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         return Identity(**fields)
     except (ValueError, TypeError, RecursionError) as error:
@@ -105,7 +105,7 @@ def _refuse(word: str) -> None:
 
 
 def _checked(key: str, value: Any) -> bool:
-    """Whether *key* is one of ours; raises TypeError when its value is of another type."""
+    """Whether *key* is a known field; raises TypeError when its value has another type."""
     if key in _STRINGS:
         ok = isinstance(value, str)
     elif key in _BOOLS:
@@ -115,7 +115,7 @@ def _checked(key: str, value: Any) -> bool:
     elif key in _INT32S:
         ok = type(value) is int and -(1 << 31) <= value < 1 << 31
     else:
-        # Not of the original's: whatever else stands there is passed over, as it does.
+        # extend_support is not in the original: values of other types are ignored, as the original does.
         return key == "extend_support" and isinstance(value, bool)
     if not ok:
         raise TypeError(key)

@@ -39,7 +39,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The names are as they came: missing (None), empty or invalid is for the session to judge."""
+    """The names are as received: the session decides about missing (None), empty or invalid ones."""
 
     topic: str | None
     channel: str | None = None
@@ -53,7 +53,7 @@ class Unregister:
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """Ours, beyond the original: whether publishes are taken; *obstacle* is empty when they are."""
+    """Not in the original: whether publishes are taken; *obstacle* is empty when they are."""
 
     obstacle: str
 
@@ -73,21 +73,21 @@ class PeerInfo:
     topology_zone: str = ""
     topology_region: str = ""
     data_path: str = ""
-    """Ours, beyond the original: what names its data path, in hexadecimal digits."""
+    """Not in the original: the identity of its data path, in hexadecimal digits."""
     keeps: bool = False
-    """Ours as well: it takes copies of others' logs."""
+    """Not in the original: whether it keeps copies of the logs of other nsqd."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupdInfo:
-    """What an nsqlookupd says about itself in reply; any of it may be missing from an old one."""
+    """What an nsqlookupd says about itself in reply; an old one may omit any of it."""
 
     broadcast_address: str
     tcp_port: int
     http_port: int
     version: str
     takes_availability: bool = False
-    """It knows the commands AVAILABLE and UNAVAILABLE, which end the connection to any other."""
+    """Whether it knows AVAILABLE and UNAVAILABLE; these commands end the connection to any other."""
 
 
 # -- nsqd's side: commands out, replies in ---------------------------------------
@@ -107,12 +107,12 @@ def encode_unregister(topic: str, channel: str | None = None) -> bytes:
 
 
 def encode_available(obstacle: str) -> bytes:
-    """Say that publishes are taken, or which word stands against it."""
+    """Say that publishes are taken, or the word for why they are not."""
     return f"UNAVAILABLE {obstacle}\n".encode() if obstacle else b"AVAILABLE\n"
 
 
 def encode_registrations(registrations: Iterable[tuple[str, Iterable[str]]]) -> list[bytes]:
-    """List the commands that announce everything: one per channel, or one for a topic that has none."""
+    """List the commands that announce everything: one per channel, or one for a topic without channels."""
     commands = []
     for topic, channels in registrations:
         names = sorted(channels)
@@ -121,7 +121,7 @@ def encode_registrations(registrations: Iterable[tuple[str, Iterable[str]]]) -> 
 
 
 def decode_lookupd_info(payload: bytes) -> LookupdInfo:
-    """Read the reply to IDENTIFY; ValueError carries the peer's words when they are no JSON object."""
+    """Read the reply to IDENTIFY; raises ValueError with the peer's words when they are no JSON object."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):
@@ -179,7 +179,7 @@ def encode_reply(payload: bytes) -> bytes:
 class CommandParser:
     """Cuts the bytes of an announcing peer into commands.
 
-    Feed what arrives, then take commands until None. After a ProtocolError the connection is beyond repair.
+    Feed the bytes that arrive, then take commands until None. After a ProtocolError it cannot go on.
     """
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class CommandParser:
             return None
         line = bytes(self._buffer[self._at : end]).strip(_WHITE)
         self._at = end + 1
-        # Escaped surrogates carry bytes that are no UTF-8 through to the error sentence which echoes them.
+        # With surrogateescape, bytes that are not UTF-8 reach the error sentence that echoes them.
         word, *params = line.decode("utf-8", "surrogateescape").split(" ")
         if word == "PING":
             return Ping()
@@ -221,7 +221,7 @@ class CommandParser:
         if word == "UNAVAILABLE":
             return Available(params[0] if params and params[0] else "unavailable")
         if word == "IDENTIFY":
-            # Refused before its body is waited for: the peer may think it needs none.
+            # Refused before its body arrives, because the peer may not send one.
             if self._identified:
                 raise ProtocolError(E_INVALID, "cannot IDENTIFY again")
             self._identified = True
@@ -230,7 +230,7 @@ class CommandParser:
         raise ProtocolError(E_INVALID, f"invalid command {word}")
 
     def end_of_stream(self) -> None:
-        """Raise what a peer is told when its stream ends inside a body; a cut line is dropped silently."""
+        """Raise ProtocolError when the stream ends inside a body; an unfinished line is dropped silently."""
         if self._in_body:
             what = "body" if len(self._buffer) - self._at >= 4 else "body size"
             raise ProtocolError(E_BAD_BODY, f"IDENTIFY failed to read {what}")
@@ -261,10 +261,10 @@ class CommandParser:
 
 
 def decode_peer_info(body: bytes) -> PeerInfo:
-    """Read the JSON of IDENTIFY, or raise the ProtocolError its sender is told."""
+    """Read the JSON of IDENTIFY; raises the ProtocolError to answer with."""
     try:
         value = json.loads(body.decode("utf-8", "replace"), parse_constant=_no_constant)
-        # The original matches keys in any letter case, and takes null for a record without fields.
+        # The original matches keys in any letter case, and reads null as a record without fields.
         given = {} if value is None else {key.lower(): field for key, field in value.items()}
         info = PeerInfo(
             broadcast_address=fields.text(given, "broadcast_address"),
@@ -285,7 +285,7 @@ def decode_peer_info(body: bytes) -> PeerInfo:
 
 
 def _hexadecimal(value: object) -> str:
-    """What names a data path; nothing, when it is something else that somebody else calls so."""
+    """The identity of a data path; empty when a field of this name holds something else."""
     return value if isinstance(value, str) and _DATA_PATH.fullmatch(value) else ""
 
 
@@ -294,7 +294,7 @@ def _no_constant(word: str) -> None:
 
 
 def _names(params: list[str]) -> tuple[str | None, str | None]:
-    """Split topic and channel off; an empty channel parameter is as good as none."""
+    """Split topic and channel off; an empty channel parameter means none."""
     topic = params[0] if params else None
     return topic, params[1] if len(params) > 1 else None
 

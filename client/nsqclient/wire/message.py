@@ -14,7 +14,7 @@ FRAME_OVERHEAD: Final = 4 + 4 + _HEADER.size
 
 @dataclass(slots=True)
 class MessageRecord:
-    """One delivery as it is written: publish time in nanoseconds, how often it was delivered, id, body."""
+    """One delivery: publish time in nanoseconds, number of deliveries, id, body."""
 
     timestamp_ns: int
     attempts: int

@@ -11,12 +11,12 @@ _NAME_BYTES = re.compile(rb"[.a-zA-Z0-9_-]+(#ephemeral)?")
 
 
 def is_valid_name(name: str) -> bool:
-    """Tell whether *name* may be a topic or channel: 1 to 64 characters, the suffix included."""
+    """Whether *name* may be a topic or channel: 1 to 64 characters, including the suffix."""
     return len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
 def is_valid_name_bytes(name: bytes) -> bool:
-    """Like :func:`is_valid_name`, for a name as it came off the wire."""
+    """Like :func:`is_valid_name`, for a name in bytes as received."""
     return len(name) <= MAX_NAME_LENGTH and _NAME_BYTES.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""The answer to IDENTIFY: what holds for a connection."""
+"""The answer to IDENTIFY: the settings of a connection."""
 
 import json
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ DEFAULT_DEFLATE_LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What holds for the connection, in the key order of the original's answer; times in milliseconds.
+    """The settings of a connection, in the key order of the original's answer; times in milliseconds.
 
     The defaults are those of a server that does not negotiate.
     """
@@ -32,7 +32,7 @@ class Negotiated:
     deflate: bool = False
     snappy: bool = False
     auth_required: bool = False
-    extend_support: bool = False  # messages come with their headers, and some are taken
+    extend_support: bool = False  # messages arrive with headers, and publishes may have some
 
     def to_json(self) -> bytes:
         """The body of the response frame."""
@@ -53,7 +53,7 @@ class Negotiated:
                 "output_buffer_timeout": self.output_buffer_timeout,
                 "topology_region": self.topology_region,
                 "topology_zone": self.topology_zone,
-                # Who does not know it is answered as the original answers.
+                # A client that does not know it gets the answer of the original.
                 **({"extend_support": True} if self.extend_support else {}),
             },
             separators=(",", ":"),

@@ -19,7 +19,7 @@ _LAST_SURROGATE_ESCAPE: Final = 0xDCFF
 
 
 def quote(raw: bytes) -> str:
-    """Return *raw* in double quotes, with what cannot be printed escaped."""
+    """Return *raw* in double quotes, with unprintable characters escaped."""
     return '"' + "".join(map(_quoted, raw.decode("utf-8", "surrogateescape"))) + '"'
 
 

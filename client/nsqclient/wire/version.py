@@ -1,8 +1,8 @@
-"""The version peers see, and the form of answers that are asked for over HTTP."""
+"""The version that peers see, and the format of answers that is requested over HTTP."""
 
 from typing import Final
 
-# Clients negotiate by this number; it names the NSQ release whose behaviour we mirror.
+# Clients negotiate by this number; it is the NSQ release whose behaviour this project mirrors.
 NSQ_VERSION: Final = "1.3.0"
-# What askers of the HTTP API accept: answers without an envelope around them.
+# The Accept header for the HTTP API: answers without an envelope.
 ACCEPT: Final = "application/vnd.nsq; version=1.0"

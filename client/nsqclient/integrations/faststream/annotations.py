@@ -1,4 +1,4 @@
-"""What a handler asks for by the type of a parameter."""
+"""Parameter types by which a handler asks for objects."""
 
 from typing import Annotated, TypeAlias
 

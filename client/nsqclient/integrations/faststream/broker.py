@@ -1,4 +1,4 @@
-"""The broker itself: one producer for all that is published, a consumer for each subscriber."""
+"""The broker: one producer for all publishes, and a consumer for each subscriber."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ from nsqclient.wire.address import address_list
 
 
 class NsqLoggerStorage(DefaultLoggerStorage):
-    """The access log of the subscribers, its columns as wide as their names."""
+    """The access log of the subscribers; its columns are as wide as their longest names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,9 +64,10 @@ class NsqLoggerStorage(DefaultLoggerStorage):
 class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBrokerConfig]):
     """``broker = NsqBroker("127.0.0.1:4150", channel="billing")``.
 
-    Subscribers that name no channel read *channel*. *config* is the client's, for publishing and reading;
-    with ``Config(headers=True)``, and nsqd that have headers, content types, correlation ids, ``reply_to``
-    and headers travel with the messages. The other arguments are FastStream's own.
+    Subscribers that name no channel read *channel*. *config* has the settings for publishing and reading;
+    with ``Config(headers=True)`` and nsqd that support headers, messages carry their content type,
+    correlation id, ``reply_to`` and headers. *publish_timeout* and *retry_seconds* are those of
+    :class:`nsqclient.Producer`; the other arguments are FastStream's own.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
             publish_timeout=publish_timeout,
             retry_seconds=retry_seconds,
         )
-        self._make_producer()  # which refuses what is wrong with its arguments here
+        self._make_producer()  # raises here for wrong arguments
         outer = NsqBrokerConfig(
             nsqd_addresses=tuple(nsqds),
             lookupd_addresses=tuple(lookupds),
@@ -147,7 +148,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
 
     @property
     def client(self) -> Producer:
-        """The producer, for what FastStream has no words for; it is there while the broker is connected."""
+        """The producer, for calls that FastStream does not have; IncorrectState while not connected."""
         producer: NsqProducer = self.config.producer  # type: ignore[assignment]
         return producer.producer
 
@@ -158,7 +159,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
         return producer
 
     async def start(self) -> None:
-        """Connect and read; raises what prevents it when none of the nsqd that were named is there."""
+        """Connect and read; raises the error of a failed connection when no given nsqd can be reached."""
         await self.connect()
         await super().start()
 
@@ -168,7 +169,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
         exc_val: BaseException | None = None,
         exc_tb: TracebackType | None = None,
     ) -> None:
-        """Let the handlers finish, wait for what they have published, and hang up."""
+        """Let the handlers finish, wait until their publishes are confirmed, and disconnect."""
         await super().stop(exc_type, exc_val, exc_tb)
         if self._connection is not None:
             await self._connection.close(self.config.graceful_timeout or 0)
@@ -177,7 +178,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
             encoder.disconnect()
 
     async def ping(self, timeout: float | None = None) -> bool:
-        """Whether an nsqd is there to publish to."""
+        """Whether an nsqd can be reached to publish to."""
         if self._connection is None:
             return False
         try:
@@ -228,6 +229,6 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
     async def request(  # type: ignore[override]
         self, message: Any = None, topic: str = "", **options: Any
     ) -> Any:
-        """Always an error: NSQ has no answers."""
+        """Always raises FeatureNotSupportedException, because NSQ has no answers to messages."""
         del message, topic, options
         raise FeatureNotSupportedException(NO_REQUESTS)

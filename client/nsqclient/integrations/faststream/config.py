@@ -1,4 +1,4 @@
-"""What brokers, routers, subscribers and publishers are made of."""
+"""The configuration of brokers, routers, subscribers and publishers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from nsqclient.retry import Retry
 
 @dataclass(kw_only=True)
 class NsqBrokerConfig(BrokerConfig):
-    """Of a broker; a router has one as well, and looks the settings up in that of its broker."""
+    """The configuration of a broker or a router; a router looks settings up in that of its broker."""
 
     nsqd_addresses: tuple[str, ...] = ()
     lookupd_addresses: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class NsqSubscriberConfig(SubscriberUsecaseConfig):
 
     @property
     def ack_policy(self) -> AckPolicy:
-        """A message whose handler fails is delivered again, unless somebody wants it otherwise."""
+        """By default a message whose handler fails is delivered again; subscriber or broker may change it."""
         for policy in (self._ack_policy, self._outer_config.ack_policy):
             if policy is not EMPTY:
                 return policy

@@ -1,4 +1,4 @@
-"""A message of NSQ as FastStream sees it, and what lies in its headers where nsqd has some."""
+"""An NSQ message as FastStream sees it, and the headers that hold its attributes where nsqd supports them."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from faststream.message import StreamMessage, decode_message
 
 from nsqclient.message import Message
 
-# Names of headers that stand for attributes of FastStream's messages.
+# Names of the headers that hold attributes of FastStream's messages.
 CONTENT_TYPE: Final = "content-type"
 CORRELATION_ID: Final = "correlation_id"
 REPLY_TO: Final = "reply_to"
@@ -18,7 +18,7 @@ _ATTRIBUTES: Final = frozenset((CONTENT_TYPE, CORRELATION_ID, REPLY_TO))
 
 
 class NsqStreamMessage(StreamMessage[Message[bytes]]):
-    """What a handler gets that asks for the message itself; ``raw_message`` is the client's."""
+    """The message itself, for a handler that asks for it; ``raw_message`` is the client's."""
 
     async def ack(self) -> None:
         """Finish it."""
@@ -27,13 +27,13 @@ class NsqStreamMessage(StreamMessage[Message[bytes]]):
         await super().ack()
 
     async def nack(self, delay: float | timedelta | None = None) -> None:
-        """Have it delivered again: after *delay* seconds, or when the retry policy of its subscriber says."""
+        """Have it delivered again after *delay* seconds; the default is its subscriber's retry policy."""
         if not self.raw_message.answered:
             self.raw_message.requeue(delay)
         await super().nack()
 
     async def reject(self) -> None:
-        """Finish it: NSQ has no other word for what is not wanted again."""
+        """Finish it, because NSQ has no command to reject a message."""
         if not self.raw_message.answered:
             self.raw_message.finish()
         await super().reject()
@@ -42,7 +42,7 @@ class NsqStreamMessage(StreamMessage[Message[bytes]]):
 def headers_of(
     headers: Mapping[str, Any], *, content_type: str | None, correlation_id: str | None, reply_to: str
 ) -> dict[str, str]:
-    """All that is published beside a body."""
+    """All headers to publish with a body."""
     attributes = {CONTENT_TYPE: content_type, CORRELATION_ID: correlation_id, REPLY_TO: reply_to}
     return {
         **{name: str(value) for name, value in headers.items()},
@@ -64,7 +64,7 @@ async def parse_message(message: Message[bytes]) -> NsqStreamMessage:
 
 
 async def decode_body(message: StreamMessage[Any]) -> Any:
-    """By the content type; what came without headers has none, and is JSON, or text, or bytes."""
+    """Decode a body by its content type; without headers it has none and is read as JSON, text, or bytes."""
     if message.raw_message.headers:
         return decode_message(message)
     body: bytes = message.body

@@ -1,4 +1,4 @@
-"""From what a handler returns, or a program publishes, to nsqd."""
+"""Publishes to nsqd what handlers return and programs publish."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -71,7 +71,7 @@ class NsqPublishCommand(BatchPublishCommand):
 
 
 class NsqProducer(ProducerProto[NsqPublishCommand]):
-    """Encodes and publishes; without an nsqd of which it is told, it says that nothing is connected."""
+    """Encodes and publishes messages; raises IncorrectState while the broker is not connected."""
 
     def __init__(self, parser: CustomCallable | None, decoder: CustomCallable | None) -> None:
         self._parser = ParserComposition(parser, parse_message)
@@ -95,8 +95,8 @@ class NsqProducer(ProducerProto[NsqPublishCommand]):
         return self._producer
 
     async def encoded(self, cmd: NsqPublishCommand, body: Any) -> tuple[bytes, dict[str, str]]:
-        """The body and the headers to publish; without ``Config(headers=True)`` only those that were asked
-        for, which the client then refuses with a sentence.
+        """The body and the headers to publish; without ``Config(headers=True)`` only those of the caller,
+        which the client refuses with UnsupportedError.
         """
         data, content_type = await self.codec.encode(body, self._serializer)
         if self.producer.config.headers:
@@ -124,7 +124,7 @@ class NsqProducer(ProducerProto[NsqPublishCommand]):
 
     async def send(self, topic: str, body: bytes, headers: dict[str, str], delay: float) -> None:
         if delay:
-            # nsqd takes no headers with it, and what was not asked for may be left out.
+            # nsqd takes no headers with a deferred message, so they are left out.
             await self.producer.deferred_publish(topic, body, delay)
         else:
             await self.producer.publish(topic, body, headers=headers or None)
@@ -134,7 +134,7 @@ class NsqProducer(ProducerProto[NsqPublishCommand]):
 
 
 class NsqPublisherSpecification(PublisherSpecification[NsqBrokerConfig, NsqPublisherSpecificationConfig]):
-    """What the page of AsyncAPI says of a publisher."""
+    """The AsyncAPI description of a publisher."""
 
     @property
     def topic(self) -> str:
@@ -154,7 +154,7 @@ class NsqPublisherSpecification(PublisherSpecification[NsqBrokerConfig, NsqPubli
 
 
 class NsqPublisher(PublisherUsecase):
-    """Publishes to one topic: what the handlers return that it decorates, and what it is told to."""
+    """Publishes to one topic what the decorated handlers return and what :meth:`publish` is given."""
 
     _outer_config: NsqBrokerConfig
 
@@ -203,7 +203,7 @@ class NsqPublisher(PublisherUsecase):
         )
 
     async def request(self, message: Any, *args: Any, **kwargs: Any) -> Any:
-        """Always an error: NSQ has no answers."""
+        """Always raises FeatureNotSupportedException, because NSQ has no answers to messages."""
         del message, args, kwargs
         raise FeatureNotSupportedException(NO_REQUESTS)
 

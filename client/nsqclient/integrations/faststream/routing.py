@@ -1,4 +1,4 @@
-"""Where subscribers and publishers are declared: on a broker, or on a router that one includes."""
+"""Declares subscribers and publishers: on a broker, or on a router that a broker includes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -28,7 +28,7 @@ from nsqclient.wire.durations import seconds_of
 
 
 class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
-    """What a broker and a router have in common."""
+    """The decorators that brokers and routers have in common."""
 
     def subscriber(  # type: ignore[override]
         self,
@@ -50,10 +50,10 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
         description: str | None = None,
         include_in_schema: bool = True,
     ) -> NsqSubscriber:
-        """Have messages of a channel handled; without one it is the channel of the broker.
+        """Handle the messages of a channel; without *channel* it is that of the broker.
 
-        *max_workers* of the handlers run at once. *retry*, *dead_letter* and *auto_touch* are those of
-        :class:`nsqclient.Consumer`.
+        Up to *max_workers* calls of the handlers run at once. *retry*, *dead_letter* and *auto_touch* are
+        those of :class:`nsqclient.Consumer`.
         """
         outer = cast("NsqBrokerConfig", self.config)
         config = NsqSubscriberConfig(
@@ -96,7 +96,7 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
         schema: Any = None,
         include_in_schema: bool = True,
     ) -> NsqPublisher:
-        """Publishes to *topic* what the handlers return that it decorates."""
+        """Publish to *topic* what the decorated handlers return."""
         outer = cast("NsqBrokerConfig", self.config)
         specified = NsqPublisherSpecificationConfig(
             title_=title,
@@ -133,7 +133,7 @@ class NsqRoute(SubscriberRoute):
 
 
 class NsqRouter(NsqRegistrator, BrokerRouter[Message[bytes], NsqBrokerConfig]):
-    """Subscribers and publishers for ``broker.include_router``; *prefix* stands before their topics."""
+    """Subscribers and publishers for ``broker.include_router``; *prefix* is put before their topics."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From a channel of a topic to the handlers that FastStream keeps for it."""
+"""Passes the messages of a channel to the handlers that FastStream keeps for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -27,7 +27,7 @@ from nsqclient.message import Message
 
 
 class NsqSubscriberSpecification(SubscriberSpecification[NsqBrokerConfig, NsqSubscriberSpecificationConfig]):
-    """What the page of AsyncAPI says of a subscriber."""
+    """The AsyncAPI description of a subscriber."""
 
     @property
     def topic(self) -> str:
@@ -48,7 +48,7 @@ class NsqSubscriberSpecification(SubscriberSpecification[NsqBrokerConfig, NsqSub
 
 
 class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
-    """A consumer of one channel; it belongs to FastStream when a message is acknowledged."""
+    """A consumer of one channel; FastStream decides when a message is acknowledged."""
 
     _outer_config: NsqBrokerConfig
 
@@ -70,11 +70,11 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
 
     @property
     def channel(self) -> str:
-        """The one it was given, or that of its broker."""
+        """The channel it was given, or that of its broker."""
         return self._config.channel or self._outer_config.channel
 
     async def start(self) -> None:
-        """Read the channel, where there are handlers; without some, ``get_one`` and iterating do."""
+        """Read the channel if there are handlers; without handlers ``get_one`` and iterating read it."""
         await super().start()
         self._post_start()
         if self.calls:
@@ -86,11 +86,11 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
                 raise
 
     async def stop(self) -> None:
-        """Take no more, and let the handlers finish for the graceful time-out of the broker."""
+        """Take no more messages; the handlers have the broker's graceful time-out to finish."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = consumer.close(self._outer_config.graceful_timeout or 0)
-            if consumer.is_called_by_a_handler:  # it said StopConsume, and cannot wait for its own end
+            if consumer.is_called_by_a_handler:  # it raised StopConsume, and cannot wait for its own end
                 self._closing = asyncio.create_task(closing)
             else:
                 await closing
@@ -142,7 +142,7 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
             message.requeue(0)
             return
         await self.consume(message)
-        # A message that could not be parsed, for one, was not acknowledged by anybody.
+        # Nobody has acknowledged a message that could not be parsed, for example.
         if not message.answered and not message.is_lost and self.ack_policy is not AckPolicy.MANUAL:
             message.requeue()
 

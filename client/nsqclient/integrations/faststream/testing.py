@@ -1,4 +1,4 @@
-"""FastStream's test kit for this broker: what is published goes to the handlers at once, without an nsqd."""
+"""FastStream's test kit for this broker: published messages go to the handlers at once, without an nsqd."""
 
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -15,7 +15,7 @@ from nsqclient.message import Message, Outcome
 
 
 class TestNsqBroker(TestBroker[NsqBroker, EnterType], broker=NsqBroker):
-    """Each channel of a topic gets what is published to it, once, whatever its delay.
+    """Delivers each published message once to every channel of its topic, at once whatever its delay.
 
     async with TestNsqBroker(broker) as tested:
         await tested.publish({"number": 17}, "orders")
@@ -88,7 +88,7 @@ class NsqMemoryProducer(NsqProducer):
 
 
 class _Nowhere:
-    """Where the answers of handlers go."""
+    """A source of messages that drops the answers of handlers."""
 
     address = "memory"
     is_closed = False
