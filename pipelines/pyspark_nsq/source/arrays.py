@@ -1,7 +1,7 @@
-"""Arrow arrays out of what lies in memory already. Pure.
+"""Makes Arrow arrays from values that are already in memory. Pure.
 
-``pa.array`` and ``pa.scalar`` look whether they were given something of pandas, and load it for that: every
-Python worker would spend a third of a second on a library that nobody here needs.
+``pa.array`` and ``pa.scalar`` check whether they were given an object of pandas, and load pandas for that.
+Each Python worker would spend a third of a second on a library that nothing here needs.
 """
 
 from typing import Any
@@ -12,24 +12,24 @@ import pyarrow as pa
 
 
 def numbers(values: npt.NDArray[Any], kind: Any) -> Any:
-    """An array of *kind* that has the very bytes of *values*."""
+    """Return an array of *kind* that has the bytes of *values*."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def values_of(array: Any, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The values of an array of numbers without nulls, as they lie there."""
+    """Return the values of an array of numbers without nulls, without copying them."""
     found = np.frombuffer(array.buffers()[1], kind)
     return found[array.offset : array.offset + len(array)]
 
 
 def flags(values: npt.NDArray[np.bool_]) -> Any:
-    """An array of truth values."""
+    """Return an array of truth values."""
     bits = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
 
 
 def repeated(value: str | bytes | None, count: int, kind: Any) -> Any:
-    """The same text or bytes in every row."""
+    """Return an array with the same text or bytes in every row."""
     if value is None:
         return pa.nulls(count, kind)
     one = value.encode() if isinstance(value, str) else value
@@ -37,7 +37,7 @@ def repeated(value: str | bytes | None, count: int, kind: Any) -> Any:
 
 
 def equally_long(values: bytes, length: int, count: int, kind: Any) -> Any:
-    """Texts or bytes of one length, which follow one another in *values*."""
+    """Return an array of texts or bytes of one *length*, which follow one another in *values*."""
     cuts = (
         np.arange(0, (count + 1) * length, length, dtype=np.int32)
         if length

@@ -1,4 +1,4 @@
-"""Asking many nodes at once over kept connections, and what to do about one that gives no usable answer."""
+"""Asks many nodes at once over kept connections, and handles nodes that give no usable answer."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ log: Final = logging.getLogger("pyspark_nsq.source")
 
 
 class Asking:
-    """The nodes of the cluster, as the driver asks them."""
+    """Asks the nodes of the cluster on behalf of the driver."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -28,15 +28,15 @@ class Asking:
         self._threads: ThreadPoolExecutor | None = None
 
     def __reduce__(self) -> tuple[type["Asking"], tuple[SourceOptions]]:
-        # Neither connections nor threads go to another process.
+        # Connections and threads cannot be sent to another process.
         return Asking, (self._options,)
 
     def ask(
         self, addresses: Iterable[str], ask: Callable[[NodeConnection], T], retry_s: float | None = None
     ) -> dict[str, T | SourceNodeError]:
-        """Ask all nodes at once; what each answered, or why it did not."""
+        """Ask all nodes at once; return the answer of each, or the error in place of one."""
         if retry_s is None:
-            # If a producer may be missing, do not wait for it; the next batch asks again.
+            # If missing producers are accepted, do not wait for them; the next batch asks again.
             retry_s = self._options.retry_s if self._options.fail_on_data_loss else 0.0
 
         def settle(node: NodeConnection) -> T | SourceNodeError:
@@ -57,7 +57,7 @@ class Asking:
         self.lost(explain(name, error), SourceError)
 
     def lost(self, sentence: str, error: type[SourceError]) -> None:
-        """Raise the error, unless going on without is accepted."""
+        """Raise *error*, or log *sentence* if data loss is accepted."""
         if self._options.fail_on_data_loss:
             raise error(f"{sentence} (failOnDataLoss=false goes on without it)")
         log.warning("%s; going on without it", sentence)

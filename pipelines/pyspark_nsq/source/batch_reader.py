@@ -1,4 +1,4 @@
-"""A batch read: what the topic's logs hold at the moment of planning, without touching any channel."""
+"""A batch read: the messages in the topic's logs at the time of planning; no channel is changed."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_
 from pyspark_nsq.source.positions import given_position, position_at
 from pyspark_nsq.source.window import FilterWindow, Within
 
-# Messages lie in the order of publishing, but for a clock that was set back: a filter by time reads so much
-# more at both ends, and each row is compared.
+# Messages lie in the order of publishing, unless a clock was set back. So a filter by time reads this much
+# more at both ends, and compares each row.
 _MARGIN_US: Final = 3_600_000_000
 
 
 class NsqBatchReader(DataSourceReader):
-    """A topic as a table: all that is kept, what a channel still owes, or a part of it."""
+    """A topic as a table: all messages that are kept, those that a channel still owes, or a part of these."""
 
     def __init__(
         self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None
@@ -57,7 +57,7 @@ class NsqBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         if part is None:
-            # Spark plans one partition of its own when there is nothing to read.
+            # If there is nothing to read, Spark plans a partition without content.
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
         times = self._window.times_us
@@ -83,7 +83,7 @@ class NsqBatchReader(DataSourceReader):
         return end if most is None else min(end, most + 1)
 
     def _limits_of(self, name: str, log: FoundLog) -> tuple[int, int]:
-        """What the options say: the first position to read, and the one behind the last."""
+        """Return the first position to read and the one after the last, as the options say."""
         options, bounds = self._options, log.bounds
         topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
         first = given_position(options.starting_positions, topic, nsqd)
@@ -113,10 +113,10 @@ class NsqBatchReader(DataSourceReader):
 
 
 class NsqFilteredReader(NsqBatchReader):
-    """The same with filters, for a Spark that passes them on; any other refuses a reader that could."""
+    """The same with filters, for a Spark that passes them on; any other Spark refuses such a reader."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take filters on sequence and timestamp; those that are given back Spark applies itself."""
+        """Take filters on sequence and timestamp; Spark itself applies the filters that are returned."""
         return [one for one in filters if not self._window.take(one)]
 
 

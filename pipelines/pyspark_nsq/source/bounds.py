@@ -1,4 +1,4 @@
-"""What one nsqd says about the log of a topic: the answer of its ``/log/bounds``. Pure."""
+"""The bounds of a topic's log on one nsqd: the answer of ``/log/bounds``. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,11 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``first <= sequence < end`` can be asked for; messages are only in *extents*.
+    """``first <= sequence < end`` can be requested; messages are only in *extents*.
 
     The sequence numbers between extents were never given to a message: after a start nsqd continues at a
-    higher number. What was stored once and is missing counts as if it were there, so that a query comes
-    across it. ``acknowledged`` is the position of each channel, ``data_path`` which data path this is.
+    higher number. A message that was stored and is missing counts as if it existed, so that a query notices
+    it. ``acknowledged`` has the position of each channel, ``data_path`` the identity of the data path.
     """
 
     first: int
@@ -22,7 +22,7 @@ class Bounds:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Bounds":
-        """Read the answer; TypeError or KeyError when it is none."""
+        """Read the answer. Raises TypeError or KeyError if it is invalid."""
         first, end = _sequence(record["first"]), _sequence(record["end"])
         spans = [(_sequence(start), _sequence(stop)) for start, stop in record["extents"]]
         spans += [(_sequence(gap["start"]), _sequence(gap["end"])) for gap in record.get("gaps", ())]
@@ -33,27 +33,27 @@ class Bounds:
         return cls(first, end, _joined(spans), acknowledged, data_path)
 
     def until(self, end: int) -> "Bounds":
-        """The same log as if nothing had been published from *end* on."""
+        """Return the same log without the messages from *end* on."""
         extents = tuple((start, min(stop, end)) for start, stop in self.extents if start < end)
         return replace(self, extents=extents)
 
     @property
     def readable_end(self) -> int:
-        """The sequence after the last message there is."""
+        """The sequence after the last message."""
         return self.extents[-1][1] if self.extents else self.first
 
     def count(self, start: int, end: int | None = None) -> int:
-        """How many messages there are from *start* on, below *end* if that is said."""
+        """Return the number of messages from *start* on, below *end* if given."""
         stops = ((begin, stop if end is None else min(stop, end)) for begin, stop in self.extents)
         return sum(max(0, stop - max(begin, start)) for begin, stop in stops)
 
     def at(self, start: int, messages: int) -> int:
-        """The position of the message that has so many others before it from *start* on."""
+        """Return the position of the message that has *messages* others before it, counted from *start*."""
         position = self.advance(start, messages)
         return next((max(begin, position) for begin, stop in self.extents if stop > position), position)
 
     def advance(self, start: int, messages: int) -> int:
-        """The position *messages* further than *start*, or after the last message when there are fewer."""
+        """Return the position *messages* after *start*, or after the last message if there are fewer."""
         position = start
         for begin, stop in self.extents:
             if stop <= position or messages <= 0:
@@ -66,7 +66,7 @@ class Bounds:
 
 
 def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The spans in their order, those that touch each other as one."""
+    """Return the spans in order, with adjoining ones merged."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:

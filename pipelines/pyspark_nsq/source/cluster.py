@@ -1,4 +1,4 @@
-"""The cluster as the driver sees it: which logs there are and where, the channel on them, acknowledging."""
+"""The cluster from the driver's view: its logs and their places, the channel on them, acknowledging."""
 
 import logging
 import time
@@ -16,16 +16,16 @@ from pyspark_nsq.source.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, So
 from pyspark_nsq.source.offsets import Offset, Offsets, name_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 
-# An idle query asks nsqlookupd no more often than this.
+# While a query is idle, it asks nsqlookupd no more often than this.
 _LOOKUP_S: Final = 1.0
-# How much of a data path's identity is in a name whose address is taken by another log.
+# Characters of a data path's identity in the name of a log whose address is already another log's name.
 _SHORT: Final = 8
 
 log: Final = logging.getLogger("pyspark_nsq.source")
 
 
 class NewChannel(Enum):
-    """What to do about the channel of a log that the query did not know before."""
+    """How to create the channel of a log that the query did not know before."""
 
     NONE = "leave it"
     FROM_NOW = "it keeps what comes from now on, the first of a topic also what waits"
@@ -34,7 +34,7 @@ class NewChannel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """A log, and where it is."""
+    """A log, and the address where it was found."""
 
     address: str
     bounds: Bounds
@@ -42,19 +42,19 @@ class FoundLog:
 
 @dataclass(frozen=True, slots=True)
 class TopicCounts:
-    """What an nsqd has counted of a topic since it was made."""
+    """What an nsqd has counted of a topic since the topic was created."""
 
     messages: int
     size: int
 
     @property
     def average(self) -> float:
-        """Bytes of a message."""
+        """Average bytes of a message; 1 if there is none."""
         return self.size / self.messages if self.messages else 1.0
 
 
 class TopicCluster:
-    """The topics of a query, and the channel they are read on."""
+    """The topics of a query, and the channel on which they are read."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -69,11 +69,11 @@ class TopicCluster:
     def survey(
         self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
     ) -> dict[str, FoundLog]:
-        """All logs that discovery lists, and those *known* from before, by their names.
+        """Return all logs that discovery lists and all *known* ones, by name.
 
-        A missing channel of a new log is made as *channel* says, so that nsqd keeps what is not acknowledged.
-        Unless data loss is accepted, all of them must answer, and the known ones must have the channel. An
-        *idle* query goes by what nsqlookupd said a moment ago.
+        If the channel is missing on a new log, it is created as *channel* says, so that nsqd keeps what is
+        not acknowledged. Unless data loss is accepted, all of them must answer, and the known ones must have
+        the channel. An *idle* query uses a recent answer of nsqlookupd. Raises SourceError.
         """
         positions = known.positions
         listed = self._look(silence_ends=must_exist and not positions, idle=idle)
@@ -126,14 +126,14 @@ class TopicCluster:
         answer: Bounds | SourceNodeError,
         by_identity: Mapping[tuple[str, str], tuple[Place, Bounds]],
     ) -> tuple[Place, Bounds] | None:
-        """Where a log is that the query has read before; None when it is away and that is accepted."""
+        """Return place and bounds of a log that the query has read before; None if its loss is accepted."""
         identity = known.data_paths.get(name, "")
         if isinstance(answer, Bounds) and identity and answer.data_path == identity:
             return place, answer
         if (place[0], identity) in by_identity:
             return by_identity[place[0], identity]
         if isinstance(answer, Bounds) and not (identity and answer.data_path):
-            # An nsqd, or an offset, of before there were identities.
+            # The nsqd or the offset is from a version without identities.
             return place, answer
         if isinstance(answer, Bounds):
             self._asking.lost(
@@ -149,13 +149,13 @@ class TopicCluster:
 
     @staticmethod
     def _is_another(place: Place, answer: Bounds | SourceNodeError, found: Mapping[str, FoundLog]) -> bool:
-        """Whether another log is where a known one was."""
+        """Whether another log is at the place of a known one."""
         return isinstance(answer, Bounds) and not any(
             log.address == place[1] and log.bounds is answer for log in found.values()
         )
 
     def _name(self, place: Place, bounds: Bounds, taken: set[str]) -> str:
-        """What a new log is called."""
+        """Return the name for a new log."""
         name = place[1] if self.options.topic else name_of(*place)
         return f"{name}#{bounds.data_path[:_SHORT]}" if name in taken else name
 
@@ -165,9 +165,10 @@ class TopicCluster:
     # --- the channel
 
     def _having_channel(self, found: Mapping[str, FoundLog]) -> dict[str, FoundLog]:
-        """Those of the known logs where the channel is missing; an error unless that is accepted.
+        """Return the known logs where the channel is missing. Raises DataLossError unless that is accepted.
 
-        What was published since it went is not kept for the query, and a new channel would not tell.
+        Messages that were published after the channel was removed are not kept for the query, and a new
+        channel would hide that.
         """
         without = {
             name: log
@@ -183,7 +184,7 @@ class TopicCluster:
         return without
 
     def _with_channel(self, logs: Mapping[str, FoundLog], channel: NewChannel) -> dict[str, FoundLog]:
-        """The same logs, each with the channel."""
+        """Return the same logs after creating the channel where it is missing."""
         missing = {
             name: log for name, log in logs.items() if self.options.channel not in log.bounds.acknowledged
         }
@@ -222,7 +223,7 @@ class TopicCluster:
         return self._places
 
     def _bounds_at(self, places: Iterable[Place], retry_s: float | None = None) -> dict[Place, Any]:
-        """The bounds at each place, or the SourceNodeError that came instead."""
+        """Return the bounds at each place, or the SourceNodeError in place of them."""
         by_address = _by_address(dict.fromkeys(places, ""))
 
         def ask(node: NodeConnection) -> list[Bounds | SourceNodeError]:
@@ -235,7 +236,7 @@ class TopicCluster:
         return answers
 
     def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
-        """The bounds of those logs that answer."""
+        """Return the bounds of those of the logs *names* that answer."""
         places = {name: (self._topic(name), known.address(name)) for name in names}
         answers = self._bounds_at(places.values(), retry_s=0.0)
         return {
@@ -246,7 +247,7 @@ class TopicCluster:
         }
 
     def addresses(self, known: Offset) -> dict[str, str]:
-        """Where the logs of a noted batch are now. Those that cannot be found are not among them."""
+        """Return the present addresses of the logs of a planned batch, without those that are not found."""
         wanted = {(self._topic(name), path): name for name, path in known.data_paths.items()}
         noted = {(self._topic(name), known.address(name)) for name in known.positions}
         listed = self._look(silence_ends=False, idle=True) or frozenset()
@@ -258,7 +259,7 @@ class TopicCluster:
         }
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
-        """What each nsqd has counted of its log; those that do not answer are not among them."""
+        """Return what each nsqd has counted of its log, without those that do not answer."""
         by_address = _by_address({(self._topic(name), log.address): name for name, log in logs.items()})
 
         def ask(node: NodeConnection) -> dict[str, TopicCounts]:
@@ -268,7 +269,7 @@ class TopicCluster:
         return {name: one for answer in answers if isinstance(answer, dict) for name, one in answer.items()}
 
     def acknowledge(self, positions: Mapping[str, int], where: Mapping[str, str]) -> Offsets:
-        """Acknowledge all messages below these positions; returns those that were acknowledged.
+        """Acknowledge all messages below these positions; return the positions that were acknowledged.
 
         *where* has the addresses of the logs.
         """
@@ -300,7 +301,7 @@ class TopicCluster:
 
 
 def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
-    """The topics, and the names of their logs, of each address."""
+    """Group topics and names of logs by address."""
     grouped: dict[str, list[tuple[str, str]]] = {}
     for (topic, address), name in sorted(names.items()):
         grouped.setdefault(address, []).append((topic, name))
@@ -308,7 +309,7 @@ def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _each(answer: list[Bounds | SourceNodeError] | SourceNodeError) -> Iterable[Bounds | SourceNodeError]:
-    """One answer for each topic that was asked for, also when the node gave none."""
+    """Yield an answer for each topic that was asked for; a node's error is repeated for all of them."""
     if isinstance(answer, SourceNodeError):
         while True:
             yield answer

@@ -1,4 +1,4 @@
-"""The columns of a row, as Spark and as Arrow name them, and messages turned into them."""
+"""The columns of a row in Arrow's types, and how messages become columns."""
 
 from collections.abc import Container, Iterator
 from typing import Any, Final, NamedTuple, Protocol
@@ -15,7 +15,7 @@ from pyspark_nsq.source.headers import HEADERS_TYPE
 from pyspark_nsq.source.names import DATE, HEADERS, HOUR
 from pyspark_nsq.source.schema import CALENDAR, SCHEMA_WITH_HEADERS
 
-# The columns of schema.py: Spark refuses a batch whose Arrow types differ from its own.
+# The columns of schema.py; Spark refuses a batch whose Arrow types differ from its own.
 ARROW_SCHEMA: Final = pa.schema(
     [
         ("body", pa.binary()),
@@ -31,22 +31,22 @@ ARROW_SCHEMA: Final = pa.schema(
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field(HEADERS, HEADERS_TYPE))
 # Columns whose value differs in every row; the others repeat a few values.
 UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
-# Messages are looked up by time or by sequence, never by these columns; the last two say the same in all the
-# files of an archive.
+# Messages are looked up by time or by sequence, never by these columns; the last two have the same value in
+# all files of an archive.
 NOT_SEARCHED: Final = ("body", "message_id", "topic", "channel")
 _TYPES: Final = {column.name: column.dataType for column in SCHEMA_WITH_HEADERS}
-# With those that a message has only where a schema names them; in JSON they are members.
+# Also columns that exist only if a schema names them; with JSON bodies such names are members.
 _NAMED_TYPES: Final = _TYPES | {column.name: column.dataType for column in CALENDAR}
 _NAMED: Final = ARROW_SCHEMA_WITH_HEADERS.append(pa.field(DATE, pa.date32())).append(
     pa.field(HOUR, pa.string())
 )
 _HOUR_US: Final = 3_600_000_000
-# The texts of all hours of a day, one behind the other.
+# The texts of all hours of a day.
 _HOURS: Final = np.array([f"{hour:02}".encode() for hour in range(24)])
 
 
 class Origin(NamedTuple):
-    """What all messages of a range have in common."""
+    """The values that all messages of a range share."""
 
     topic: str
     channel: str
@@ -54,7 +54,7 @@ class Origin(NamedTuple):
 
 
 class Columns(Protocol):
-    """What becomes of messages."""
+    """Turns messages into columns."""
 
     @property
     def has_headers(self) -> bool:
@@ -64,30 +64,30 @@ class Columns(Protocol):
 
 
 class MessageColumns:
-    """Columns that a message has by itself: all of them, or those that the user's schema names."""
+    """The columns of messages themselves: all of them, or those that the user's schema names."""
 
     def __init__(
         self, names: tuple[str, ...] = tuple(ARROW_SCHEMA.names), never_null: Container[str] = ()
     ) -> None:
-        """*never_null* are those of which Spark was told so: it compares that, too."""
+        """*never_null* are the columns that Spark expects without nulls; it compares that as well."""
         self._names = names
         self._schema = pa.schema([_NAMED.field(name).with_nullable(name not in never_null) for name in names])
         self.has_headers = HEADERS in names
 
     @classmethod
     def of(cls, schema: StructType) -> "MessageColumns":
-        """The columns of *schema*. Raises OptionError when a message has no such column."""
+        """Return the columns of *schema*. Raises OptionError if a message has no such column."""
         for column in schema:
             check_column(column.name, column.dataType)
         return cls(tuple(schema.names), {column.name for column in schema if not column.nullable})
 
     @classmethod
     def all(cls, *, headers: bool) -> "MessageColumns":
-        """All there are; that of headers if somebody asks for it."""
+        """Return all columns; that of headers only on request."""
         return cls(tuple((ARROW_SCHEMA_WITH_HEADERS if headers else ARROW_SCHEMA).names))
 
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
-        """One row for each message, in their order."""
+        """Yield one row for each message, in their order."""
         arrays = [column(name, messages, origin) for name in self._names]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -111,7 +111,7 @@ def is_column(name: str) -> bool:
 
 
 def column(name: str, messages: Messages, origin: Origin) -> Any:
-    """The values of one column."""
+    """Return the values of one column."""
     count = len(messages.sequences)
     match name:
         case "body":

@@ -1,4 +1,4 @@
-"""Who has the topics of a query: asked of nsqlookupd, or of a fixed list of nsqds."""
+"""Finds the nsqds that have the topics of a query, by nsqlookupd or from a fixed list."""
 
 import logging
 import re
@@ -25,21 +25,21 @@ class SourceDiscovery:
     def __init__(self, options: SourceOptions, asking: Asking) -> None:
         self._options = options
         self._asking = asking
-        # What the nsqds of the fixed list call themselves.
+        # The name that each nsqd of the fixed list has for itself.
         self._names: dict[str, str] = {}
         self._pattern = re.compile(options.topic_pattern) if options.topic_pattern else None
 
     def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
-        """Where the topics are now; None when no topic is known.
+        """Return the present places of the topics; None if no topic is known.
 
-        When no nsqlookupd answers, it raises SourceError; without *silence_ends* the result is empty instead.
+        If no nsqlookupd answers, it raises SourceError, or without *silence_ends* returns an empty set.
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
         return self._looked_up(silence_ends=silence_ends)
 
     def _listed(self) -> frozenset[Place]:
-        """The nsqds of the fixed list, by the names that nsqlookupd has for them.
+        """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
 
         A checkpoint uses these names. An nsqd with a second name would be read twice.
         """

@@ -1,10 +1,10 @@
-"""Message frames as nsqd stores them, taken apart in columns.
+"""Splits message frames, as nsqd stores them, into columns.
 
     uint32 size | uint32 type | int64 timestamp | uint16 attempts | 16 bytes id | [headers] | body
 
 A batch has hundreds of thousands of messages, so none of them becomes a Python object: numpy reads the heads
-and Arrow copies the bodies. Only finding the frames takes a step in Python for each message, and only when
-the frames differ in size.
+and Arrow copies the bodies. Only finding the frames takes a step in Python for each message, and only if the
+frames differ in size.
 """
 
 import binascii
@@ -53,14 +53,14 @@ class Messages(NamedTuple):
 
 
 def decode_frames(frames: bytes, *, extended: bool = False) -> Messages:
-    """The messages of whole message frames. Raises FrameError when the bytes are something else.
+    """Split whole message frames into columns. Raises FrameError for other bytes.
 
-    In *extended* ones headers are before each body.
+    With *extended*, headers precede each body.
     """
     starts = _frame_starts(frames)
     count = len(starts)
-    # Heads and bodies alternate, with *extended* also headers and what is before them; Arrow gathers each
-    # kind without looking at the bytes.
+    # Heads and bodies alternate, with *extended* also headers and their prefix; Arrow gathers each kind
+    # without looking at the bytes.
     kinds = 4 if extended else 2
     cuts = np.empty(kinds * count + 1, np.int32)
     cuts[0:-1:kinds] = starts
@@ -90,7 +90,7 @@ def decode_frames(frames: bytes, *, extended: bool = False) -> Messages:
 
 
 def _frame_starts(frames: bytes) -> Int64s:
-    """Where each frame begins."""
+    """Return the position of each frame."""
     end = len(frames)
     if not end:
         return np.empty(0, np.int64)
@@ -117,7 +117,7 @@ def _all_of_size(frames: bytes, stride: int) -> bool:
 
 
 def _values(array: Any) -> memoryview:
-    """The bytes of all values of a binary array that Arrow has just made."""
+    """Return the bytes of all values of a binary array that Arrow has just made."""
     return memoryview(array.buffers()[2] or b"")
 
 

@@ -1,7 +1,7 @@
-"""The headers of messages as columns: taken from before the bodies, as nsqd sends them, and put there.
+"""Reads the headers of messages, which nsqd sends before the bodies, as columns, and writes them there.
 
-nsqd answers ``/log/range?headers=true`` with ``uint8 4 | uint16 length | JSON object`` before each body, or
-one byte 0 before that of a message without headers. ``/mpub_ext`` takes the length and the object.
+nsqd answers ``/log/range?headers=true`` with ``uint8 4 | uint16 length | JSON object`` before each body, or a
+single byte 0 before the body of a message without headers. ``/mpub_ext`` takes only length and object.
 """
 
 import json
@@ -16,19 +16,19 @@ from nsqclient.wire.frames import FrameError
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
 from pyspark_nsq.source.errors import SourceError
 
-# By this header nsqd knows a message again that is published once more.
+# By this header nsqd recognizes a message that is published again.
 DEDUP_ID: Final = "dedup-id"
 HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
-# Before the JSON object: the kind and the length.
+# Bytes before the JSON object: its kind and its length.
 _BEFORE_JSON: Final = 3
 
 Int64s = npt.NDArray[np.int64]
 
 
 def json_ends(data: bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
-    """Where the JSON of each message begins and where its body does; between them is nothing if it has none.
+    """Return where the JSON of each message begins and where its body begins; equal if there is no JSON.
 
-    *begins* and *ends* are those of bodies with their extension. Raises FrameError.
+    *begins* and *ends* are the limits of the bodies with their headers. Raises FrameError.
     """
     if (begins >= ends).any():
         raise FrameError("there is no room for headers before a body")
@@ -50,7 +50,7 @@ def json_ends(data: bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s
 
 
 def as_maps(texts: Any) -> Any:
-    """JSON objects of strings as an array of maps; an empty map where there is no text. Raises FrameError."""
+    """Turn JSON objects of strings into an array of maps, empty for empty texts. Raises FrameError."""
     try:
         found = [json.loads(text) if text else {} for text in texts.to_pylist()]
         cuts = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
@@ -62,9 +62,9 @@ def as_maps(texts: Any) -> Any:
 
 
 def as_json(maps: Any, ids: Any = None) -> Any:
-    """An array of maps as JSON objects; an empty text where there are no headers. Raises SourceError.
+    """Turn an array of maps into JSON objects; without headers the text is empty. Raises SourceError.
 
-    *ids*, if there are some, become the header ``dedup-id`` of their rows.
+    *ids*, if given, become the header ``dedup-id`` of their rows.
     """
     texts: list[bytes] = []
     for one, known in zip(maps.to_pylist(), repeat(None) if ids is None else ids.to_pylist(), strict=False):
@@ -86,8 +86,8 @@ def as_json(maps: Any, ids: Any = None) -> Any:
 
 
 def with_lengths(texts: Any, bodies: Any) -> Any:
-    """What a message of ``/mpub_ext`` has behind its size: two bytes of length, headers, the body."""
-    # Only here: whoever plans batches does without.
+    """Return what follows the size of a message of ``/mpub_ext``: two bytes of length, headers, body."""
+    # Imported here, because the process that plans batches does not need it.
     import pyarrow.compute as pc
 
     lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(">u2").tobytes()

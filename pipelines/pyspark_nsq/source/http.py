@@ -22,11 +22,11 @@ Params = Sequence[tuple[str, str]]
 
 _HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
 _HTTPS: Final = "https://"
-# nsqd's word for "show the AUTH secret".
+# nsqd's code for a missing AUTH secret.
 _AUTH_REQUIRED: Final = "AUTH_REQUIRED"
-# nsqd cannot read its disk at the moment; that may pass.
+# nsqd's code when it cannot read its disk at the moment; that may pass.
 CANNOT_READ: Final = "CANNOT_READ"
-# What came back when the port is one of NSQ's own protocol.
+# The reason when the port speaks NSQ's own protocol.
 NOT_HTTP: Final = "the answer is not HTTP"
 # Pauses between attempts; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -34,7 +34,7 @@ _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """A body with status 200, and the headers beside it."""
+    """The body of an answer with status 200, and its headers."""
 
     url: str
     body: bytes
@@ -42,20 +42,20 @@ class NodeAnswer:
 
 
 class NodeConnections:
-    """Kept connections to the nodes, one for each address; a copy in another process has none of them yet."""
+    """Kept connections to the nodes, one for each address; a copy in another process begins with none."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._nodes: dict[str, NodeConnection] = {}
-        # Spark does not say when a reader is done with. A `__del__` would be too late for one that the
-        # garbage collector finds: the sockets may be finalized before it.
+        # Spark does not say when it no longer needs a reader. A `__del__` would be too late for a reader that
+        # the garbage collector finds, because its sockets may be finalized first.
         weakref.finalize(self, _close_all, self._nodes)
 
     def __reduce__(self) -> tuple[type["NodeConnections"], tuple[SourceOptions]]:
         return NodeConnections, (self._options,)
 
     def node(self, address: str, retry_s: float) -> "NodeConnection":
-        """Not for two threads at the same time with one address."""
+        """Return the connection to *address*. Two threads must not use one address at the same time."""
         node = self._nodes.get(address)
         if node is None:
             node = self._nodes[address] = open_node(address, self._options, retry_s)
@@ -71,7 +71,7 @@ def _close_all(nodes: "dict[str, NodeConnection]") -> None:
 
 
 def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConnection":
-    """A connection to *address* as the options want it; a node that is away is asked again for *retry_s*."""
+    """Make a connection to *address* with these options; a silent node is asked again for *retry_s*."""
     return NodeConnection(
         address,
         options.request_timeout_s,
@@ -84,12 +84,12 @@ def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConn
 class NodeConnection:
     """One kept connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
 
-    Every request may be repeated without harm, so one that got no answer is repeated for ``retry_s`` seconds:
-    an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again at the port it
-    names. Every failure ends in a SourceNodeError.
+    Every request may be repeated without harm, so a request without an answer is repeated for ``retry_s``
+    seconds, in which an nsqd can restart. A node that insists on HTTPS is asked again at the port that it
+    names. Every failure of a request ends in a SourceNodeError.
 
-    The AUTH secret is shown to a node that asks for it: over HTTPS, or over plain HTTP when no TLS option is
-    set. With one, somebody wants it to be encrypted.
+    The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only if no TLS
+    option is set, because such an option means that the secret must be encrypted.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class NodeConnection:
         self._connection.close()
 
     def retry_for(self, retry_s: float) -> Self:
-        """The same node, asked again for so long from now on."""
+        """Return the same node; from now on it is asked again for *retry_s*."""
         self._retry_s = retry_s
         return self
 
@@ -144,7 +144,7 @@ class NodeConnection:
         return self._request("GET", path, params)
 
     def get_json(self, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """Ask for a JSON object and let *read* make a typed value of it."""
+        """Request a JSON object; return the typed value that *read* makes of it. Raises SourceNodeError."""
         answer = self.get(path, params)
         try:
             record = json.loads(answer.body)
@@ -194,7 +194,7 @@ class NodeConnection:
         return isinstance(self._connection, http.client.HTTPSConnection)
 
     def _may_show_secret(self, body: bytes) -> bool:
-        """Whether the node asks for the secret, and it goes to no one else."""
+        """Whether the node asks for the secret, and showing it is safe. Raises SourceError if it is not."""
         if self._shows_secret or not self._secret.path or _AUTH_REQUIRED.encode() not in body:
             return False
         if self._tls and not self._is_https:
@@ -214,7 +214,7 @@ class NodeConnection:
         try:
             return self._on_wire(verb, target, content)
         except SourceNodeError as error:
-            # A node may close a connection that was idle; that says nothing about the node.
+            # A node may close an idle connection; that does not mean that the node is down.
             if not was_open or not isinstance(error.__cause__, ConnectionError):
                 raise
         return self._on_wire(verb, target, content)
@@ -227,7 +227,7 @@ class NodeConnection:
             response = self._connection.getresponse()
             body = response.read()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            # The next request opens another connection.
+            # The next request opens a new connection.
             self._connection.close()
             raise SourceNodeError(
                 verb, url, self.address, _reason(error, self._connection.timeout)
@@ -236,7 +236,7 @@ class NodeConnection:
 
 
 def _https_port(body: bytes) -> int | None:
-    """The HTTPS port that a node names when it refuses plain HTTP; None when it names none."""
+    """Return the HTTPS port that a node names when it refuses plain HTTP; None if it names none."""
     try:
         port = json.loads(body)["https_port"]
     except (ValueError, TypeError, LookupError):

@@ -1,7 +1,7 @@
-"""The columns that JSON bodies have, found out from some of them. Pure.
+"""Infers the columns of JSON bodies from some of them. Pure.
 
-What most bodies have as a member decides its type; the others are what ``_corrupt`` is for. Whole numbers and
-others of one member are numbers with a fraction. Texts stay texts, whatever they look like.
+The type of a member is the one that most bodies have; ``_corrupt`` receives the other bodies. Whole and
+fractional numbers in one member make it a double. Texts stay texts, whatever they look like.
 """
 
 import json
@@ -26,7 +26,7 @@ from pyspark_nsq.source.json_columns import CORRUPT
 from pyspark_nsq.source.names import HEADERS
 from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
-# What every message has, before what its JSON has.
+# Columns of every message, placed before those of its JSON.
 OWN: Final = ("timestamp", "topic", "nsqd", "sequence")
 _LONGS: Final = range(-(1 << 63), 1 << 63)
 _STRUCT: Final = "struct"
@@ -40,7 +40,7 @@ _SIMPLE: Final[dict[str, DataType]] = {
 
 
 def infer(bodies: Iterable[bytes], *, headers: bool = False) -> StructType | None:
-    """A schema for ``bodyFormat=json``; None when no body is an object with members."""
+    """Return a schema for ``bodyFormat=json``; None if no body is an object with members."""
     seen = _Seen()
     for body in bodies:
         try:
@@ -57,12 +57,12 @@ def infer(bodies: Iterable[bytes], *, headers: bool = False) -> StructType | Non
 
 
 def _refuse(constant: str) -> NoReturn:
-    """NaN and the like are no JSON to others."""
+    """Refuse NaN and the like, which other parsers do not accept as JSON. Raises ValueError."""
     raise ValueError(constant)
 
 
 class _Seen:
-    """The values that were seen in one place."""
+    """The values seen in one place of the bodies."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -83,11 +83,11 @@ class _Seen:
                 self._items.add(item)
 
     def type(self) -> DataType | None:
-        """The type of most values; None when they are objects without members."""
+        """Return the type of most values; None if they are objects without members."""
         kinds = Counter(self._kinds)
         if kinds["double"]:
             kinds["double"] += kinds.pop("long", 0)
-        # The same for the same bodies in another order.
+        # The name decides between equal counts, so that the order of bodies does not matter.
         kind = max(kinds, key=lambda name: (kinds[name], name), default="string")
         if kind == _STRUCT:
             fields = self.members_as_fields()
@@ -98,7 +98,7 @@ class _Seen:
         return _SIMPLE[kind]
 
     def members_as_fields(self, *, top: bool = False) -> list[StructField]:
-        """The members in the order they came up. Of two that differ in case only, Spark can have one."""
+        """Return the members in order of appearance. Spark can have only one of names equal but for case."""
         fields: dict[str, StructField] = {}
         for name, member in self._members.items():
             plain = name.lower()

@@ -1,9 +1,9 @@
-"""Bodies that are JSON, as columns: ``bodyFormat=json`` with the schema that the user gives.
+"""Turns bodies that are JSON into columns: ``bodyFormat=json`` with the schema that the user gives.
 
-A column that a message has by itself (``timestamp``, ``nsqd`` and so on, of the same type) is that one; every
-other is the member of that name in the JSON object. Arrow parses the bodies of a whole answer at once. When
-one of them is no JSON object of these types, the bodies are halved until it stands alone: its columns are
-null then, and ``_corrupt``, if the schema has it, is the body.
+A column of the message itself (``timestamp``, ``nsqd`` and so on, with the same type) keeps that meaning;
+every other column is the member of that name in the JSON object. Arrow parses the bodies of a whole answer at
+once. If one of them is no JSON object of these types, the bodies are halved until it is found. Its columns
+are null then, and ``_corrupt``, if the schema has it, is the body.
 """
 
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
 from pyspark_nsq.source.names import HEADERS
 
-# The body as it came, where it cannot be used.
+# The column with the bodies that cannot be parsed.
 CORRUPT: Final = "_corrupt"
-# Each body is the one member of an object of its own. So no body can end the object of another one or begin
-# one more, and as many rows as bodies means one row for each.
+# Each body is wrapped as the only member of an object. So no body can end its neighbour's object or begin
+# another one, and if there are as many rows as bodies, each body has one row.
 _BEFORE: Final = b'{"b":'
 _AFTER: Final = b"}\n"
 _MEMBER: Final = "b"
 
 
 class JsonColumns:
-    """Columns from the JSON of the body, beside those of the message."""
+    """Columns from the JSON of the body, and columns of the message itself."""
 
     def __init__(self, schema: StructType, *, headers: bool = False) -> None:
-        """Raises OptionError. Only with *headers* a column of that name is not from the JSON."""
+        """Raises OptionError. Without *headers* a column of that name is a member of the JSON."""
         self.has_headers = False
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._own: list[str] = []
@@ -55,7 +55,7 @@ class JsonColumns:
         self._parsed = pa.struct([_as_parsed(one) for one in parsed])
 
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
-        """One row for each message, in their order."""
+        """Yield one row for each message, in their order."""
         bodies = messages.bodies
         parsed = self._parse(bodies)
         arrays = []
@@ -69,7 +69,7 @@ class JsonColumns:
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _parse(self, bodies: Any) -> Any:
-        """The JSON objects as structs; null where a body is none."""
+        """Return the JSON objects as structs; null for a body that is none."""
         try:
             return self._parse_all(bodies)
         except (pa.ArrowInvalid, _OtherCountError):
@@ -93,17 +93,17 @@ class JsonColumns:
             raise _OtherCountError
         found = table.column(_MEMBER).combine_chunks()
         found = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
-        # Texts of JSON may hold bytes that are no text, which Spark would pass on.
+        # JSON texts may contain bytes that are no valid text, which Spark would pass on.
         found.validate(full=True)
         return found
 
 
 class _OtherCountError(Exception):
-    """A body was not one value."""
+    """At least one body was not exactly one value."""
 
 
 def _wrapped(bodies: Any) -> Any:
-    """All bodies as one text, each in an object of its own."""
+    """Join all bodies into one text, each wrapped in an object."""
     count = len(bodies)
     before, after = (repeated(one, count, pa.binary()) for one in (_BEFORE, _AFTER))
     joined = pc.binary_join_element_wise(before, bodies, after, repeated(b"", count, pa.binary()))
@@ -112,19 +112,19 @@ def _wrapped(bodies: Any) -> Any:
 
 
 def _as_parsed(one: Any) -> Any:
-    """The type to parse a column as: Arrow's parser has no zones, and a member may be missing."""
+    """Return the field to parse a column as: Arrow's parser has no zones, and members may be missing."""
     kind = pa.timestamp("us") if pa.types.is_timestamp(one.type) else one.type
     return pa.field(one.name, kind)
 
 
 def _where_null(parsed: Any, bodies: Any, kind: Any) -> Any:
-    """The bodies that could not be used."""
+    """Return the bodies that could not be parsed, null for the others."""
     bad = pc.if_else(pc.is_null(parsed), bodies, pa.nulls(len(bodies), pa.binary()))
     if pa.types.is_binary(kind):
         return bad
     try:
         return bad.cast(kind)
     except pa.ArrowInvalid:
-        pass  # some of them are no text
+        pass  # some of them are no valid text
     texts = [None if body is None else body.decode("utf-8", "replace") for body in bad.to_pylist()]
     return pa.array(texts, kind)

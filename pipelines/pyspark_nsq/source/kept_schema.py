@@ -1,7 +1,7 @@
-"""The schema of ``bodyFormat=json`` where the user gives none: found out once, and kept in a file.
+"""The schema of ``bodyFormat=json`` if the user gives none: inferred once, and kept in a file.
 
-A query that is started again must have the columns it had before, whatever is published meanwhile. So what
-was found out lies in a file beside its checkpoint, which only a person changes or removes.
+A query that is started again must have the same columns as before, whatever was published meanwhile. So the
+inferred schema is kept in a file beside the checkpoint, which only a person changes or removes.
 """
 
 import json
@@ -25,13 +25,13 @@ from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
 
-# Of each log the oldest and the newest messages are looked at: so many, and no more bytes than that.
+# Of each log so many of the oldest and of the newest messages are examined, up to so many bytes each.
 _MESSAGES: Final = 500
 _BYTES: Final = 8 << 20
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """The schema that was kept, or what messages have now, which is kept then. Raises SourceError."""
+    """Return the kept schema, or infer one from the messages and keep it. Raises SourceError."""
     file = _SchemaFile(options) if options.schema_location else None
     kept = file.read() if file else None
     if kept is not None:
@@ -48,7 +48,7 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 class _SchemaFile:
-    """A file of this machine, or of a store that ``pyarrow.fs`` knows."""
+    """A file on this machine, or in a store that ``pyarrow.fs`` knows."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._topics = options.described
@@ -60,7 +60,7 @@ class _SchemaFile:
             raise OptionError(f"option schemaLocation is {self._given!r}: {error}") from None
 
     def read(self) -> StructType | None:
-        """What is kept; None when nothing is."""
+        """Return the kept schema; None if there is none. Raises SourceError or OptionError."""
         try:
             if self._files.get_file_info(self._path).type is fs.FileType.NotFound:
                 return None
@@ -104,7 +104,7 @@ class _SchemaFile:
 
 
 def _bodies(options: SourceOptions) -> Iterator[bytes]:
-    """Some bodies of each log."""
+    """Yield some bodies of each log."""
     cluster = TopicCluster(options)
     try:
         found = cluster.survey(Offset({}), NewChannel.NONE)

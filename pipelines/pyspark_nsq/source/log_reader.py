@@ -1,4 +1,4 @@
-"""Executor side: the messages of one range of a topic's log, as Arrow batches."""
+"""Runs on executors: reads one range of a topic's log as Arrow batches."""
 
 import logging
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from pyspark_nsq.source.planner import LogRange
 from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
 from pyspark_nsq.source.reasons import explain_while_read
 
-# What nsqd says when a range is not, or not wholly, there any more.
+# The codes of nsqd if a range, or a part of it, no longer exists.
 _GONE: Final = {
     "SEQUENCE_GONE": "the first of them were removed there since the batch was planned",
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
-# Gaps that mean loss: to every reader, and to a query whose channel should still be owed the messages.
+# Gaps that mean loss: for every reader, and for a query whose channel should still be owed the messages.
 LOST: Final = frozenset({"damaged", "removed"})
 LOST_TO_A_STREAM: Final = LOST | {COMPACTED}
 
@@ -32,15 +32,15 @@ log: Final = logging.getLogger("pyspark_nsq.source")
 def read_range(
     part: LogRange, options: SourceOptions, lost: frozenset[str], columns: Columns
 ) -> Iterator[pa.RecordBatch]:
-    """Read a range; doing it again gives the same messages in the same order.
+    """Read a range; reading it again gives the same messages in the same order.
 
-    A gap with a reason in *lost* ends the query, unless data loss is accepted.
+    A gap with a reason in *lost* ends the query unless data loss is accepted. Raises SourceError.
     """
     options = options.on(part.topic)
     origin = Origin(options.topic, options.channel, part.nsqd)
     with open_node(part.address or part.nsqd, options, options.retry_s) as node:
         position, end = part.start, part.end
-        # So many numbers between the messages were not given to any when the range was planned.
+        # How many sequence numbers of the range belonged to no message when the range was planned.
         spare = None if part.count is None else end - position - part.count
         _check_same(node, part, options)
         while position < end:
@@ -63,7 +63,7 @@ def read_range(
             if spare is not None:
                 spare -= answer.unused
                 if spare < 0:
-                    # A power cut took them, and nsqd does not know that they were there.
+                    # A power cut took the messages, and nsqd does not know that they existed.
                     missing.append(f"{-spare} of {position} to {answer.following} (planned, not there)")
                     spare = 0
             if missing:
@@ -74,14 +74,14 @@ def read_range(
 
 
 def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) -> None:
-    """See to it that the nsqd at this address still has the log that the batch was planned with."""
+    """Check that the nsqd at this address still has the log for which the batch was planned."""
     if not part.data_path:
         return
     try:
         found = node.get_json("/log/bounds", [("topic", options.topic)], Bounds.from_json)
     except SourceNodeError as error:
         if error.code == TOPIC_NOT_FOUND:
-            return  # what is to be read will be missed
+            return  # reading will report the missing messages
         raise SourceError(explain_while_read(part.producer, error)) from error
     if found.data_path != part.data_path:
         raise SourceError(
@@ -91,7 +91,7 @@ def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) ->
 
 
 def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
-    """Say what is missing, as an error if that is not accepted."""
+    """Report missing messages, as an error unless data loss is accepted."""
     sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
     if options.fail_on_data_loss:
         raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
@@ -101,7 +101,7 @@ def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
 def _fetch(
     node: NodeConnection, options: SourceOptions, start: int, end: int, *, headers: bool
 ) -> RangeAnswer:
-    """As much of the range as fits into one answer."""
+    """Request as much of the range as fits into one answer."""
     query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
     if options.channel:
         query.append(("channel", options.channel))
@@ -112,7 +112,7 @@ def _fetch(
 
 
 def _remaining(node: NodeConnection, topic: str, start: int, end: int) -> tuple[int, int]:
-    """The part of a range that can still be read."""
+    """Return the part of a range that can still be read."""
     try:
         bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
     except SourceNodeError as error:

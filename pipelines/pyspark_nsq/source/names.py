@@ -1,8 +1,8 @@
-"""Names of columns that more than one side needs, with or without Spark and Arrow."""
+"""Names of columns for several modules, with or without Spark and Arrow."""
 
 from typing import Final
 
 HEADERS: Final = "headers"
-# Columns with the day and the hour of the timestamp, for who asks for them.
+# Columns with the day and the hour of the timestamp, on request.
 DATE: Final = "date"
 HOUR: Final = "hour"

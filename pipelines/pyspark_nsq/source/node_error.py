@@ -1,4 +1,4 @@
-"""Why a node gave no usable answer."""
+"""The error of a node that gave no usable answer."""
 
 import json
 from http import HTTPStatus
@@ -9,10 +9,10 @@ CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 
 
 class SourceNodeError(Exception):
-    """One node's failure to answer one request: what was asked, of whom, and what went wrong.
+    """One node's failure to answer one request: the request, the node, and the reason.
 
-    ``status`` is None when the node could not be reached at all; otherwise it answered, but not with what was
-    asked for. ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
+    ``status`` is None if the node could not be reached; otherwise it answered, but not with what was
+    requested. ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SourceNodeError(Exception):
 
     @classmethod
     def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "SourceNodeError":
-        """Describe an answer whose status says no."""
+        """Make the error for an answer with another status than 200."""
         text = body.decode("utf-8", "replace")
         try:
             phrase = HTTPStatus(status).phrase

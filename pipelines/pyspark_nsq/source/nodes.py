@@ -1,4 +1,4 @@
-"""Which nsqds there are, for those who want all of them, whatever topics they have."""
+"""Finds all nsqds of the cluster, whatever topics they have."""
 
 from nsqclient.wire.address import join_host_port
 from pyspark_nsq.source.errors import SourceError
@@ -8,7 +8,7 @@ from pyspark_nsq.source.reasons import explain_lookup
 
 
 def all_nsqds(connections: NodeConnections, lookupds: tuple[str, ...], retry_s: float) -> list[str]:
-    """The HTTP addresses of all nsqds, by the first nsqlookupd that lists some. Raises SourceError."""
+    """Return the HTTP addresses of all nsqds from the first nsqlookupd that lists any. Raises SourceError."""
     reasons = []
     for address in lookupds:
         try:

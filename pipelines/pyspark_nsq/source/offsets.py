@@ -5,15 +5,15 @@
      "cuts": {"nsqd-0.nsqd:4151": [1700000000000003, 1700000000000063]},
      "counts": {"nsqd-0.nsqd:4151": [60, 60]}}
 
-The key is the name of a log: the address at which the query first saw it, with ``topic@`` before it when the
-query reads several topics. The value is the sequence of the message that it reads next. What a log is known
-by is its data path, so an nsqd may come back at another address; ``addresses`` says where, as long as that is
-not its name. ``cuts`` are where each partition of the batch begins that ends at this offset, and ``counts``
-how many messages each of them had when it was planned.
+The key is the name of a log: the address at which the query first saw it, with ``topic@`` before it if the
+query reads several topics. The value is the sequence of the message that the query reads next. A log is
+identified by its data path, so an nsqd may come back at another address; ``addresses`` has the present
+address if it is not in the name. ``cuts`` are the positions where the partitions begin of the batch that ends
+at this offset, and ``counts`` the number of messages that each of them had when the batch was planned.
 
-A query that begins with the earliest message may find a channel that had finished some of them before. Until
-it has read so far, ``ahead`` says where that channel stood. Without that, nobody could tell after a restart
-whether the channel was emptied meanwhile.
+A query that begins with the earliest message may find a channel that has finished some messages already.
+Until the query has read that far, ``ahead`` has the position where that channel stood. Without ``ahead``, a
+restarted query could not tell whether the channel was emptied meanwhile.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from pyspark_nsq.source.errors import SourceError
 
 Offsets = dict[str, int]
 
-# Keys beside the names of the logs, which all end in a port.
+# Keys beside the names of the logs; these names all end in a port.
 _AHEAD: Final = "ahead"
 _DATA_PATHS: Final = "data_paths"
 _ADDRESSES: Final = "addresses"
@@ -48,7 +48,7 @@ class Offset:
 
     @classmethod
     def parse(cls, value: Any) -> "Offset":
-        """Read it from a checkpoint; SourceError when that has something else."""
+        """Read an offset from a checkpoint. Raises SourceError if it is none of ours."""
         if isinstance(value, Mapping):
             positions = {name: position for name, position in value.items() if name not in _OTHERS}
             ahead, cuts, counts = (value.get(key, {}) for key in (_AHEAD, _CUTS, _COUNTS))
@@ -65,7 +65,7 @@ class Offset:
         raise SourceError(f"the checkpoint has an offset that is not of the data source nsq: {value!r}")
 
     def json(self) -> dict[str, Any]:
-        """What Spark keeps; equal offsets have equal text, for Spark compares them by it."""
+        """Return the offset for Spark; equal offsets have equal text, because Spark compares texts."""
         others: dict[str, Mapping[str, Any]] = {
             _AHEAD: self.ahead,
             _DATA_PATHS: self.data_paths,
@@ -77,24 +77,24 @@ class Offset:
         return {**dict(sorted(self.positions.items())), **kept}
 
     def address(self, name: str) -> str:
-        """Where the log was found when the offset was made."""
+        """Return where the log was found when the offset was made."""
         return self.addresses.get(name) or place_of(name)[1]
 
 
 def name_of(topic: str, address: str) -> str:
-    """The name of a log of one of several topics."""
+    """Return the name of a log when the query has several topics."""
     return f"{topic}@{address}"
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """The topic and the address in the name of a log; the topic is empty when the query has only one."""
+    """Return topic and address from the name of a log; the topic is empty if the query has only one."""
     topic, _, address = name.rpartition("@")
-    # A name that was taken already has a part of the data path's identity behind it.
+    # If the name was taken, a part of the data path's identity was appended.
     return topic, address.partition("#")[0]
 
 
 def moved(before: Mapping[str, int], after: Mapping[str, int]) -> Offsets:
-    """The positions of *after* that are not the same in *before*."""
+    """Return the positions of *after* that differ from *before*."""
     return {name: position for name, position in after.items() if before.get(name) != position}
 
 

@@ -1,4 +1,4 @@
-"""Errors as Spark reports them: by their sentence, without the way through the code that led to it."""
+"""Makes Spark report errors by their sentence, without a traceback."""
 
 import functools
 import os
@@ -12,14 +12,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-# Read by Spark's Python worker when it reports an error, just before it ends.
+# Spark's Python worker reads this variable when it reports an error, just before it ends.
 _NO_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
-# Loaded in the processes that Spark starts for a data source.
+# This module is loaded in the processes that Spark starts for a data source.
 _WORKER: Final = "pyspark.worker_util"
 
 
 def in_one_sentence(method: Callable[P, R]) -> Callable[P, R]:
-    """Have Spark report an error of ours by its sentence."""
+    """Make Spark report an error of ours by its sentence."""
 
     @functools.wraps(method)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -33,7 +33,7 @@ def in_one_sentence(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def each_in_one_sentence(values: Iterator[T]) -> Iterator[T]:
-    """The same for an error that comes while *values* are made."""
+    """Do the same for an error that occurs while *values* are made."""
     try:
         yield from values
     except SourceError:
@@ -42,6 +42,6 @@ def each_in_one_sentence(values: Iterator[T]) -> Iterator[T]:
 
 
 def _hide_traceback() -> None:
-    # In the user's own process it would stay, and be passed on to every process that this one starts.
+    # In the user's own process the variable would remain, and all processes started from it would inherit it.
     if _WORKER in sys.modules:
         os.environ[_NO_TRACEBACK] = "1"

@@ -14,7 +14,7 @@ from pyspark_nsq.source.offsets import Offsets
 
 
 class StartingOffsets(Enum):
-    """Where a query starts that has no checkpoint yet."""
+    """Where a query without a checkpoint starts."""
 
     ACKNOWLEDGED = "acknowledged"
     """What the channel owes."""
@@ -25,7 +25,7 @@ class StartingOffsets(Enum):
 
 
 class BodyFormat(Enum):
-    """What becomes of a body."""
+    """How bodies are converted."""
 
     BINARY = "binary"
     JSON = "json"
@@ -59,21 +59,21 @@ NAMES: Final = (
     "tlsInsecureSkipVerify",
     "forgetNsqds",
 )
-# What the same options are called by who comes from Kafka's connector.
+# Names of the same options in Kafka's connector.
 ALIASES: Final = {
     "subscribe": "topic",
     "subscribepattern": "topicpattern",
     "kafka.group.id": "channel",
     "maxtriggerdelay": "maxtriggerdelayseconds",
 }
-# Names of Kafka's connector that would otherwise be passed over, and what to do instead.
+# Names of Kafka's connector that would otherwise be ignored, and what to use instead.
 INSTEAD: Final = {
     "kafka.bootstrap.servers": "lookupd_http_addresses or nsqd_http_addresses",
     "assign": "startingOffsets and endingOffsets with positions for each nsqd",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
 }
-# The TLS options, by the names that the client's helper has for them.
+# The TLS options, with their names in the client's helper.
 _TLS: Final = {
     "tlsRootCaFile": "tls_root_ca_file",
     "tlsCertFile": "tls_cert",
@@ -116,7 +116,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
-        """Read and check the options as Spark hands them over; their names are case-insensitive."""
+        """Check and convert the options from Spark; names are case-insensitive. Raises OptionError."""
         options = Given(given, NAMES, ALIASES, INSTEAD)
         starting, starting_positions = options.starting_offsets()
         parsed = cls(
@@ -161,18 +161,18 @@ class SourceOptions:
 
     @property
     def topic(self) -> str:
-        """The topic; empty when there may be several."""
+        """The topic; empty if there may be several."""
         return self.topics[0] if len(self.topics) == 1 else ""
 
     @property
     def described(self) -> str:
-        """The topics as a sentence names them."""
+        """The topics, as sentences name them."""
         if self.topic_pattern:
             return f"matching {self.topic_pattern!r}"
         return ", ".join(map(repr, self.topics))
 
     def for_stream(self) -> "SourceOptions":
-        """The same options, if a stream can be read with them."""
+        """Return the options if they are valid for a stream. Raises OptionError."""
         if not self.channel:
             raise OptionError(
                 "option channel is missing: a stream acknowledges what it has read on a channel"
@@ -187,7 +187,7 @@ class SourceOptions:
         return self
 
     def for_batch(self) -> "SourceOptions":
-        """The same options, if a batch can be read with them."""
+        """Return the options if they are valid for a batch read. Raises OptionError."""
         if self.starting_offsets is StartingOffsets.LATEST:
             raise OptionError(
                 'option startingOffsets is "latest", with which a batch read would find nothing'
@@ -197,7 +197,7 @@ class SourceOptions:
         return self
 
     def on(self, topic: str) -> "SourceOptions":
-        """The same options for one of their topics."""
+        """Return the same options for one of their topics."""
         return self if not topic or self.topics == (topic,) else replace(self, topics=(topic,))
 
 
@@ -209,7 +209,7 @@ def check_addresses(lookupds: tuple[str, ...], nsqds: tuple[str, ...]) -> None:
 
 
 class Given:
-    """The strings, asked for by name."""
+    """The given strings, requested by name and checked. Invalid ones raise OptionError."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class Given:
         aliases: Mapping[str, str] | None = None,
         instead: Mapping[str, str] | None = None,
     ) -> None:
-        """*instead* says for names that mean nothing here what to use."""
+        """*instead* tells what to use instead of names that have no meaning here."""
         self._values: dict[str, str] = {}
         known = {name.lower() for name in names}
         for name, value in given.items():
@@ -262,7 +262,7 @@ class Given:
         return self._values.get(option.lower(), "")
 
     def one_of(self, option: str, allowed: list[str]) -> str:
-        """One of these words; the first is the default."""
+        """Return one of the *allowed* words; the first is the default."""
         value = self.text(option).lower() or allowed[0]
         if value not in allowed:
             raise OptionError(f"option {option} is {value!r}; there are: {', '.join(allowed)}")
@@ -288,7 +288,7 @@ class Given:
         return addresses
 
     def starting_offsets(self) -> tuple[StartingOffsets | None, Offsets]:
-        """A word, or a position for each log."""
+        """Return a word, or a position for each log."""
         value = self.text("startingOffsets")
         if not value:
             return None, {}
@@ -308,7 +308,7 @@ class Given:
         return {} if value.lower() in {"", "latest"} else self._positions("endingOffsets")
 
     def _positions(self, option: str) -> Offsets:
-        """``{"nsqd-0:4151": 17}``, or with a topic round it, as Kafka's connector has it."""
+        """Read ``{"nsqd-0:4151": 17}``, or the same inside a topic, as in Kafka's connector."""
         try:
             record = json.loads(self.text(option))
             found: dict[str, Any] = {}
@@ -327,7 +327,7 @@ class Given:
         return found
 
     def timestamp_ns(self, option: str) -> int | None:
-        """``2026-11-20T09:00:00Z``, with a zone or in UTC, or milliseconds since 1970."""
+        """Return nanoseconds for ``2026-11-20T09:00:00Z``, by default UTC, or for milliseconds since 1970."""
         value = self.text(option)
         if not value:
             return None
@@ -365,7 +365,7 @@ class Given:
             seconds = float(value)
         except ValueError:
             seconds = -1.0
-        # Written so that "nan" is refused as well.
+        # In this form the condition also refuses "nan".
         if not (0 <= seconds <= 86_400) or (seconds == 0 and not zero_allowed):
             lowest = "0" if zero_allowed else "above 0"
             raise OptionError(

@@ -1,8 +1,8 @@
-"""Which messages the next batch consists of, and how it is cut into partitions. Pure.
+"""Decides which messages the next batch has, and how it is cut into partitions. Pure.
 
-What a batch reads follows from its offset alone, so a batch that is repeated after a failure has the same
-messages in the same partitions. A new log is therefore not read in the batch that finds it: that batch only
-notes where the next one starts.
+The offset alone determines what a batch reads, so a batch that is repeated after a failure has the same
+messages in the same partitions. Therefore a new log is not read in the batch that finds it: that batch only
+records where the next one starts.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.offsets import Offset, Offsets, place_of
 
-# Less than this is not worth a task of its own, unless it is asked for.
+# A smaller part is not worth a task of its own, unless more partitions are requested.
 WORTH_A_TASK_BYTES: Final = 4 << 20
-# Cores have about the same to do when none has more than this beyond its share; and for that a batch is cut
-# into no more than so many partitions for each of them.
+# Cores have about the same work if none has more than this beyond its share; to reach that, a batch is cut
+# into at most so many partitions for each core.
 _EVEN: Final = 1.1
 _MOST_TURNS: Final = 4
 
@@ -42,13 +42,13 @@ class LogRange:
 
     @property
     def nsqd(self) -> str:
-        """The address by which rows name the nsqd: the same also when it has moved."""
+        """The address that rows have in the column nsqd; it stays the same when the nsqd moves."""
         return place_of(self.producer)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a batch and its partitions may be."""
+    """Limits for a batch and its partitions."""
 
     rows: int | None = None
     size: int | None = None
@@ -66,9 +66,9 @@ def next_positions(
     *,
     fail_on_data_loss: bool,
 ) -> Offsets:
-    """Where the batch ends that begins at *start*; *sizes* are the average bytes of a message of each log.
+    """Return where the batch that begins at *start* ends; *sizes* are average bytes of each log's messages.
 
-    A log without bounds stays where it is.
+    A log without bounds stays where it is. Raises DataLossError if *fail_on_data_loss* is set.
     """
     end = dict(start)
     available: dict[str, int] = {}
@@ -79,7 +79,7 @@ def next_positions(
         if fail_on_data_loss:
             check_kept(name, position, log)
         if position > log.end:
-            # The log was replaced. As with a new one, the next batch starts to read it.
+            # The log was replaced. As with a new log, the next batch starts to read it.
             end[name] = log.first
         else:
             available[name] = log.count(position)
@@ -92,7 +92,7 @@ def next_positions(
 
 
 def check_kept(name: str, position: int, log: Bounds) -> None:
-    """Raise DataLossError when messages from *position* on are gone."""
+    """Raise DataLossError if messages from *position* on no longer exist."""
     if position > log.end:
         lost = f"ends at {log.end}: its topic or its data was replaced"
     elif position < log.first:
@@ -106,7 +106,7 @@ def check_kept(name: str, position: int, log: Bounds) -> None:
 
 
 def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:
-    """Raise DataLossError when the channel no longer owes messages that the query has yet to read.
+    """Raise DataLossError if the channel no longer owes messages that the query has yet to read.
 
     nsqd may remove such messages at any moment, and the query would miss them without noticing. The channel
     may be ahead of the query up to the position *ahead*.
@@ -125,11 +125,11 @@ def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead
 
 
 def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """How many messages each log contributes: equal shares, and what one lacks comes from the others."""
+    """Return how many messages each log contributes: equal shares; what one log lacks, others fill."""
     if limit is None or sum(available.values()) <= limit:
         return dict(available)
     shares: dict[str, int] = {}
-    # Begin with the log that has the fewest messages: what it leaves over is shared by the others.
+    # Begin with the log that has the fewest messages: the others share what it leaves over.
     waiting = sorted(available, key=lambda name: (available[name], name))
     for index, name in enumerate(waiting):
         shares[name] = min(available[name], limit // (len(waiting) - index))
@@ -138,7 +138,7 @@ def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
 
 
 def within_size(messages: Mapping[str, int], size: int, sizes: Mapping[str, float]) -> dict[str, int]:
-    """So many of the *messages* that they have about *size* bytes; at least one, or the query would stand."""
+    """Reduce *messages* to about *size* bytes, but at least 1 message, so that the query makes progress."""
     shares = share({name: round(count * sizes.get(name, 1)) for name, count in messages.items()}, size)
     allowed = {
         name: min(count, int(shares[name] / max(1, sizes.get(name, 1)))) for name, count in messages.items()
@@ -155,7 +155,7 @@ def cut(
     limits: BatchLimits,
     sizes: Mapping[str, float],
 ) -> dict[str, list[int]]:
-    """Where each partition of a batch begins: of about the same bytes, and cut between messages."""
+    """Return where each partition of a batch begins; all have about the same bytes, cut between messages."""
     messages = {
         name: bounds[name].count(start[name], position)
         for name, position in end.items()
@@ -173,10 +173,10 @@ def cut(
 
 
 def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: BatchLimits) -> dict[str, int]:
-    """How many partitions each log is cut into.
+    """Return into how many partitions each log is cut.
 
-    When nothing is asked for there are as many as cores, or more if the cores would otherwise not have about
-    the same to do: of three partitions on two cores the last one is alone.
+    Without a requested number there are as many as cores, or more if the cores would otherwise have uneven
+    work: with three partitions on two cores, one core has two of them.
     """
     if limits.partitions is not None:
         return _shared_out(messages, weights, limits.partitions)
@@ -196,7 +196,7 @@ def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: B
 
 
 def _shared_out(messages: Mapping[str, int], weights: Mapping[str, float], wanted: int) -> dict[str, int]:
-    """Pieces for each log by its weight."""
+    """Distribute the *wanted* pieces over the logs by weight."""
     total = sum(weights.values())
     return {
         # Rounded up, so that all logs together have at least as many pieces as asked for.
@@ -206,7 +206,7 @@ def _shared_out(messages: Mapping[str, int], weights: Mapping[str, float], wante
 
 
 def _longest(pieces: Mapping[str, int], weights: Mapping[str, float], cores: int) -> float:
-    """How much the core has to do that has most, when each takes the next partition as it gets free."""
+    """Return the work of the busiest core, if each core takes the next partition when it is free."""
     busy = [0.0] * cores
     for name in sorted(pieces):
         for _ in range(pieces[name]):
@@ -215,7 +215,7 @@ def _longest(pieces: Mapping[str, int], weights: Mapping[str, float], cores: int
 
 
 def counts(cuts: Mapping[str, list[int]], end: Offsets, bounds: Mapping[str, Bounds]) -> dict[str, list[int]]:
-    """How many messages each partition has."""
+    """Return how many messages each partition has."""
     return {
         name: [
             bounds[name].count(first, stop)
@@ -226,10 +226,10 @@ def counts(cuts: Mapping[str, list[int]], end: Offsets, bounds: Mapping[str, Bou
 
 
 def plan_ranges(start: Offset, end: Offset, addresses: Mapping[str, str] | None = None) -> list[LogRange]:
-    """The ranges of the batch that ends at *end*; *addresses* are where logs are now.
+    """Return the ranges of the batch that ends at *end*; *addresses* are where logs are now.
 
-    The first batch of a query may be repeated when its start is no longer what it was, so what counts is what
-    the end says. An offset of before there were cuts does not say it.
+    When the first batch of a query is repeated, its start may have changed, so the cuts in *end* count.
+    Offsets of versions without cuts lack them; then *start* counts.
     """
     if start == end:
         return []

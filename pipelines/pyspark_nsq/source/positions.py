@@ -1,4 +1,4 @@
-"""Where in a log a query begins or ends: at a time of publishing, or at a position that the user gives."""
+"""Finds where a query begins or ends in a log: at a time of publishing, or at a given position."""
 
 from collections.abc import Mapping
 
@@ -12,15 +12,16 @@ from pyspark_nsq.source.reasons import explain
 
 
 def given_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int | None:
-    """What the user says of one log, with its topic or without."""
+    """Return the user's position for one log, given with its topic or without; None if there is none."""
     found = positions.get(f"{topic}@{nsqd}")
     return positions.get(nsqd) if found is None else found
 
 
 def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int) -> int:
-    """The sequence of the first message that was published at *time_ns* or later.
+    """Return the sequence of the first message that was published at *time_ns* or later.
 
-    Messages lie in the order of publishing, so it is found by halving; each look reads one message.
+    Messages lie in the order of publishing, so it is found by bisection; each step reads one message. Raises
+    SourceError.
     """
     with open_node(address, options, options.retry_s) as node:
         try:
@@ -40,7 +41,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
 
 
 def _published_ns(node: NodeConnection, topic: str, position: int, end: int) -> int | None:
-    """When the first message at *position* or behind it was published; None when there is none."""
+    """Return when the first message at or after *position* was published; None if there is none."""
     while position < end:
         query = [("topic", topic), ("start", str(position)), ("end", str(position + 1))]
         answer = node.get("/log/range", query)

@@ -1,4 +1,4 @@
-"""One answer of ``GET /log/range``: the messages, where the next answer begins, and what is missing. Pure."""
+"""One answer of ``GET /log/range``: the messages, where the next answer begins, and the gaps. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
@@ -9,14 +9,14 @@ from pyspark_nsq.source.frames import Messages, decode_frames
 
 _NEXT_HEADER: Final = "x-nsq-next-sequence"
 _GAPS_HEADER: Final = "x-nsq-gaps"
-# The numbers were never given to messages.
+# The reason of a gap whose numbers were never given to messages.
 UNUSED: Final = "unused"
-# Every channel had finished the messages. If the query's channel still owes them, it is "earlier" instead.
+# The reason of a gap that every channel had finished. If the query's channel still owes it, it is "earlier".
 COMPACTED: Final = "compacted"
 
 
 class RangeGap(NamedTuple):
-    """Nothing can be read in ``start <= sequence < end``."""
+    """No message can be read in ``start <= sequence < end``."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class RangeGap(NamedTuple):
 
 
 class RangeAnswer(NamedTuple):
-    """What nsqd has of ``start <= sequence < following``."""
+    """The messages and gaps of ``start <= sequence < following``."""
 
     messages: Messages
     start: int
@@ -37,9 +37,9 @@ class RangeAnswer(NamedTuple):
     def parse(
         cls, start: int, end: int, headers: Mapping[str, str], body: bytes, *, extended: bool = False
     ) -> Self:
-        """Read the answer to a request for *start* to *end*. Raises ValueError when it is none.
+        """Read the answer to a request for *start* to *end*. Raises ValueError if it is invalid.
 
-        An *extended* one was asked for with the headers of messages.
+        For an *extended* answer the headers of messages were requested.
         """
         named = {name.lower(): value for name, value in headers.items()}
         following = int(named.get(_NEXT_HEADER, ""))
@@ -60,11 +60,11 @@ class RangeAnswer(NamedTuple):
 
     @property
     def unused(self) -> int:
-        """How many sequences were never given to messages, as nsqd has it now."""
+        """How many sequences were never given to messages, as nsqd says now."""
         return sum(gap.end - gap.start for gap in self.gaps if gap.why == UNUSED)
 
     def missing(self, lost: frozenset[str], ahead: int = 0) -> list[str]:
-        """Missing messages: gaps with a reason in *lost*, and sequences that are not accounted for.
+        """Describe missing messages: gaps with a reason in *lost*, and sequences that are not accounted for.
 
         Messages below *ahead* may be compacted.
         """

@@ -1,13 +1,13 @@
-"""Why an nsqd cannot be used, as a sentence for the person who runs the query. Pure."""
+"""Explains why an nsqd cannot be used, in a sentence for the person who runs the query. Pure."""
 
 from typing import Final
 
 from pyspark_nsq.source.http import NOT_HTTP
 from pyspark_nsq.source.node_error import SourceNodeError
 
-# The codes of nsqd's HTTP API, and what they mean to a reader of the log.
+# Codes of nsqd's HTTP API, and their meaning for a reader of the log.
 _KNOWN: Final = {
-    # The original answers this to paths that it does not have.
+    # The original answers with this to paths that it does not have.
     "NOT_FOUND": "has no log that can be read by position: it is the nsqd written in Go, or not an nsqd; "
     "nsq_to_nsq copies a topic from there to an nsqd that has one",
     "TLS_REQUIRED": "insists on HTTPS and does not say on which port",
@@ -19,7 +19,7 @@ _KNOWN: Final = {
 
 
 def explain(producer: str, error: SourceNodeError) -> str:
-    """Why *producer* cannot be used."""
+    """Say why *producer* cannot be used."""
     known = _reason(error)
     if known:
         return f"nsqd {producer} {known}: {error}"
@@ -28,7 +28,7 @@ def explain(producer: str, error: SourceNodeError) -> str:
 
 
 def explain_lookup(address: str, error: SourceNodeError) -> str:
-    """Why an nsqlookupd cannot be used."""
+    """Say why an nsqlookupd cannot be used."""
     if error.code == "NOT_FOUND":
         return f"{address} is not an nsqlookupd, it has no /lookup; is it an nsqd?"
     if error.unreachable and error.reason == NOT_HTTP:
@@ -37,7 +37,7 @@ def explain_lookup(address: str, error: SourceNodeError) -> str:
 
 
 def explain_while_read(producer: str, error: SourceNodeError) -> str:
-    """The same for an nsqd that answered when the batch was planned."""
+    """Say the same of an nsqd that answered when the batch was planned."""
     known = _reason(error)
     return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
 

@@ -1,4 +1,4 @@
-"""A stream that cannot be read, as Spark has to be told."""
+"""A stream reader that only reports why the stream cannot be read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from pyspark_nsq.source.one_sentence import in_one_sentence
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Says why in its first answer: an error while a reader is made is lost on its way through Spark."""
+    """Raises the error in its first answer, because Spark loses errors that occur while a reader is made."""
 
     def __init__(self, error: SourceError) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""The columns of a row as Spark names them. Pure, and without Arrow: for a process that needs no more."""
+"""The columns of a row in Spark's types. Pure, and without Arrow, for processes that need no more."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from pyspark_nsq.source.names import DATE, HEADERS, HOUR
 
-# Spark refuses a batch whose Arrow types differ from these; columns.py has them.
+# Spark refuses a batch whose Arrow types differ from these; columns.py has the Arrow types.
 SCHEMA: Final = (
     StructType()
     .add("body", BinaryType())
@@ -28,8 +28,8 @@ SCHEMA: Final = (
     .add("nsqd", StringType())
     .add("sequence", LongType())
 )
-# The same with the headers of messages, for who asks for them.
+# The same with the headers of messages, on request.
 SCHEMA_WITH_HEADERS: Final = StructType([*SCHEMA, StructField(HEADERS, MapType(StringType(), StringType()))])
-# The day and the hour of the timestamp in UTC, for a schema that names them: the folders of an archive, with
-# no calculation for each row. They are never null, so Spark's writer need not look for empty names.
+# The day and the hour of the timestamp in UTC, if a schema names them: the folders of an archive, without a
+# calculation for each row. They are never null, so Spark's writer need not check for empty names.
 CALENDAR: Final = StructType().add(DATE, DateType(), nullable=False).add(HOUR, StringType(), nullable=False)

@@ -1,4 +1,4 @@
-"""A secret in a file of its own, as Kubernetes mounts it; every use reads it again, so it can be changed."""
+"""A secret in a file, as Kubernetes mounts it; it is read again for every use, so it can be changed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,12 @@ from pyspark_nsq.source.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class SourceSecret:
-    """The text of a file without the blanks around it, or no secret when there is no file."""
+    """The text of a file without surrounding blanks, or no secret without a file."""
 
     path: str = ""
 
     def headers(self) -> dict[str, str]:
-        """What an HTTP request carries to show the secret. Raises SourceError."""
+        """Return the HTTP headers that show the secret. Raises SourceError."""
         if not self.path:
             return {}
         try:

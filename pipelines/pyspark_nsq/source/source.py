@@ -1,4 +1,4 @@
-"""The data source "nsq": its name, its columns, and who reads."""
+"""The data source "nsq": its name, its columns, its readers and writers."""
 
 import sys
 from collections.abc import MutableMapping
@@ -14,8 +14,8 @@ from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, Given, SourceOptions
 from pyspark_nsq.source.schema import SCHEMA, SCHEMA_WITH_HEADERS
 
-# What reads and writes is loaded by the processes that do. One that is only asked for the columns is new, and
-# the user waits for it.
+# Readers and writers are loaded only by processes that use them. A process that is only asked for the columns
+# is new, and the user waits for it.
 if TYPE_CHECKING:
     from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
     from pyspark_nsq.source.batch_reader import NsqBatchReader
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
     from pyspark_nsq.source.refused import RefusedStream
     from pyspark_nsq.source.stream_reader import NsqStreamReader
 
-# What Spark runs to pass filters on, where that is allowed.
+# The module that Spark runs to pass filters on, if that is allowed.
 _PASSES_FILTERS: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class NsqDataSource(DataSource):
     """``spark.readStream.format("nsq")`` and ``spark.read.format("nsq")``."""
 
-    # How many cores the cluster has, if somebody could tell; see :func:`pyspark_nsq.register`.
+    # The number of cores of the cluster, if known; see :func:`pyspark_nsq.register`.
     cores: ClassVar[int | None] = None
-    # Whether the schema is one that was found out, and nobody keeps it.
+    # Whether the schema was inferred and is kept nowhere.
     _is_passing = False
 
     @in_one_sentence
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Spark does not say here whether rows are to be read or written, but a name of neither is a mistake.
+        # Spark does not tell here whether rows are read or written, but a name that neither knows is a
+        # mistake.
         Given(
             without_sparks_own(options),
             tuple(dict.fromkeys((*NAMES, *SINK_NAMES))),
@@ -52,12 +53,12 @@ class NsqDataSource(DataSource):
 
     @in_one_sentence
     def schema(self) -> StructType:
-        # load() asks for it, so a bad option is reported there and not by the running query.
+        # load() calls this, so a bad option is reported there and not by the running query.
         options = self._parsed()
         if options.body_format is BodyFormat.JSON:
             from pyspark_nsq.source.kept_schema import schema_of
 
-            # Spark goes on with this object in other processes.
+            # Spark passes this object on to other processes.
             self._is_passing = not options.schema_location
             return schema_of(options)
         return SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
@@ -94,7 +95,7 @@ class NsqDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> "NsqStreamWriter":  # noqa: N802, ARG002
         from pyspark_nsq.sink.writer import NsqStreamWriter
 
-        # Spark says overwrite in complete mode, in which every batch has all rows.
+        # In complete mode Spark asks to overwrite, and every batch has all rows.
         return NsqStreamWriter(SinkOptions.parse(self.options), schema, overwrite=False)
 
     def _parsed(self) -> SourceOptions:
@@ -105,7 +106,7 @@ class NsqDataSource(DataSource):
 
         options = self._parsed()
         if options.body_format is BodyFormat.JSON:
-            # Only here: Arrow's parser and Spark's types for it are loaded by those who need them.
+            # Imported here, because few processes need Arrow's parser and Spark's types for it.
             from pyspark_nsq.source.json_columns import JsonColumns
 
             return JsonColumns(schema, headers=options.include_headers)

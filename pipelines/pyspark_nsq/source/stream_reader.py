@@ -1,4 +1,4 @@
-"""Driver side of a stream: what the next batch is, and acknowledging what Spark has stored."""
+"""Runs beside the driver: plans the next batch of a stream, and acknowledges what Spark has stored."""
 
 import logging
 import os
@@ -39,7 +39,7 @@ from pyspark_nsq.source.positions import given_position, position_at
 # Keys beside the logs in the latest offset that is reported: how many messages are in no batch yet.
 LAG: Final = "lag"
 LAGS: Final = "lags"
-# A query without a trigger asks again at once. While nothing is published, it waits longer each time.
+# A query without a trigger asks again at once. While nothing is published, each wait is longer.
 _FIRST_REST_S: Final = 0.01
 _LONGEST_REST_S: Final = 1.0
 
@@ -49,34 +49,35 @@ _warnings: Final = logging.getLogger("pyspark_nsq.source")
 class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A topic as an unbounded table.
 
-    Spark calls everything but :meth:`read` on one instance, in a process beside the driver; :meth:`read` runs
-    on copies in the executors.
+    Spark calls everything except :meth:`read` on one instance, in a process beside the driver; :meth:`read`
+    runs on copies in the executors.
     """
 
     def __init__(
         self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None
     ) -> None:
-        """*cores* are those of the cluster, if they are known; otherwise those of this machine count."""
+        """*cores* is their number in the cluster; without it, the number on this machine counts."""
         self._options = options.for_stream()
         self._columns = columns or MessageColumns.all(headers=options.include_headers)
         self._cores = cores or os.cpu_count() or 1
         self._cluster = TopicCluster(self._options)
         self._initial: dict[str, Any] | None = None
-        # With Trigger.AvailableNow: where this run ends.
+        # With Trigger.AvailableNow: the position where this run ends in each log.
         self._target: Offsets | None = None
         self._latest: dict[str, Any] | None = None
         self._acknowledged: Offsets = {}
-        # Where each log was at the last look.
+        # The address of each log at the last look.
         self._where: dict[str, str] = {}
-        # How long to wait before the next look, since when that counts, and since when few messages wait.
+        # The pause before the next look, when that look was, and since when too few messages have been
+        # waiting.
         self._rest_s = 0.0
         self._looked_at = 0.0
         self._waiting_since: float | None = None
 
     @in_one_sentence
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
-        """Where a query begins that has no checkpoint."""
-        # Spark may ask twice and expects the same answer.
+        """Return where a query without a checkpoint begins."""
+        # Spark may call this twice and expects the same answer.
         if self._initial is None:
             wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
             back = bool(self._options.starting_positions) or self._options.starting_timestamp_ns is not None
@@ -103,18 +104,18 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_sentence
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note where the logs end now; this run reads no further."""
+        """Record where the logs end now; this run reads no further."""
         # An nsqlookupd that was just restarted may know no nsqd yet; those of the checkpoint are added later.
-        # The channel is also made later, because how depends on whether the query has a checkpoint.
+        # The channel is also created later, because how depends on whether the query has a checkpoint.
         found = self._cluster.survey(Offset({}), NewChannel.NONE, must_exist=False)
         self._target = {self._key(name, log.bounds): log.bounds.readable_end for name, log in found.items()}
 
     @in_one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the batch ends that begins at *start*."""
+        """Return where the batch that begins at *start* ends."""
         self._rest()
         begin = self._without_forgotten(Offset.parse(start))
-        # A log that joins had messages before it was found, perhaps while nsqlookupd was away.
+        # A log that joins had messages before it was found, perhaps while nsqlookupd was down.
         found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._rest_s > 0)
         self._where |= {name: log.address for name, log in found.items()}
         logs = {name: log.bounds for name, log in found.items()}
@@ -150,8 +151,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {name: log.readable_end for name, log in sorted(logs.items())}
         self._latest = {**ends, LAG: sum(lags.values()), LAGS: lags}
         # Spark asks for the next batch when the previous one is stored, so everything before *start* is
-        # stored. It calls commit() only if there is more to read, but the channel must become empty after
-        # the last batch.
+        # stored. It calls commit() only if there is more to read, but the channel must also become empty
+        # after the last batch.
         self._acknowledge(begin)
         if end == begin.positions and begin.positions == Offset.parse(start).positions:
             self._rest_s = min(max(2 * self._rest_s, _FIRST_REST_S), _LONGEST_REST_S)
@@ -160,17 +161,17 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._noted(begin, end, readable, limits, sizes, found).json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the query's progress: where the logs end, and how much is left after the batch."""
+        """Return where the logs end and how much is left after the batch, for the query's progress."""
         return self._latest
 
     @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = Offset.parse(end)
         if not self._where:
-            # The batch was planned in an earlier run, and an nsqd may be elsewhere now.
+            # The batch was planned in an earlier run, and an nsqd may have another address now.
             self._where = self._cluster.addresses(planned)
         ranges = plan_ranges(Offset.parse(start), planned, self._where)
-        # The batch may have been planned before a producer was declared gone for good.
+        # The batch may have been planned before a producer was declared permanently gone.
         forgotten = self._options.forget_nsqds
         return [
             InputPartition(part)
@@ -185,7 +186,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_sentence
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge what lies before *end*: Spark has stored it."""
+        """Acknowledge everything before *end*, because Spark has stored it."""
         self._acknowledge(Offset.parse(end))
 
     def stop(self) -> None:
@@ -194,14 +195,14 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- one batch
 
     def _rest(self) -> None:
-        """Wait, if nothing was there at the last look and that was a moment ago."""
+        """Wait if the last look found nothing and was only a moment ago."""
         left = self._looked_at + self._rest_s - time.monotonic()
         if self._target is None and left > 0:
             time.sleep(left)
         self._looked_at = time.monotonic()
 
     def _limits(self, limit: ReadLimit) -> BatchLimits:
-        # Spark passes over the limits of the options when it says that all is to be read.
+        # If everything is to be read, Spark does not apply the limits of the options.
         size = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger
         return BatchLimits(
             rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -211,13 +212,13 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _sizes(self, logs: Mapping[str, FoundLog], limits: BatchLimits) -> dict[str, float]:
-        """The average bytes of a message of each log, if that matters."""
+        """Return the average bytes of a message of each log; empty if they do not matter."""
         if not logs or (limits.size is None and max(limits.partitions or limits.cores, len(logs)) == 1):
             return {}
         return {name: one.average for name, one in self._cluster.sizes(logs).items()}
 
     def _are_too_few(self, limit: ReadLimit, messages: int) -> bool:
-        """Whether to wait for more messages."""
+        """Whether to wait for more messages before the next batch."""
         least = self._options.min_offsets_per_trigger
         if least is None or isinstance(limit, ReadAllAvailable) or self._target is not None or not messages:
             self._waiting_since = None
@@ -238,7 +239,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sizes: Mapping[str, float],
         found: Mapping[str, FoundLog],
     ) -> Offset:
-        """The offset of a batch that ends at *end*."""
+        """Return the offset of a batch that ends at *end*."""
         paths = {name: path for name, path in begin.data_paths.items() if name in end} | {
             name: path for name, path in _data_paths(found).items() if name in end
         }
@@ -247,7 +248,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cuts = cut(begin.positions, end, logs, limits, sizes)
         return Offset(
             end,
-            # The batch that gets past this position still has it, because its ranges depend on it.
+            # The batch that passes this position keeps it, because its ranges depend on it.
             ahead={
                 name: stood for name, stood in begin.ahead.items() if begin.positions.get(name, stood) < stood
             },
@@ -258,7 +259,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _tell_of(self, joined: Mapping[str, FoundLog]) -> None:
-        """Say how much of a log that joins others had consumed before the query found it."""
+        """Log how many messages of a joining log others had consumed before the query found it."""
         consumed = {
             name: one.messages - joined[name].bounds.count(0)
             for name, one in (self._cluster.sizes(joined) if joined else {}).items()
@@ -283,9 +284,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledged |= self._cluster.acknowledge(still, where)
 
     def _without_forgotten(self, begin: Offset) -> Offset:
-        """The offset without the logs of forgotten nsqds.
+        """Return the offset without the logs of forgotten nsqds.
 
-        Raises DataLossError when an nsqd that is to be forgotten answers and has messages to read.
+        Raises DataLossError if an nsqd that is to be forgotten answers and has messages to read.
         """
         forgotten = {
             name
@@ -313,7 +314,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- where a query begins
 
     def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
-        """Where the query begins with one log."""
+        """Return where the query begins in one log."""
         topic = place_of(name)[0] or self._options.topic
         if self._options.starting_timestamp_ns is not None:
             return position_at(
@@ -331,12 +332,12 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.end
         position = log.acknowledged.get(self._options.channel)
         if position is None:
-            # It was created a moment ago.
+            # The channel was created a moment ago.
             raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {name}")
         return position
 
     def _ahead(self, begin: Offsets, found: Mapping[str, FoundLog]) -> Offsets:
-        """Where an older channel stands that has finished some of what the query will read."""
+        """Return where an older channel stands, if it has finished messages that the query will read."""
         stands = {name: log.bounds.acknowledged.get(self._options.channel, 0) for name, log in found.items()}
         return {
             name: stands[name]
@@ -345,7 +346,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _until_target(self, begin: Offsets, logs: Mapping[str, Bounds]) -> dict[str, Bounds]:
-        """The logs as they were when the run began, without those that came later."""
+        """Return the logs as they were when the run began, without logs that came later."""
         target = self._target if self._target is not None else {}
         keys = {name: self._key(name, log) for name, log in logs.items()}
         for name, log in logs.items():
@@ -355,7 +356,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: log.until(target[keys[name]]) for name, log in logs.items() if keys[name] in target}
 
     def _key(self, name: str, log: Bounds) -> str:
-        """What a log is known by within a run: a name may be that of another log at the next look."""
+        """Return the identity of a log within a run; its name may belong to another log at the next look."""
         return f"{place_of(name)[0] or self._options.topic}@{log.data_path}" if log.data_path else name
 
 

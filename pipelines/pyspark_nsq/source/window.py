@@ -1,4 +1,4 @@
-"""What a filter of a batch read leaves of a log: a span of sequences and a span of time. Pure."""
+"""The part of a log that the filters of a batch read leave: spans of sequences and of time. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Interval:
-    """``first <= value <= last``; None has no limit."""
+    """``first <= value <= last``; None means no limit."""
 
     first: int | None = None
     last: int | None = None
@@ -53,7 +53,7 @@ class Interval:
 
 @dataclass(slots=True)
 class FilterWindow:
-    """The spans of all filters together."""
+    """The common span of all filters."""
 
     sequences: Interval
     times_us: Interval
@@ -63,7 +63,7 @@ class FilterWindow:
         return cls(Interval(), Interval())
 
     def take(self, one: Filter) -> bool:
-        """Narrow the window by a filter; False when Spark has to apply it."""
+        """Narrow the window by a filter; return False if Spark has to apply it."""
         if not isinstance(
             one, IsNotNull | EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
         ):
@@ -84,7 +84,7 @@ class FilterWindow:
 
 
 class Within:
-    """Columns of those messages only that were published in a span of time."""
+    """The columns of only those messages that were published in a span of time."""
 
     def __init__(self, columns: Columns, times_us: Interval) -> None:
         self._columns = columns
