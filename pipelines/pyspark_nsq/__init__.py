@@ -1,6 +1,6 @@
 """NSQ for Spark: the data source "nsq", and jobs that use it.
 
-Where this package is installed, Spark knows the format by itself:
+If this package is installed, Spark finds the format by itself:
 
 messages = spark.readStream.format("nsq").options(topic="orders", channel="archive", ...).load()
 """
@@ -15,15 +15,15 @@ __all__ = ["DefaultSource", "register", "report_lag"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format "nsq" known to a session, and to the format how many cores the cluster has.
+    """Register the format "nsq" with a session, and tell the format how many cores the cluster has.
 
-    Needed where Spark cannot see that the package is there, as with --py-files.
+    Needed if Spark cannot see that the package is installed, as with --py-files.
     """
-    # Imported here, so that the pure parts of the package can be had without Spark.
+    # Imported here, so that the pure parts of the package can be used without Spark.
     from pyspark_nsq.source.source import NsqDataSource
     from pyspark_nsq.unpacked import unpacked
 
-    # Spark Connect has no context that could be asked.
+    # Spark Connect has no context to ask.
     context = getattr(spark, "_sc", None)
     cores = None if context is None else context.defaultParallelism
     source = type("NsqDataSource", (NsqDataSource,), {"cores": cores})
@@ -36,9 +36,9 @@ def register(spark: "SparkSession") -> None:
 
 
 def _have_planner_find(context: Any) -> None:
-    """With --py-files, have the process that plans a stream find this package.
+    """With --py-files, make the process that plans a stream find this package.
 
-    Spark names a folder to that process in which the files are not.
+    Spark gives that process a folder in which the files are missing.
     """
     archive = getattr(__spec__.loader, "archive", None)
     if archive is not None:
@@ -48,10 +48,10 @@ def _have_planner_find(context: Any) -> None:
 
 
 def report_lag(spark: "SparkSession") -> None:
-    """Have the lag of all queries that are started from now on among Spark's metrics.
+    """Add the lag of all queries that start from now on to Spark's metrics.
 
-    ``nsq.lag.QUERY`` is that of a query, by its name or else its id, and ``nsq.lag.QUERY.NSQD`` what of it is
-    on one nsqd. Raises SourceError in a client of Spark Connect, which cannot reach them.
+    ``nsq.lag.QUERY`` is the lag of a query, by its name or else its id, and ``nsq.lag.QUERY.NSQD`` the part
+    of it on one nsqd. Raises SourceError in a client of Spark Connect, which cannot reach the metrics.
     """
     from pyspark_nsq.lag_metrics import LagListener, LagMetrics
 
@@ -60,7 +60,7 @@ def report_lag(spark: "SparkSession") -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """The class by which Spark finds the format in packages that begin with ``pyspark_``."""
+    """Return the class by which Spark finds the format in packages that begin with ``pyspark_``."""
     if name == "DefaultSource":
         from pyspark_nsq.source.source import NsqDataSource
 

@@ -1,8 +1,8 @@
-"""How far queries are behind: taken from their progress, and given to Spark's own metrics.
+"""How far queries are behind: read from their progress, and added to Spark's own metrics.
 
-Spark has no place where a source in Python could put figures of its own. What is there: the progress of a
-query has what the source reports, and Spark's metrics system, which knows Prometheus, JMX, Graphite and so
-on, shows numbers that somebody registers.
+Spark has no place where a source in Python can put its own figures. But the progress of a query includes what
+the source reports, and Spark's metrics system, which knows Prometheus, JMX, Graphite and so on, shows numbers
+that are registered with it.
 
     from pyspark_nsq import report_lag
 
@@ -27,17 +27,17 @@ from pyspark_nsq.source.stream_reader import LAGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What the names of the metrics begin with.
+# The names of the metrics begin with this.
 _METRIC: Final = "nsq.lag"
 
 
 def lags_of(progress: StreamingQueryProgress) -> dict[str, int]:
-    """How many messages of each nsqd were left for later batches when the last one was planned."""
+    """Return how many messages of each nsqd were left for later batches when the last one was planned."""
     found: dict[str, int] = {}
     for source in progress.sources:
         reported = source.latestOffset
         latest = json.loads(reported) if isinstance(reported, str) else reported
-        # A query may join sources of other kinds.
+        # A query may also join sources of other kinds.
         lags = latest.get(LAGS) if isinstance(latest, Mapping) else None
         for nsqd, lag in (lags or {}).items():
             found[nsqd] = found.get(nsqd, 0) + int(lag)
@@ -56,11 +56,11 @@ class LagMetrics:
             )
         self._context = context._jsc.sc()
         self._jvm = context._jvm
-        # Spark's accumulators are what it takes for a gauge; each has what was added to it.
+        # Spark's accumulators serve as gauges, each with the value that was last set.
         self._gauges: dict[str, tuple[Any, int]] = {}
 
     def note(self, query: str, lags: Mapping[str, int]) -> None:
-        """The lag of *query* is now this; an nsqd that is not among it any more has none."""
+        """Set the lag of *query*; an nsqd that is missing in *lags* gets 0."""
         name = f"{_METRIC}.{query}"
         values = {one: 0 for one in self._gauges if one.startswith(f"{name}.")}
         values |= {f"{name}.{nsqd}": lag for nsqd, lag in lags.items()}
@@ -73,7 +73,8 @@ class LagMetrics:
         gauge = self._context.longAccumulator(metric)
         spark = self._jvm.org.apache.spark
         named = spark.api.python.PythonUtils.toScalaMap({metric: gauge})
-        # An object of Scala; Spark takes what it is given once, so that each gauge is registered by itself.
+        # An object of Scala. Spark reads the given map only once, so each gauge is registered by its own
+        # call.
         getattr(getattr(spark.metrics.source, "LongAccumulatorSource$"), "MODULE$").register(
             self._context, named
         )
@@ -81,7 +82,7 @@ class LagMetrics:
 
 
 class LagListener(StreamingQueryListener):
-    """Notes what the progress of each query says."""
+    """Records the lag from the progress of each query."""
 
     def __init__(self, metrics: LagMetrics) -> None:
         self._metrics = metrics

@@ -1,8 +1,8 @@
-"""The Python that Spark starts for the source: one that finds Spark's own Python files compiled.
+"""Starts the source's Python processes so that they find Spark's own Python files compiled.
 
-Spark puts a zip of these files first on the path of every process it starts. The zip has no bytecode, so each
-process compiles some hundred files again: 0.6 seconds of a core before it does anything. Where Spark came
-with pip the same files lie unpacked beside the zip, and with bytecode.
+Spark puts a zip of these files first on the path of every process that it starts. The zip has no bytecode, so
+each process compiles some hundred files again, which takes 0.6 seconds of a core before it does anything
+else. In a Spark from pip the same files also lie unpacked beside the zip, with bytecode.
 """
 
 import os
@@ -16,7 +16,7 @@ from sys import executable
 from typing import Any, Final
 
 _NAME: Final = "nsq-python"
-# The shell's own words only; what follows the zips stays: --py-files, and what the user has there.
+# Uses only the shell's own commands. The rest of the path stays: --py-files, and the user's own entries.
 _SCRIPT: Final = """#!/bin/sh
 path=$PYTHONPATH
 path=${path#"$SPARK_HOME"/python/lib/pyspark.zip:}
@@ -28,7 +28,7 @@ PYTHONPATH=$path exec PYTHON "$@"
 
 @contextmanager
 def unpacked(context: Any) -> Iterator[None]:
-    """Have what is registered in the block run by such a Python, if there is one; nothing else is changed."""
+    """Make sources that are registered in the block run with such a Python, if possible."""
     before = context.pythonExec
     context.pythonExec = quick_python(before, context.master, getattr(context, "_temp_dir", None))
     try:
@@ -38,15 +38,15 @@ def unpacked(context: Any) -> Iterator[None]:
 
 
 def quick_python(python: str, master: str, folder: str | None) -> str:
-    """A script in *folder* that is *python* without the zip; *python* itself where that would not do.
+    """Return a script in *folder* that runs *python* without the zip, or *python* itself if that is unsafe.
 
-    It does if all processes are on this machine and *python* is the one that runs here: whose Spark that is,
-    is known. Spark removes the folder when it stops.
+    It is safe if all processes are on this machine and *python* is the one that runs here, because then the
+    Spark that belongs to it is known. Spark removes the folder when it stops.
     """
     if folder is None or not master.startswith("local") or not _is_ours(python) or not _came_with_pip():
         return python
     script = Path(folder, _NAME)
-    # Some systems run nothing that lies in their temporary folder.
+    # Some systems run no programs in their temporary folder.
     with suppress(OSError, subprocess.SubprocessError):
         if not script.exists():
             script.write_text(_SCRIPT.replace("PYTHON ", f"{shlex.quote(executable)} "))
@@ -57,7 +57,7 @@ def quick_python(python: str, master: str, folder: str | None) -> str:
 
 
 def _is_ours(python: str) -> bool:
-    """Whether it is the Python of this process, which is in this virtual environment and no other."""
+    """Whether *python* is the Python of this process, in the same virtual environment."""
     found = shutil.which(python)
     return (
         found is not None

@@ -1,1 +1,1 @@
-"""Parquet files that the Python workers write themselves, one range of a log after another."""
+"""Parquet files that the Python workers write themselves, one for each range of a log and hour."""

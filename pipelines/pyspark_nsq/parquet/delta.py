@@ -1,7 +1,7 @@
 """A Delta table over the files of an archive: each batch is one commit, and is in the table once.
 
-A commit notes the number of its batch, so a batch that is repeated finds itself there. What a killed task or
-a repeated batch has left behind is in no commit, so nobody reads it; ``vacuum`` removes it.
+A commit has the number of its batch, so a repeated batch is recognized. Files that a killed task or a
+repeated batch has left behind are in no commit, so nobody reads them; ``vacuum`` removes them.
 """
 
 import json
@@ -21,14 +21,14 @@ from pyspark_nsq.source.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did."""
+    """The result of a compaction: how many files were removed and added."""
 
     removed: int
     added: int
 
 
 class DeltaLog:
-    """The table at *output*, as one query adds to it."""
+    """The table at *output*, to which one query adds."""
 
     def __init__(self, output: str, schema: pa.Schema) -> None:
         self._output = output
@@ -37,12 +37,12 @@ class DeltaLog:
         )
 
     def has(self, query: str, batch: int) -> bool:
-        """Whether this batch of the query is in the table."""
+        """Tell whether this batch of the query is in the table."""
         table = self._table()
         return table is not None and _has(table, query, batch)
 
     def commit(self, query: str, batch: int, files: Iterable[tuple[str, int, int]]) -> bool:
-        """Add the *files*, each with name, messages and bytes; False when the batch is there already.
+        """Add the *files*, each with name, messages and bytes; return False if the batch is there already.
 
         Raises SourceError.
         """
@@ -70,7 +70,7 @@ class DeltaLog:
         return True
 
     def _table(self) -> DeltaTable | None:
-        """The table, if it was begun. Raises SourceError when it has other columns."""
+        """Return the table, or None if it does not exist. Raises SourceError if it has other columns."""
         if not DeltaTable.is_deltatable(self._output):
             return None
         table = DeltaTable(self._output)
@@ -83,7 +83,7 @@ class DeltaLog:
         return table
 
     def compact(self) -> Compacted:
-        """Merge small files. Who reads an older version of the table still finds its files for a week."""
+        """Merge small files. Readers of an older version of the table still find its files for a week."""
         try:
             table = DeltaTable(self._output)
             done: dict[str, Any] = table.optimize.compact()

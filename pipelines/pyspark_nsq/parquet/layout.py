@@ -2,8 +2,8 @@
 
     archive/date=2026-11-20/hour=09/nsqd-0.nsqd_4151-1700000000000123-1700000000500123.parquet
 
-A range that is read again after a failure has the same rows, so it makes the same names and replaces its
-files instead of adding to them.
+A range that is read again after a failure has the same rows, so it gets the same names and replaces its files
+instead of adding to them.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import Final
 
 from pyspark_nsq.source.planner import LogRange
 
-# Places that pyarrow.fs knows.
+# Schemes that pyarrow.fs knows.
 SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "abfs", "abfss", "file")
-# How the folders are called, outermost first.
+# The names of the folders, outermost first.
 PARTITIONS: Final = ("date", "hour")
 US_PER_HOUR: Final = 3_600_000_000
 SUFFIX: Final = ".parquet"
@@ -24,21 +24,21 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def folder_of(hour: int) -> str:
-    """The folder of an hour, counted from 1970 in UTC, below the output."""
+    """Return the folder, below the output, of an hour that is counted from 1970 in UTC."""
     moment = datetime.fromtimestamp(hour * 3600, UTC)
     return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
 
 
 def partition_values(name: str) -> dict[str, str | None]:
-    """What the folders of a file say."""
+    """Return the values in the names of a file's folders."""
     found = (folder.partition("=") for folder in name.split("/")[:-1])
     return {column: value for column, _, value in found}
 
 
 def file_name(part: LogRange, number: int, attempt: str = "") -> str:
-    """The name of the file of *part* in one hour; *number* is 0 unless the range has one already.
+    """Return the name of the file of *part* in one hour; *number* is 0 for its first file there.
 
-    With an *attempt*, the files of a range that is written again stand beside those of before.
+    With an *attempt*, the files of a repeated range do not replace the earlier ones.
     """
     nsqd = _UNSAFE.sub("_", part.producer)
     again = f"-{number}" if number else ""

@@ -1,7 +1,7 @@
-"""Where the files of an archive go: a folder of this machine, or an object store as ``pyarrow.fs`` knows it.
+"""Where the files of an archive go: a folder of this machine, or an object store that ``pyarrow.fs`` knows.
 
-A file is written beside its place, and comes into it when it is complete: in a folder by a rename, in an
-object store by an upload, which is there when it is complete and not before.
+A file is written elsewhere first, and put in place when it is complete: in a folder by a rename, in an object
+store by an upload, which becomes visible only when it is complete.
 """
 
 import io
@@ -20,27 +20,27 @@ from pyspark_nsq.source.errors import SourceError
 
 # Incomplete files. Readers of a folder skip names that begin with an underscore.
 UNFINISHED: Final = "_unfinished"
-# What an upload puts into its place as a whole, so that no rename is needed, which copies there.
+# Stores where an upload appears as a whole. They need no rename, which would copy the file.
 _WHOLE_UPLOADS: Final = frozenset(("s3", "gcs", "abfs"))
 _PIECE_BYTES: Final = 4 << 20
 
 
 class FilePlace(Protocol):
-    """Somewhere files are put; names have slashes between folders."""
+    """A place for files; names have slashes between folders."""
 
     def beside(self, name: str) -> Path:
-        """A file of this machine to be written, that will get this name."""
+        """Return a path on this machine at which to write the file *name* first."""
 
     def finish(self, beside: Path, name: str) -> str:
-        """Bring a complete file into its place; where it is now."""
+        """Put a complete file in its place; return its address there."""
 
     def read(self, name: str) -> str | None:
-        """The text of a small file; None when it does not exist."""
+        """Return the text of a small file; None if it does not exist."""
 
     def write(self, name: str, text: str) -> None: ...
 
     def tidy(self) -> None:
-        """Remove what killed tasks have left."""
+        """Remove the unfinished files of killed tasks."""
 
     def close(self) -> None: ...
 
@@ -50,7 +50,7 @@ def is_uri(output: str) -> bool:
 
 
 def open_place(output: str) -> FilePlace:
-    """The place that *output* names. Raises SourceError."""
+    """Open the place that *output* names. Raises SourceError."""
     return StorePlace(output) if is_uri(output) else FolderPlace(Path(output))
 
 
@@ -61,7 +61,7 @@ class FolderPlace:
         self._folder = folder
 
     def beside(self, name: str) -> Path:
-        # Another attempt at the same file may be under way on another executor.
+        # Another executor may be writing another attempt at the same file.
         beside = self._folder / UNFINISHED / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
         make_folder(beside.parent)
         return beside
@@ -91,7 +91,7 @@ class FolderPlace:
 
 
 class StorePlace:
-    """An object store, HDFS, or whatever else has a URI that ``pyarrow.fs`` understands."""
+    """An object store, HDFS, or anything else with a URI that ``pyarrow.fs`` understands."""
 
     def __init__(self, uri: str) -> None:
         try:
@@ -127,7 +127,7 @@ class StorePlace:
             if not whole:
                 self._files.move(upload, place)
         except (pa.ArrowException, OSError) as error:
-            # Arrow completes an upload that it is made to close, so a piece of it may be there.
+            # When closed early, Arrow completes the upload, so a part of the file may exist.
             with suppress(pa.ArrowException, OSError):
                 self._files.delete_file(upload)
             raise SourceError(f"{place} cannot be written: {error}") from error
@@ -147,7 +147,7 @@ class StorePlace:
         self._upload(io.BytesIO(text.encode()), name)
 
     def tidy(self) -> None:
-        """Nothing: what is incomplete is on the machines of the executors."""
+        """Do nothing: incomplete files are on the machines of the executors."""
 
     def close(self) -> None:
         if self._here is not None:
@@ -164,7 +164,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file to the disk, or the names in a folder, so that they survive a power cut."""
+    """Sync a file, or the names in a folder, to disk, so that they survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""The Parquet files of one range: written in another folder, and moved into place when they are complete.
+"""The Parquet files of one range: written elsewhere first, and put in place when they are complete.
 
-A reader of the output sees a complete file or none. A file is on disk before it is moved, because nsqd may
+A reader of the output sees a complete file or none. A file is synced before it is moved, because nsqd may
 drop the messages as soon as the batch is acknowledged.
 """
 
@@ -23,10 +23,10 @@ from pyspark_nsq.source.planner import LogRange
 
 # Rows are collected up to this size, which limits the memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
-# Messages come nearly in the order of their time, so a range rarely needs more than two hours at once.
+# Messages come nearly in order of time, so a range rarely needs more than two hours at once.
 _MOST_OPEN: Final = 8
 
-# For the others a dictionary would be built and then given up.
+# For the other columns Parquet would build a dictionary and then drop it.
 _DICTIONARY: Final = [*(name for name in ARROW_SCHEMA.names if name not in UNIQUE), "headers.key_value.key"]
 _STATISTICS: Final = [name for name in ARROW_SCHEMA.names if name not in NOT_SEARCHED]
 _ENCODING: Final = {
@@ -38,7 +38,7 @@ _ENCODING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One file that is in its place."""
+    """A file that is in its place."""
 
     path: str
     name: str
@@ -49,7 +49,7 @@ class Written:
 
 @dataclass(slots=True)
 class _OpenFile:
-    """The rows of one hour on their way into one file."""
+    """The rows of one hour, collected for one file."""
 
     place: FilePlace
     name: str
@@ -67,7 +67,7 @@ class _OpenFile:
             self._flush()
 
     def finish(self) -> Written:
-        """Write the footer, and bring the file into its place."""
+        """Write the footer and put the file in its place."""
         self._flush()
         self.writer.close()
         size = self.beside.stat().st_size
@@ -86,11 +86,11 @@ class _OpenFile:
 
 
 def file_writer(path: Path, schema: pa.Schema) -> Any:
-    """A writer of a file of messages, with what suits their columns."""
+    """Return a writer for a file of messages, with settings that suit their columns."""
     return pq.ParquetWriter(
         str(path),
         schema,
-        # Half of what snappy leaves, at the same cost.
+        # Half the size that snappy gives, at the same cost.
         compression="zstd",
         compression_level=1,
         use_dictionary=_DICTIONARY,
@@ -110,12 +110,12 @@ class RangeFiles:
     def __init__(
         self, place: FilePlace, part: LogRange, schema: pa.Schema = ARROW_SCHEMA, attempt: str = ""
     ) -> None:
-        """With an *attempt*, files of the same range stay that were written before."""
+        """With an *attempt*, earlier files of the same range are not replaced."""
         self._place = place
         self._part = part
         self._schema = schema
         self._attempt = attempt
-        # By hour; the one that was written to last comes last.
+        # By hour; the hour that was written to last comes last.
         self._open: dict[int, _OpenFile] = {}
         self._begun: dict[int, int] = {}
 
@@ -130,7 +130,7 @@ class RangeFiles:
         self._open.clear()
 
     def write(self, batch: pa.RecordBatch) -> Iterator[Written]:
-        """Take the rows of *batch*; yields the files that were finished to make room."""
+        """Add the rows of *batch*; yield the files that were finished to make room."""
         for hour, rows in _by_hour(batch):
             file = self._open.pop(hour, None)
             if file is None:
@@ -142,7 +142,7 @@ class RangeFiles:
             file.add(rows)
 
     def finish(self) -> Iterator[Written]:
-        """Finish all files; those that are not finished are removed."""
+        """Finish all files and yield them."""
         while self._open:
             yield self._finish(next(iter(self._open)))
 
@@ -155,14 +155,14 @@ class RangeFiles:
         return _OpenFile(self._place, name, beside, writer)
 
     def _finish(self, hour: int) -> Written:
-        # Taken out only afterwards, so that a file that cannot be finished is removed.
+        # Removed only afterwards, so that a file whose finishing fails is abandoned.
         written = self._open[hour].finish()
         del self._open[hour]
         return written
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each hour, in the order in which the hours come up."""
+    """Yield the rows of each hour, in the order in which the hours appear."""
     moments = values_of(batch.column("timestamp"), np.int64)
     hours = moments // US_PER_HOUR
     if hours[0] == hours[-1] and (hours == hours[0]).all():

@@ -1,4 +1,4 @@
-"""Reads ranges as the source "nsq" does, and writes the files of each."""
+"""Reads ranges as the source "nsq" does, and writes their messages to files."""
 
 import uuid
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _ARROW_FILES: Final = pa.schema(
 
 
 class NsqParquetReader(NsqStreamReader):
-    """Reads as its base class does, and writes what it has read."""
+    """Reads like its base class, and writes the messages to files."""
 
     def __init__(self, options: SourceOptions, output: str, table: str = "") -> None:
         super().__init__(options)

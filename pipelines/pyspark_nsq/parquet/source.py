@@ -1,4 +1,4 @@
-"""The data source "nsq-parquet": each task writes the Parquet files of its range; the rows are those files.
+"""The data source "nsq-parquet": each task writes the Parquet files of its range; its rows name these files.
 
 The messages never leave the Python worker, which saves the transfer to the JVM, the conversion to rows and a
 sort. Offsets, acknowledging and repeated batches work as in the source "nsq".
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark_nsq.parquet.reader import NsqParquetReader
 
 OUTPUT: Final = "output"
-# Whether the files of each attempt have their own names, because a table says which of them count.
+# Whether the files of each attempt have their own names, because a table tells which of them count.
 TABLE: Final = "table"
 FILES: Final = (
     StructType()
@@ -29,7 +29,7 @@ FILES: Final = (
 
 
 class NsqParquetSource(DataSource):
-    """``spark.readStream.format("nsq-parquet")``; its sink only has to note the files."""
+    """``spark.readStream.format("nsq-parquet")``; its sink only has to record the files."""
 
     @in_one_sentence
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class NsqParquetSource(DataSource):
         return FILES
 
     def streamReader(self, schema: StructType) -> "NsqParquetReader":  # noqa: ARG002, N802 - Spark's name
-        # Only the process that plans needs it, and those that read.
+        # Imported here, because only the processes that plan and read need it.
         from pyspark_nsq.parquet.reader import NsqParquetReader
 
         return NsqParquetReader(self._parsed, self._output, self._table)

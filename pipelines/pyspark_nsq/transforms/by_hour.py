@@ -1,4 +1,4 @@
-"""What the folders of an archive are named after, as columns of their own."""
+"""Adds the columns after which the folders of an archive are named."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 COLUMNS = ("date", "hour")
 _HOURS = tuple(f"{hour:02}" for hour in range(24))
-# Time zones in which days are 86,400 seconds and begin with those of Unix.
+# Time zones whose days have 86,400 seconds and begin with those of Unix.
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "UCT", "Zulu"))
 
 
@@ -27,10 +27,10 @@ def is_in_utc(spark: SparkSession) -> bool:
 
 
 def _by_numbers() -> dict[str, Column]:
-    """The same in UTC, as plain divisions.
+    """Return the same columns in UTC, as plain divisions.
 
-    to_date() and hour() make an object of the calendar for every row, even in UTC; without them, and without
-    making the text of the hour anew, Java has a tenth less to do in the whole job.
+    to_date() and hour() make a calendar object for every row, even in UTC. Without them, and with prepared
+    texts for the hours, Java has a tenth less to do in the whole job.
     """
     seconds = f.unix_seconds("timestamp")
     second_of_day = f.pmod(seconds, f.lit(86_400))
@@ -43,6 +43,6 @@ def _by_numbers() -> dict[str, Column]:
 
 
 def by_expressions(messages: DataFrame, named: Iterable[str]) -> tuple[DataFrame, tuple[str, ...]]:
-    """Add a column for each ``name=expression``, and say what they are called."""
+    """Add a column for each ``name=expression``; return the columns' names as well."""
     columns = {name.strip(): f.expr(text) for name, _, text in (one.partition("=") for one in named)}
     return messages.withColumns(columns), tuple(columns)
