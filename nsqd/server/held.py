@@ -30,7 +30,7 @@ class HeldReplies:
             self._failed[topic] = reason
 
     def text(self) -> bytes:
-        """The bytes to send. They end with the error of the first failed publish; then it is closing."""
+        """The bytes to send. The error of the first failed publish ends them, and sets `closing`."""
         for mark in self._marks:
             reason = self._failed.get(mark.topic)
             if reason:

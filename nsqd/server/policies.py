@@ -1,7 +1,7 @@
 """The policies of this node: those of --policies-file, and those that were set over HTTP.
 
-What is set over HTTP is on the disk before it holds. What the file names is the operator's: HTTP does not
-change it, and of two of one name the file's counts.
+A policy that is set over HTTP is durable before it takes effect. HTTP cannot change the policies of the file,
+and if both have a policy of one name, the file's counts.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from nsqd.policies.policy import Policy, PolicySet
 from nsqd.policies.written import from_json, from_toml, to_json
 
 FILE_NAME: Final = "policies.json"
-# Of what would be deleted so many are named.
+# How many deletions a refusal names.
 _NAMED: Final = 3
 
 
 class NotYours(Exception):
-    """HTTP may not change what the file names; the text is a sentence."""
+    """The policy is in the file, so HTTP may not change it; the text is a sentence."""
 
 
 class WouldDelete(Exception):
-    """The change deletes what is kept now and was not said to mean it; the text is a sentence."""
+    """The change would delete messages that are kept now, and was not confirmed; the text is a sentence."""
 
 
 class Policies:
@@ -45,7 +45,7 @@ class Policies:
         *,
         ask_turn: Callable[[], None],
     ) -> None:
-        """*file* is the operator's, empty for none."""
+        """*file* is the path of --policies-file, empty for none."""
         self._broker = broker
         self._disk = disk
         self._path = data_path / FILE_NAME
@@ -58,20 +58,20 @@ class Policies:
         self.all = PolicySet()
 
     def load(self) -> None:
-        """Read both, before anything else is loaded. Raises BadPolicy with one sentence."""
+        """Read both sets of policies, before topics are loaded. Raises BadPolicy with one sentence."""
         try:
             self._of_http = _by_name(from_json(self._disk.read_file(self._path)))
         except FileNotFoundError:
             pass
         except (OSError, BadPolicy) as error:
-            # Without them messages would be kept or dropped against what was said.
+            # Without these policies messages would be kept or dropped against the operator's will.
             raise BadPolicy(f"failed to read policies from {self._path} - {error}") from error
         if self._file:
             self._of_file = self._read_file()
         self._take(self._joined(self._of_file, self._of_http))
 
     def read_again(self) -> None:
-        """Read the operator's file again; one that cannot be used changes nothing."""
+        """Read the policies file again; if it cannot be used, nothing changes."""
         try:
             of_file = self._read_file()
             joined = self._joined(of_file, self._of_http)
@@ -88,21 +88,21 @@ class Policies:
         return policy.name in self._of_file
 
     async def put(self, policies: Iterable[Policy], *, alone: bool, apply: bool) -> None:
-        """Set these, and with *alone* no other ones over HTTP.
+        """Set these policies; with *alone* they replace all others that were set over HTTP.
 
         Raises NotYours, WouldDelete unless *apply*, BadPolicy, and OSError; then nothing has changed.
         """
         async with self._changing:
             new = _by_name(policies)
             if alone:
-                # An answer of another node names the file's as well; the same ones are no change.
+                # A list that another node answered includes the file's policies; equal ones are no change.
                 for name in [one for one, policy in new.items() if self._is_files(policy)]:
                     del new[name]
             self._refuse_files(new)
             await self._change(new if alone else self._of_http | new, apply=apply)
 
     async def delete(self, name: str, *, apply: bool) -> None:
-        """Raises KeyError when there is none, and what :meth:`put` does."""
+        """Delete a policy set over HTTP. Raises KeyError if there is none, and what :meth:`put` raises."""
         async with self._changing:
             self._refuse_files((name,))
             rest = dict(self._of_http)
@@ -116,7 +116,7 @@ class Policies:
         content = to_json(of_http.values())
         await asyncio.to_thread(self._save, content)
         self._of_http = of_http
-        # Meanwhile the file may have been read again.
+        # The file may have been read again meanwhile.
         self._take(self._joined(self._of_file, of_http))
         self._log.info("policies: %d over HTTP, digest of all %s", len(of_http), self.all.digest())
 

@@ -1,43 +1,43 @@
-"""How much of what a client has sent is worked on before others have their turn. Pure.
+"""How many of a client's bytes are processed before others have their turn. Pure.
 
-A read brings up to 256 KiB, which may be ten thousand commands: to apply them takes tens of milliseconds. How
-long a client's commands take shows when the first have been applied; what follows is cut so that a portion
-takes no longer than it should.
+A read brings up to 256 KiB, which may be ten thousand commands; applying them takes tens of milliseconds. The
+first commands of a client show how long they take, and the rest is cut into portions that take at most
+`LONG_NS`.
 """
 
 from typing import Final
 
-# A portion is to take so long.
+# How long a portion should take at most.
 LONG_NS: Final = 2_000_000
 LEAST: Final = 4 << 10
-# The first of a client, of which nothing is known.
+# The first portion of a client, in bytes, before anything is known of its commands.
 FIRST: Final = 64 << 10
-# From here on a portion is all there is.
+# From this size on, a portion is everything that was read.
 MOST: Final = 256 << 10
 
 
 class Portions:
-    """What was read of one client and is not worked on yet, and how much of it is next."""
+    """The bytes of one client that were read and not processed yet, and the size of the next portion."""
 
     __slots__ = ("_at", "_data", "_size", "watched", "whole")
 
     def __init__(self) -> None:
-        # Nothing of it stays when all of it was taken.
+        # Empty once all of it was taken.
         self._data = b""
         self._at = 0
         self._size = FIRST
-        # A portion was long by the steady clock. Whether that was the client's or other processes had the
-        # processor shows with the next ones, whose own time is measured: to ask for that costs a microsecond.
+        # A portion took long by the steady clock, because of the client or because other processes had the
+        # processor. To tell which, the next portions are measured in processor time, which costs 1 us to ask.
         self.watched = False
-        # A read of less is one portion, and only if it takes long is there anything to learn from it.
+        # A smaller read is one portion, and `took` is only called for it if it took long.
         self.whole = FIRST
 
     def __bool__(self) -> bool:
-        """Whether something is left."""
+        """Whether any bytes are left."""
         return bool(self._data)
 
     def put(self, data: bytes) -> None:
-        """Work on *data* as well, behind what is left."""
+        """Add *data* behind the bytes that are left."""
         self._data = self._data[self._at :] + data if self._data else data
         self._at = 0
 
@@ -45,7 +45,7 @@ class Portions:
         """The next portion."""
         data, start = self._data, self._at
         if not start and (len(data) <= self._size or self._size >= MOST):
-            # A slice of all would be a copy where this is compiled.
+            # In compiled code a slice of the whole would be a copy.
             self._data = b""
             return data
         if self._size >= MOST:
@@ -63,9 +63,9 @@ class Portions:
         return rest
 
     def took(self, size: int, ns: int) -> None:
-        """A portion of *size* bytes took so long; the next is to take as it should.
+        """Choose the size of the next portion: one of *size* bytes took *ns* nanoseconds.
 
-        Of the processor while it is `watched`, otherwise by the steady clock.
+        *ns* is processor time while `watched`, otherwise time of the steady clock.
         """
         if ns > LONG_NS:
             if self.watched:

@@ -1,8 +1,8 @@
-"""Letting go of what nobody wants of the logs: files are removed, sparse segments are put together.
+"""Freeing disk space that nobody wants: files of logs are removed, sparse segments are compacted.
 
-A topic that changed is looked at until there is nothing left to do, whether anybody uses it again or not.
-Several topics have their turn at a time, in threads of their own; together they read and write so many bytes
-a second and no more.
+A topic that changed is checked until nothing is left to do, whether anybody uses it again or not. Several
+topics are worked on at a time, each in its own thread; together they read and write at most
+`BYTES_PER_SECOND`.
 """
 
 import asyncio
@@ -22,41 +22,41 @@ from nsqd.storage.topic_store import TopicStore, store_of
 # Topics that are worked on at a time, each by a thread.
 WORKERS: Final = 3
 BYTES_PER_SECOND: Final = 96 << 20
-# Topics of which a worker finds that there is nothing to do, in one go: a millisecond.
+# How many topics a worker checks in one go, if there is nothing to do for them: a millisecond.
 _AT_ONCE: Final = 100
-# A thread that has worked for so long rests this many times as long, when others have used so much of the
-# time.
+# A thread that has worked for so long rests this many times as long, if other threads of the process have
+# used more than this share of the time.
 _LEAST_WORK_S: Final = 0.002
 _REST_FOR_WORK: Final = 3
 _BUSY: Final = 0.1
-# A look at what is wanted that leads to nothing costs no more than a tenth of the time.
+# A compaction that saves nothing is followed by a rest of this many times its length, but at most so long.
 _REST: Final = 10
 _LONGEST_REST_S: Final = 10.0
 
 
 class _Work(threading.local):
-    """What a thread has done up to its last rest: on the clock, of the process and of itself, in seconds."""
+    """The clock and the processor times of process and thread at a thread's last rest, in seconds."""
 
     wall = process = own = 0.0
 
 
 class Rate:
-    """So many bytes a second for all who spend them, in any thread; a second's worth may be saved.
+    """Limits all threads together to a number of bytes a second; a second's worth may be saved up.
 
-    Who spends them rests as well, where others want the processor: of two threads of an interpreter one waits
-    for the other at each call of the system.
+    A thread that spends bytes also rests while other threads want the processor: of two threads of an
+    interpreter, one waits for the other at each system call.
     """
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        # When all that was spent is paid for.
+        # When all spent bytes are paid for.
         self._paid_at = 0.0
         self._work = _Work()
 
     def spend(self, size: int) -> None:
-        """Wait until what was spent before is paid for, but for a second's worth."""
+        """Spend *size* bytes, and wait if more was spent than the rate allows; see the class."""
         with self._lock:
             now = time.monotonic()
             self._paid_at = max(self._paid_at, now - 1.0) + size / self._per_second
@@ -65,7 +65,7 @@ class Rate:
             self._ended.wait(ahead)
 
     def _rest(self, now: float) -> float:
-        """How long the thread is to let others go on: nothing, when none of them has much to do."""
+        """How long the thread should rest for the others, in seconds: 0 if they have little to do."""
         work = self._work
         own = time.thread_time()
         worked = own - work.own
@@ -78,12 +78,12 @@ class Rate:
         return _REST_FOR_WORK * worked if others > _BUSY * wall else 0.0
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """End all waiting, now and later."""
         self._ended.set()
 
 
 class Threads(Protocol):
-    """Who runs work on a topic's files in threads and knows which topics are on their way out."""
+    """Runs work on a topic's files in threads, and knows which topics must not be worked on."""
 
     async def in_thread(
         self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
@@ -93,33 +93,33 @@ class Threads(Protocol):
 
 
 class Space:
-    """Makes room; see the module."""
+    """Frees disk space; see the module."""
 
     def __init__(self, threads: Threads, log: Log) -> None:
         self._threads = threads
         self._log = log
-        # Topics of which something may go, and the time before which that is not looked at again.
+        # Topics that may have something to remove, and the time before which they are not checked again.
         self._restless: dict[Topic, float] = {}
-        # Those that wait for a worker; True: nobody uses it now.
+        # Topics that wait for a worker; True: the topic did not change since the last round.
         self._waiting: dict[Topic, bool] = {}
         self._working: set[Topic] = set()
-        # Those that changed while a worker was at them.
+        # Topics that changed while a worker was at them.
         self._changed_meanwhile: set[Topic] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._compacting: set[Compaction] = set()
-        # Topics with files that cannot be removed, which was said.
+        # Topics with files that cannot be removed, for which a warning was logged.
         self._told: set[Topic] = set()
         self._pool = ThreadPoolExecutor(WORKERS, "space")
         self._rate = Rate(BYTES_PER_SECOND)
 
     def changed(self, topic: Topic) -> None:
-        """More of the topic may be finished than at the last look."""
+        """Note that more of the topic may be finished than at the last check."""
         self._restless.setdefault(topic, 0.0)
         if topic in self._working:
             self._changed_meanwhile.add(topic)
 
     def look(self, changed: set[Topic]) -> None:
-        """Give the workers what there is to do; those that *changed* since the last call do not rest."""
+        """Start workers for the topics to check; those *changed* since the last call are in use."""
         now = time.monotonic()
         for topic, not_before in list(self._restless.items()):
             if topic.deleted:
@@ -133,7 +133,7 @@ class Space:
             worker.add_done_callback(self._workers.discard)
 
     async def close(self) -> None:
-        """Come to an end soon; what was begun and is not finished comes to nothing."""
+        """Stop soon; compactions that are not finished are given up."""
         self._waiting.clear()
         self._rate.end()
         for compaction in self._compacting:
@@ -185,10 +185,10 @@ class Space:
             self._leave_alone(topic, store)
 
     def _leave_alone(self, topic: Topic, store: TopicStore) -> None:
-        """Look at the topic no more until it changes, if nothing is left to do."""
+        """Stop checking the topic until it changes, if nothing is left to do."""
         low_water = topic.unwanted_below()
         if store.waits_for_notes(store.checkpoints.covered_notes, low_water):
-            # The next checkpoint tells of them.
+            # The next checkpoint covers these notes.
             topic.changed = True
         elif not (topic in self._changed_meanwhile or store.has_removable or store.waits_for_sync(low_water)):
             self._restless.pop(topic, None)

@@ -1,4 +1,4 @@
-"""Storing what a turn has staged: one append for each topic, and an abandoned publish where that fails."""
+"""Storing what a turn has staged: one append for each topic; if that fails, its publishes are abandoned."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ class Storing:
     ) -> dict[Topic, str]:
         """Write and commit what is staged; returns the topics for which that failed, and why.
 
-        What is *copying* hears of it, if anybody copies. *few_wait* says whether few publishers wait.
+        *copying*, if there is any, is told of the appends. *few_wait* says whether few publishers wait.
         """
         failed: dict[Topic, str] = {}
         stored: dict[Topic, LogWriter] = {}
@@ -78,7 +78,7 @@ class Storing:
         failed: dict[Topic, str],
         few_wait: Callable[[], bool],
     ) -> None:
-        """Make durable what was just stored: in the loop where that is fastest, or by a thread."""
+        """Make the stored appends durable: in the loop where that is fastest, or by a thread."""
         fsync = self._fsync
         if fsync.is_fast(len(stored), size) and few_wait():
             for topic, store in stored.items():
@@ -93,13 +93,13 @@ class Storing:
         try:
             store.append(blocks, notes, next_seq)
         except OSError as error:
-            # What empties or deletes is how a full disk is freed: the space kept aside is for this.
+            # Notes of emptying or deleting free a full disk: the spare space is for them.
             if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
                 raise
             store.append(blocks, notes, next_seq)
 
     def _reserve(self, end: int) -> int:
-        """Reserve what is below *end*, and more. Raises OSError."""
+        """Reserve the sequences below *end*, and more; returns how far. Raises OSError."""
         self._data.reservation.extend(end)
         return self._broker.sequences.reserved
 
@@ -115,5 +115,5 @@ class Storing:
 
     def _abandon(self, topic: Topic) -> None:
         topic.abandon()
-        # Notes that were not written are in the next checkpoint.
+        # The next checkpoint has what the unwritten notes say.
         topic.changed = True

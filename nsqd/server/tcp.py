@@ -27,16 +27,16 @@ from nsqd.server.portions import FIRST, LONG_NS, Portions
 from nsqd.server.turn import MANY, Settle, Turn
 from nsqd.server.upgrades import Upgrades
 
-# RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
+# 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
-# A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
+# A consumer that does not read is still read from; it is cut off when so many bytes of replies wait for it.
 MAX_UNREAD: Final = 16 << 20
 
 
 @dataclass(slots=True)
 class Clients:
-    """All connections of one nsqd, and what each of them needs."""
+    """All client connections of one nsqd, and the objects that each of them needs."""
 
     broker: Broker
     turn: Turn
@@ -45,7 +45,7 @@ class Clients:
     auth: AuthServers
     connections: dict["ClientConnection", None] = field(default_factory=dict)
     accepted: int = 0
-    # Takes over a connection of another node, with what came of it.
+    # Takes over a connection of another node, with the bytes already read from it.
     keep: Callable[[asyncio.Transport, bytes], None] | None = None
 
     def accept(self) -> asyncio.Protocol:
@@ -63,7 +63,7 @@ class Clients:
 class ClientConnection:
     """One V2 client; its first methods are those of asyncio.Protocol.
 
-    It does not inherit from that, so that all of it can be compiled.
+    It does not inherit from asyncio.Protocol, so that all of it can be compiled.
     """
 
     __slots__ = (
@@ -89,15 +89,15 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._heartbeats = Heartbeats(self)
-        # Replies that wait for an fsync, and later ones behind them.
+        # Replies that wait for an fsync or a keeper, and later replies behind them.
         self._held: deque[HeldReplies] = deque()
-        # What puts layers round the transport, once one was granted.
+        # Puts layers around the transport, once one was granted.
         self._upgrades: Upgrades | None = None
-        # The question to the auth servers; nothing is read from the client until it is answered.
+        # The question to the auth servers; nothing is read from the client until they answer.
         self._asking: asyncio.Task[None] | None = None
         # A batch of very many messages is being published.
         self._slicing = False
-        # What was read and is worked on a portion at a time, in rounds of the loop that are under way.
+        # Bytes that are processed a portion at a time, and whether rounds of the loop are doing so.
         self._portions = Portions()
         self._working = False
         self._host = ""
@@ -126,7 +126,7 @@ class ClientConnection:
     def data_received(self, data: bytes) -> None:
         self._heartbeats.heard = self._loop.time()
         if self._working:
-            # A layer had more in hand than it could keep back.
+            # A layer may deliver bytes that it has already decoded, though reading is paused.
             self._portions.put(data)
             return
         session, size = self.session, len(data)
@@ -149,13 +149,13 @@ class ClientConnection:
             self._start_timers()
         if session.waits():
             self._have_it_done()
-        # A little at a time is published by clients that wait for each answer. What changes the connection
-        # itself is left to the end of the round, when nobody is reading from it.
+        # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
+        # the end of the round, when nobody is reading from it.
         waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
         self._clients.turn.ask_for(self, waits=waits)
 
     def _work(self) -> None:
-        """Apply a portion of what was read."""
+        """Apply the next portion of the bytes read."""
         portions = self._portions
         portion = portions.take()
         now_ns = clock_ns()
@@ -165,7 +165,7 @@ class ClientConnection:
         self._worked(len(portion), (busy_ns() if watched else clock_ns()) - begun_ns, now_ns)
 
     def _worked(self, size: int, took_ns: int, now_ns: int) -> None:
-        """A portion of that *size* was applied; before the next one others have their turn."""
+        """Note that a portion of *size* bytes was applied, and let others run before the next one."""
         session, portions = self.session, self._portions
         portions.took(size, took_ns)
         if session.stream is not None:
@@ -173,13 +173,13 @@ class ClientConnection:
             return
         left = bool(portions)
         if left and (session.waits() or session.upgrading or session.closing):
-            # What follows is kept there, or lost.
+            # The session keeps the rest while it waits, and drops it when it is upgrading or closing.
             session.receive(portions.take_all(), now_ns)
             left = False
         long = left or (took_ns > LONG_NS and size >= FIRST)
-        # Between a pause and its end no layer may come round the transport: it would not be read any more.
+        # No layer may be put around the transport while it is paused: it would not be read any more.
         if long and not session.upgrading and self._transport is not None and not self._working:
-            # The loop would read what the client has sent ahead up to 32 times before it looks at others.
+            # Otherwise the loop would read up to 32 times from a client that sends ahead, before others.
             self._working = True
             self._transport.pause_reading()
             self._loop.call_soon(self._work_on)
@@ -196,7 +196,7 @@ class ClientConnection:
             self._listen_again()
 
     def _hand_over(self, data: bytes) -> None:
-        """Another node has connected, not a client."""
+        """Give the connection to `Clients.keep`, because the peer is another node, not a client."""
         transport, keep = self._transport, self._clients.keep
         self._transport = None
         self._heartbeats.end()
@@ -214,16 +214,16 @@ class ClientConnection:
         if self.session.waits():
             self._have_it_done()
         self._clients.turn.ask_for(self)
-        # Kept open until the turn has sent the last replies.
+        # Keep the connection open until the turn has sent the last replies.
         return True
 
     def pause_writing(self) -> None:
         consumer = self.session.consumer
         if consumer is not None:
-            # Its answers are still read: some clients send all of those before they read on.
+            # Its commands are still read: some clients send all their answers before they read on.
             consumer.blocked = True
         elif self._transport is not None:
-            # A producer that reads no replies is not to fill our memory with them.
+            # The replies to a producer that does not read must not fill the memory.
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -256,10 +256,10 @@ class ClientConnection:
         self.session.not_stored(topic, reason)
 
     def answer(self) -> None:
-        """Send the replies of this turn, and close if that is what they end with."""
+        """Send the replies of this turn; then close or upgrade the connection if the session says so."""
         session = self.session
         if self._held:
-            # Replies go out in order: these join those that wait.
+            # Replies are sent in order, so these join those that wait.
             return
         self._log_errors()
         transport = self._transport
@@ -277,18 +277,18 @@ class ClientConnection:
             self._upgrade(transport)
 
     def published(self) -> list[Topic]:
-        """The topics that replies of this turn tell of."""
+        """The topics that this turn's replies answer publishes to."""
         marks = self.session.marks
         return [marks[0].topic] if len(marks) == 1 else list({mark.topic: None for mark in marks})
 
     def owed(self) -> int:
-        """How many replies are to be sent; more than anybody counts when some wait already."""
+        """How many replies are to be sent; `MANY` if earlier replies are held back."""
         return MANY if self._held else len(self.session.out)
 
     def hold_answer(self, waiting: int) -> Settle | None:
-        """Take the replies of this turn, which wait for so many topics; what is returned is told of each.
+        """Hold this turn's replies until *waiting* topics are settled; returns what to call for each topic.
 
-        None when they wait for nothing: neither for a topic, nor for replies before them.
+        Returns None if the replies wait neither for a topic nor for earlier replies.
         """
         if not (waiting or self._held):
             return None
@@ -323,15 +323,15 @@ class ClientConnection:
         if self._transport is not None:
             self._transport.close()
 
-    # --- what commands wait for ---
+    # --- AUTH, long batches ---
 
     @property
     def deaf(self) -> bool:
-        """The client is not heard until what it has sent is dealt with: AUTH, a long batch, many commands."""
+        """Whether reading is paused until AUTH, a long batch or many commands are dealt with."""
         return self._asking is not None or self._slicing or self._working
 
     def _have_it_done(self) -> None:
-        """Do what the session waits for, unless that goes on already; nothing is read meanwhile."""
+        """Start what the session waits for, unless it was started already; reading pauses meanwhile."""
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()
@@ -342,7 +342,7 @@ class ClientConnection:
             self._asking = self._loop.create_task(self._authorize(), name=f"AUTH {self.peer}")
 
     async def _authorize(self) -> None:
-        """Ask for as long as the session has questions, then go on reading."""
+        """Ask the auth servers while the session has questions, then read on."""
         session = self.session
         while session.query is not None and self._transport is not None:
             asker = asker_at(self._transport, self._host, session.query.secret)
@@ -353,7 +353,7 @@ class ClientConnection:
         self._listen_again()
 
     def _publish_slice(self) -> None:
-        """Publish so much of a long batch; the others have their turn before the next slice."""
+        """Publish one slice of a long batch; others have their turn before the next slice."""
         self.session.go_on(clock_ns())
         self._clients.turn.ask_for(self)
         if self.session.batch is not None:
@@ -363,18 +363,18 @@ class ClientConnection:
             self._listen_again()
 
     def _listen_again(self) -> None:
-        # While it could not be heard it was not silent.
+        # The time in which nothing was read does not count as silence of the client.
         self._heartbeats.heard = self._loop.time()
         session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
         if session.waits():
-            # For what came in the same moment.
+            # Commands read at the same time may need it.
             self._have_it_done()
             return
         transport = self._transport
-        # A client that does not read its replies is heard when it does: see `resume_writing`.
+        # From a client that does not read its replies, nsqd reads on when it does: see `resume_writing`.
         if transport is not None and transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH:
             transport.resume_reading()
 
@@ -382,19 +382,19 @@ class ClientConnection:
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """What the statistics know of TLS."""
+        """The TLS object of the connection, for the statistics; None without TLS."""
         if self._transport is None:
             return None
         return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
-        """Put round *transport* what was granted next."""
+        """Put the next granted layer around *transport*."""
         if self._upgrades is None:
             self._upgrades = Upgrades(self, self._clients.log, self._clients.tls)
         self._upgrades.next(transport)
 
     def upgraded(self, transport: asyncio.Transport) -> None:
-        """Send through this from now on, and say so through it."""
+        """Use *transport* from now on, and send the confirmation of the upgrade through it."""
         self._transport = transport
         session = self.session
         session.upgrade_done()
@@ -405,7 +405,7 @@ class ClientConnection:
             self._start_timers()
 
     def rest(self) -> None:
-        """No heartbeats, while the connection is changed."""
+        """Stop heartbeats while the connection is upgraded."""
         self._heartbeats.stop()
 
     # --- heartbeats ---
@@ -423,7 +423,7 @@ class ClientConnection:
 
     def cut_off(self, silent_s: float) -> None:
         self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent_s)
-        # A peer this silent may read nothing either: what is still unsent is dropped with it.
+        # Such a silent peer may not read either, so unsent bytes are dropped.
         self.session.end_of_stream(clock_ns())
         self.answer()
         if self._transport is not None:
@@ -438,5 +438,5 @@ class ClientConnection:
 
 
 def _keep_for(rate: int) -> Callable[[], bool]:
-    """The draw for a sample rate: the original delivers (rate + 1) percent."""
+    """A random choice for a sample rate; as in the original it delivers (rate + 1) percent."""
     return lambda: random.randrange(100) <= rate

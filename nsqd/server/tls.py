@@ -1,4 +1,4 @@
-"""TLS of client connections, of the HTTPS listener and towards auth servers, as the options want it."""
+"""TLS as the options want it: for clients, the HTTPS listener, auth servers, nsqlookupds and keepers."""
 
 import ssl
 from typing import Any, Final
@@ -17,7 +17,7 @@ NO_TLS: Final = {
 
 
 def own_certificates(options: NsqdOptions) -> Certificates | None:
-    """What clients are shown, None without a certificate. Raises StartupError."""
+    """The certificates that clients are shown, None without a certificate. Raises StartupError."""
     if not options.has_certificate:
         return None
     try:
@@ -34,7 +34,10 @@ def own_certificates(options: NsqdOptions) -> Certificates | None:
 
 
 def trusted(options: NsqdOptions) -> Certificates:
-    """Whom nsqd believes that it asks over HTTPS: auth servers, nsqlookupd. Raises StartupError."""
+    """The authorities trusted for servers that nsqd asks over HTTPS: auth servers, nsqlookupd.
+
+    Raises StartupError.
+    """
     try:
         return trust(options.tls_root_ca_file, max(options.tls_min_version, ssl.TLSVersion.TLSv1_2))
     except (OSError, ValueError) as error:
@@ -42,7 +45,10 @@ def trusted(options: NsqdOptions) -> Certificates:
 
 
 def to_keepers(options: NsqdOptions) -> Certificates | None:
-    """Whom nsqd believes as its keepers, and what it shows them; None without TLS. Raises StartupError."""
+    """The authorities trusted for keepers, and the certificate shown to them; None without TLS.
+
+    Raises StartupError.
+    """
     if not options.keeper_tls:
         return None
     found = trusted(options)
@@ -75,7 +81,7 @@ def _iana_name(name: str) -> str:
     exchange, aes, cipher = name.partition("-AES")
     if aes:
         size, cipher = cipher[:3], cipher[4:]
-        # What is neither GCM nor CCM is CBC, which goes without saying there.
+        # OpenSSL's name omits the mode when it is CBC.
         mode = cipher if cipher.startswith(("GCM", "CCM")) else f"CBC-{cipher}"
         name = f"{exchange}-WITH-AES-{size}-{mode}"
     elif name.endswith("-CHACHA20-POLY1305"):

@@ -1,8 +1,8 @@
-"""One turn of the event loop: what its commands published is stored, then answered, then delivered.
+"""One turn of the event loop: published messages are stored, then answered, then delivered.
 
-Connections and HTTP handlers apply commands as they are read and ask for a turn; the loop calls it once
-after everything it had to read. So the publishers of a moment share one write per topic, and consumers are
-woken once.
+Connections and HTTP handlers apply commands as they are read and ask for a turn; the loop runs it once, after
+everything it had to read. So all publishers of a round share one write per topic, and consumers are woken
+once.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from nsqd.server.storing import Storing
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
 
-# With no more publishers than these an fsync in the loop serves them sooner than one of a thread.
+# With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW: Final = 8
-# So many replies belong to a client that sends ahead.
+# Stands for the replies of a client that sends ahead.
 MANY: Final = 1000
 
-# Told of each topic that a connection waits for when it is durable, or why it is not.
+# Called for each topic that a connection waits for, with "" when it is durable, or with the reason why not.
 Settle: TypeAlias = Callable[[Topic, str], None]
 
 
@@ -47,13 +47,13 @@ class Answerer(Protocol):
     def answer(self) -> None: ...
 
     def published(self) -> list[Topic]:
-        """The topics that its replies tell of."""
+        """The topics that its replies answer publishes to."""
 
     def owed(self) -> int:
         """How many replies it has."""
 
     def hold_answer(self, waiting: int) -> Settle | None:
-        """Take the replies, to be sent when so many topics are durable; None when they wait for nothing."""
+        """Hold the replies until *waiting* topics are durable; None when they wait for nothing."""
 
 
 class Turn:
@@ -70,9 +70,9 @@ class Turn:
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
-        """*on_event* hears what was created or deleted.
+        """*on_event* is told of topics and channels that were created or deleted.
 
-        For *busy_poll_ns* the next request is looked for behind an answer; see `busy_poll`.
+        *busy_poll_ns* is how long to poll for the next request after an answer; see `busy_poll`.
         """
         self._broker = broker
         self._health = health
@@ -81,21 +81,21 @@ class Turn:
         self._storing = Storing(broker, data, health, log, fsync)
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        # What goes to the dead letters is taken there by this.
+        # Moves dying messages to the dead letters.
         self.bury: Callable[[Channel], None] = _leave_it
         # Keepers that publishers may wait for, if there are any.
         self.copying: Replication | None = None
         self._scheduled = False
         self._hurried = False
         self._closed = False
-        # Somebody is answered in this turn who waits for it.
+        # Whether this turn answers a client that waits for the answer.
         self._awaited = False
-        # An answer that waits for an fsync comes too late for it.
+        # An answer that waits for an fsync comes too late for busy polling.
         self._busy_poll = BusyPoll(0 if fsync.strict else busy_poll_ns, self._loop.call_soon, clock_ns)
         self._answering: dict[Answerer, None] = {}
-        # Who waits until a topic's messages are stored; True: until they are durable, in any mode.
+        # Callbacks that wait until a topic's messages are stored; True: until they are durable, in any mode.
         self._publishes: list[tuple[Topic, Tell, bool]] = []
-        # Topics of which something could not be read, as it was told last.
+        # Topics with messages that cannot be read, and the reasons last logged.
         self._unreadable: dict[str, str] = {}
         self._deadlines = Deadlines(broker, self.ask)
 
@@ -107,11 +107,11 @@ class Turn:
             self._loop.call_soon(self.run)
 
     def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
-        """Take a turn, in which *connection* has something to say; *waits*: its client waits for that.
+        """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
 
-        The first in a round of the loop whose client waits is served at once, so that the client goes on
-        while the others are read; those share the turn at the end of the round. With few clients that wait
-        for each answer, server and clients would else work in turn, never at the same time.
+        In each round of the loop the first client that waits is answered at once, so that it goes on while
+        the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
+        that wait for each answer would work alternately, never at the same time.
         """
         self._answering[connection] = None
         self.ask()
@@ -135,21 +135,21 @@ class Turn:
         self.ask()
 
     def durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just staged at *topic* is on the disk for sure. Raises NotStored."""
+        """Wait until what was just staged at *topic* is durable. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.when_certain(topic, _settler(future))
         return future
 
     def when_certain(self, topic: Topic, tell: Tell) -> None:
-        """Call *tell* when what was just staged at *topic* is on the disk for sure, or with why it is not."""
+        """Call *tell* when what was just staged at *topic* is durable, or with the reason why it is not."""
         self._broker.dirty[topic] = None
         self._publishes.append((topic, tell, True))
         self.ask()
 
     def names_durable(self) -> asyncio.Future[None]:
-        """Wait until the folders of deleted topics are gone for sure. Raises NotStored."""
+        """Wait until the removal of deleted topics' folders is durable. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
-        # What follows from the deletion is told in a turn.
+        # The turn announces the deletion.
         self.ask()
         self._fsync.when_names_durable(_settler(future))
         return future
@@ -157,7 +157,7 @@ class Turn:
     # --- the turn ---
 
     def run(self) -> None:
-        """The turn at the end of a round."""
+        """Take the turn at the end of a round."""
         self._scheduled = self._hurried = False
         if not self._closed:
             self._take()
@@ -183,7 +183,7 @@ class Turn:
             self._awaited = False
             self._busy_poll.answered(clock_ns())
         if broker.dirty:
-            # An event of this turn has left a note.
+            # An event of this turn has staged a note.
             self.ask()
 
     def _serve(self, now_ns: int) -> None:
@@ -205,7 +205,7 @@ class Turn:
             self.ask()
 
     def _few_wait(self) -> bool:
-        """Whether few publishers wait in this turn, none of which has sent ahead."""
+        """Whether few publishers wait in this turn, and none of them has sent ahead."""
         count = len(self._publishes)
         for connection in self._answering:
             owed = connection.owed()
@@ -231,7 +231,7 @@ class Turn:
         return self._fsync.strict or bool(self._fsync.failing) or self.copying is not None
 
     def _hold(self, connection: Answerer) -> bool:
-        """Have the replies of *connection* sent when what they tell of is durable; False if it is."""
+        """Hold the replies of *connection* until their topics are durable or copied; False if none waits."""
         topics = [topic for topic in connection.published() if self._waits_for(topic)]
         settle = connection.hold_answer(len(topics))
         if settle is None:
@@ -241,7 +241,7 @@ class Turn:
         return True
 
     def _waits_for(self, topic: Topic) -> bool:
-        """Whether a publisher waits until its message is durable, or copied."""
+        """Whether publishers to *topic* must wait for an fsync or a keeper."""
         store = store_of(topic)
         if store is None:
             return False
@@ -250,7 +250,7 @@ class Turn:
         )
 
     def _when_kept(self, topic: Topic, tell: Tell, *, durable: bool) -> None:
-        """Call *tell* when all that a publisher waits for has happened; *durable*: an fsync in any mode."""
+        """Call *tell* when all that a publisher waits for is done; *durable*: an fsync in any mode."""
         store = store_of(topic)
         wait = None if store is None or self.copying is None else self.copying.wait(store)
         if wait is None:
@@ -286,11 +286,11 @@ class Turn:
             self._answer_failed(error)
 
     def _answer_failed(self, error: Exception) -> None:
-        """One client whose answer fails does not cost the others theirs."""
+        """Report a failed answer; other clients still get theirs."""
         self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
 
     def _tell_unreadable(self) -> None:
-        """Say which topics have messages that cannot be read just now, and which have none any more."""
+        """Log which topics have messages that cannot be read at the moment, and which can be read again."""
         stalled = self._broker.stalled
         for channel in [one for one in stalled if one.deleted or not (one.stalled and one.depth)]:
             del stalled[channel]
@@ -309,13 +309,13 @@ class Turn:
             self._on_event(event)
 
     def close(self) -> None:
-        """There are no more turns, whoever asks: what is tried again would open files that were closed."""
+        """End all turns: a later one could retry something and open files that were closed."""
         self._closed = True
         self._deadlines.close()
 
 
 def _leave_it(_channel: Channel) -> None:
-    """Keep what is dying: nobody takes it anywhere."""
+    """Leave dying messages where they are."""
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:

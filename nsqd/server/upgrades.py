@@ -1,4 +1,4 @@
-"""Putting round a connection what was granted to it, one layer after another: TLS, then a compression."""
+"""Putting granted layers around a connection, one after another: TLS, then a compression."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ from nsqd.server.layers import Tls
 
 
 class Upgradable(Protocol):
-    """A connection that is changed; it is the protocol of its transport."""
+    """A connection that is upgraded; it is the protocol of its transport."""
 
     @property
     def peer(self) -> str: ...
@@ -22,12 +22,12 @@ class Upgradable(Protocol):
     def session(self) -> Session: ...
 
     def rest(self) -> None:
-        """Nothing is to be said of its own accord until it is changed."""
+        """Send nothing unasked, such as heartbeats, until the connection is upgraded."""
 
     def answer(self) -> None: ...
 
     def upgraded(self, transport: asyncio.Transport) -> None:
-        """Send through this from now on."""
+        """Use *transport* from now on."""
 
 
 class Upgrades:
@@ -42,11 +42,11 @@ class Upgrades:
         self._shaking_hands = False
 
     def next(self, transport: asyncio.Transport) -> None:
-        """Put round *transport* what was granted next; the last thing said without it is written."""
+        """Put the next granted layer around *transport*, after the last reply without it was written."""
         connection = self._connection
         session = connection.session
         if self._shaking_hands or not session.upgrading:
-            # A second answer of the same moment: the first has done it, or is about to.
+            # An earlier answer of the same turn has started the upgrade, or done it.
             return
         connection.rest()
         upgrade, level = session.upgrading[0], session.settings.deflate_level
@@ -55,7 +55,7 @@ class Upgrades:
         as_protocol = cast("asyncio.Protocol", connection)
         if upgrade is Upgrade.TLS:
             self._shaking_hands = True
-            # Granted only with a certificate, which is what the context is made of.
+            # TLS is granted only with a certificate, so the context exists.
             Tls(transport, as_protocol, cast("ssl.SSLContext", self._tls), self._shook_hands)
             return
         codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()

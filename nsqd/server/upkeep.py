@@ -1,4 +1,4 @@
-"""Noting once a second what topics and channels still owe, and letting go of what nobody does."""
+"""Writing checkpoints of what topics and channels owe once a second, and freeing what nobody is owed."""
 
 import asyncio
 import contextlib
@@ -27,19 +27,19 @@ from nsqd.storage.topic_store import TopicStore, store_of
 INTERVAL_S: Final = 1.0
 # A file that was not appended to for one to two of these is closed.
 IDLE_S: Final = 5.0
-# The disk syncs several files in little more time than one.
+# A disk syncs several files in little more time than one.
 WRITERS: Final = 8
-# Topics that are looked at in one go: a millisecond.
+# How many topics are checked in one go: a millisecond.
 _AT_ONCE: Final = 200
 
 
 @dataclass(slots=True)
 class _Care:
-    """What is to be remembered of one topic between two rounds."""
+    """The state of one topic between two rounds."""
 
-    # When the oldest change was made that no checkpoint has yet, on the monotonic clock.
+    # When the oldest change that no checkpoint has yet was noticed, on the monotonic clock.
     changed_at: float | None = None
-    # What threads do to the topic's files now, and how many wish that nothing is begun any more.
+    # The jobs of threads on the topic's files, and how many callers want no new ones; see `at_rest`.
     jobs: set[asyncio.Future[None]] = field(default_factory=set)
     at_rest: int = 0
 
@@ -56,25 +56,28 @@ class Checkpoints:
         self._space = Space(self, log)
         self._closed_idle_at = time.monotonic()
         self._removing: asyncio.Task[None] | None = None
-        # Told of each checkpoint that was written, if anybody copies it.
+        # Called for each written checkpoint, if keepers copy the topics.
         self.written: Callable[[TopicStore, CheckpointJob], None] | None = None
 
     @property
     def lag_s(self) -> float:
-        """For how long what was finished could come back after a crash, in seconds."""
+        """The age of the oldest change that is in no checkpoint, in seconds.
+
+        After a crash, messages finished within this time could be delivered again.
+        """
         live = [care for topic, care in self._cares.items() if not topic.deleted]
         oldest = min((care.changed_at for care in live if care.changed_at is not None), default=None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     async def run(self) -> None:
-        """Go round until cancelled; a round begins a second after the one before, or when that is done."""
+        """Run rounds until cancelled; one begins a second after the previous one began, or when that ends."""
         try:
             while True:
                 began = time.monotonic()
                 await self._round(began)
                 await asyncio.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
         finally:
-            # A thread that is still at work would write behind what comes after it.
+            # Otherwise a thread that is still at work could write after later writes.
             await self._space.close()
             if self._removing is not None:
                 await self._removing
@@ -92,7 +95,7 @@ class Checkpoints:
             if topic.settings.retains:
                 keep(topic, time.time_ns())
             if not topic.take_changed():
-                continue  # nor is there anything to forget: thousands of idle topics cost next to nothing
+                continue  # there is nothing to trim either: thousands of idle topics cost next to nothing
             while topic.trim():
                 await pace.done(_AT_ONCE)
             if topic.ephemeral or topic.deleted:
@@ -114,7 +117,7 @@ class Checkpoints:
         await self._look_for_space()
 
     def _look_at_carried(self, carried: Topic, now: float, changed: deque[Topic]) -> None:
-        """Of the log of another nsqd nothing is let go of here, nor made smaller."""
+        """Note a changed carried log for a checkpoint; its files are not removed or compacted here."""
         if carried.take_changed() and not carried.deleted:
             care = self._care(carried)
             if care.changed_at is None:
@@ -122,10 +125,10 @@ class Checkpoints:
             changed.append(carried)
 
     async def write_at_once(self, topic: Topic) -> bool:
-        """Write a checkpoint of a topic, or of a carried one, now and durably; False when that failed.
+        """Write a durable checkpoint of a topic, own or carried, now; False if that failed.
 
-        For what is not to be undone by a crash, such as that a carried channel is deleted, and before a log
-        is let go of.
+        It is for changes that a crash must not undo, such as the deletion of a carried channel, and for the
+        moment before a log is given away.
         """
         store = store_of(topic)
         if store is None:
@@ -133,7 +136,7 @@ class Checkpoints:
         async with self.at_rest(topic):
             topic.take_changed()
             written = await self._write_now(topic, store)
-        # A round that came meanwhile has left it alone.
+        # A round that ran meanwhile has skipped the topic.
         topic.changed = True
         return written
 
@@ -146,11 +149,11 @@ class Checkpoints:
             del cares[topic]
 
     async def _reserve(self) -> None:
-        """Reserve numbers before they are wanted, so that no publish waits for the disk."""
+        """Reserve sequences before they are needed, so that no publish waits for the disk."""
         try:
             await asyncio.to_thread(self._data.reservation.extend, self._broker.sequences.used)
         except OSError as error:
-            # The publish that needs them will try again, and say so.
+            # The publish that needs them tries again, and reports a failure.
             self._log.warning("failed to reserve message ids - %s", error)
 
     async def _write_all(self, topics: deque[Topic]) -> None:
@@ -158,12 +161,12 @@ class Checkpoints:
         try:
             await asyncio.gather(*writers)
         except asyncio.CancelledError:
-            # That came when the first had ended; the threads of the others are at work.
+            # gather() raises when the first writer has ended; the threads of the others are still at work.
             await asyncio.gather(*writers, return_exceptions=True)
             raise
 
     async def _write_each(self, topics: deque[Topic]) -> None:
-        """One of those who write at the same time: a task for each of thousands of topics is a stall."""
+        """Write checkpoints as one of `WRITERS` tasks: a task for each of thousands of topics is a stall."""
         while topics:
             topic = topics.popleft()
             store = store_of(topic)
@@ -171,18 +174,18 @@ class Checkpoints:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> bool:
-        """Whether the checkpoint was written; that the topic changed meanwhile says nothing about that."""
-        # The files of a carried log are those of another nsqd: it says when they go.
+        """Write a checkpoint; returns whether it was written, even if the topic changed meanwhile."""
+        # The files of a carried log belong to another nsqd, which says when they are removed.
         low_water = 0 if isinstance(store, CarriedStore) else topic.unwanted_below()
         notes = store.notes
         if store.can_drop_below(low_water, notes):
-            # Before it is so, for the checkpoint has to know.
+            # Set before the files are dropped, because the checkpoint must contain it.
             kept_from = store.kept_after_drop(low_water, notes)
             topic.log.kept_from = max(topic.log.kept_from, kept_from)
-            # Files go when both checkpoints agree: the next round writes the other one.
+            # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         began = time.monotonic()
-        # The notes that wait to be written tell of what this checkpoint has already.
+        # This checkpoint already includes what the notes that wait to be written say.
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
             store.look_for_file()
@@ -198,7 +201,7 @@ class Checkpoints:
             if topic.deleted or care.at_rest or isinstance(store, CarriedStore):
                 return True
             covered = store.checkpoints
-            # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
+            # A channel created meanwhile may be owed messages that nobody was owed when the checkpoint began.
             low_water = min(covered.covered_low_water, topic.unwanted_below())
             store.drop_below(low_water, covered.covered_notes)
         except OSError as error:
@@ -207,14 +210,14 @@ class Checkpoints:
                 self._failed(topic, store, error, low_water)
                 if error.errno == errno.ENOENT and not self._care(topic).jobs:
                     with contextlib.suppress(OSError):
-                        # It cannot be seen just now: the next round looks again.
+                        # If the folder cannot be read at the moment, the next round tries again.
                         store.begin_again_if_gone()
             return False
         return True
 
     @contextlib.asynccontextmanager
     async def at_rest(self, topic: Topic) -> AsyncIterator[None]:
-        """While this lasts no thread touches the topic's files, whose names may soon be another topic's."""
+        """Keep threads off the topic's files, whose names may soon be another topic's."""
         care = self._care(topic)
         care.at_rest += 1
         try:
@@ -224,17 +227,17 @@ class Checkpoints:
         finally:
             care.at_rest -= 1
             if topic.deleted and not (care.jobs or care.at_rest):
-                # Its messages in memory go with it.
+                # Forgetting the topic also frees its messages in memory.
                 self._cares.pop(topic, None)
 
     def may_work(self, topic: Topic) -> bool:
-        """Whether something may be begun on the topic's files."""
+        """Whether new work on the topic's files may begin."""
         return not topic.deleted and not self._care(topic).at_rest
 
     async def in_thread(
         self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
     ) -> None:
-        """Wait for the work even when cancelled: it would write behind what is written after it."""
+        """Run *work* in a thread, and wait for it even when cancelled: it could write after later writes."""
         job = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(pool, work))
         jobs = self._care(topic).jobs
         jobs.add(job)
@@ -246,7 +249,7 @@ class Checkpoints:
             raise
 
     def remove_deleted(self) -> None:
-        """Remove what deleted topics have left, in a thread."""
+        """Remove the files of deleted topics, in a thread."""
         if self._data.deleted and self._removing is None:
             self._removing = asyncio.create_task(self._remove_deleted(), name="removal of deleted topics")
 
@@ -259,9 +262,9 @@ class Checkpoints:
             self._removing = None
 
     async def _look_for_space(self) -> None:
-        """Be healthy again when there is room for what was refused, though nobody publishes.
+        """Make the node healthy again when there is room for the refused messages, even if nobody publishes.
 
-        Whoever sends publishers away from an unhealthy node waits for this.
+        Publishers are sent away from an unhealthy node, so no publish would find the room.
         """
         spare = self._data.spare
         if not spare.there:
@@ -271,7 +274,7 @@ class Checkpoints:
                 self._health.publish_worked(name)
 
     async def write_last(self) -> None:
-        """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
+        """Write the checkpoints of a clean stop: after a start from them nothing is delivered twice."""
         for topic in [one for own in self._broker.topics.values() for one in (own, *own.carried)]:
             store = store_of(topic)
             if store is None:
@@ -285,7 +288,7 @@ class Checkpoints:
                     self._failed(topic, store, error, 0)
                     continue
                 break
-        # One sync for all: two for each of thousands of topics would outlast any patience.
+        # One sync for all: two for each of thousands of topics would take too long.
         await asyncio.to_thread(self._data.disk.sync_all)
 
     def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
@@ -296,7 +299,8 @@ class Checkpoints:
             )
         if error.errno not in NO_SPACE or self._data.spare.give_up():
             return
-        # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
-        # the next checkpoint would report it as lost, which it is not. Notes stay until it has them.
+        # The spare space was not enough either, so finished messages go before a checkpoint notes it.
+        # After a crash before the next checkpoint they are reported as lost, which they are not. Notes stay
+        # until a checkpoint has them.
         if not isinstance(store, CarriedStore):
             store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)

@@ -11,19 +11,19 @@ from nsqd.policies.quantities import watermark
 from nsqd.server.health import Health
 
 LOOK_S: Final = 1.0
-# Without a mark nobody waits for it; the figure is for who looks at the node.
+# Without a watermark the figures are only shown, so they are read less often.
 RARELY_S: Final = 10.0
-# So much more has to be free before publishes are taken again, or a node at the mark would change its mind
-# with each message.
+# This many times the mark has to be free before publishes are taken again. Otherwise a node at the mark would
+# change its state with each message.
 _MORE: Final = 1.02
 _WHAT: Final = "disk watermark"
 
 
 class Watermark:
-    """Looks how much is free."""
+    """Watches how much of the disk is free."""
 
     def __init__(self, text: str, broker: Broker, disk: Disk, path: Path, health: Health, log: Log) -> None:
-        """*text* is the option's."""
+        """*text* is the value of --disk-watermark."""
         self._bytes, self._part = watermark(text)
         self._broker = broker
         self._disk = disk
@@ -31,27 +31,27 @@ class Watermark:
         self._health = health
         self._log = log
         self._unknown = False
-        # What was found last, in bytes; -1 while it is not known.
+        # The figures found last, in bytes; -1 while they are unknown.
         self.free = self.total = -1
 
     def room(self) -> int:
-        """Bytes that may still be written before the mark; -1 while that is not known."""
+        """Bytes that may still be written before the mark is reached; -1 while that is unknown."""
         if self.free < 0:
             return -1
         return max(0, self.free - (self._bytes or int(self.total * self._part)))
 
     async def watch(self) -> None:
-        """Look forever: once a second where there is a mark."""
+        """Look forever: once a second if there is a mark, otherwise every ten seconds."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S if self._bytes or self._part else RARELY_S)
 
     async def look(self) -> None:
-        """Look once, and judge it if there is a mark."""
+        """Look once; if there is a mark, refuse or take publishes accordingly."""
         try:
             free, total = await asyncio.to_thread(self._disk.free, self._path)
         except OSError as error:
-            # What was found last holds.
+            # The figures found last stay.
             if not self._unknown:
                 self._log.warning("cannot tell how much of the disk is free - %s", error)
             self._unknown = True

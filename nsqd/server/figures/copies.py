@@ -1,4 +1,4 @@
-"""Figures of copies: what keepers of this node have, and whose messages it keeps."""
+"""Metrics of copies: what this node's keepers have, and what this node keeps for others."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,7 +11,7 @@ _KEEPER: Final = ("keeper",)
 
 
 def copies(replication: Replication | None) -> Iterator[Family]:
-    """The families; those of keepers are empty where there are none."""
+    """Yield the metric families; those of keepers are empty where there are none."""
     kept_by = [] if replication is None else replication.kept_by()
     keepers: list[tuple[tuple[str, ...], dict[str, Any]]] = [((one["address"],), one) for one in kept_by]
     yield Family(

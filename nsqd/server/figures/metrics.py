@@ -68,7 +68,7 @@ _CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
     ("timed_out", "messages not answered in time", lambda channel: channel.timeout_count),
     ("lost", "messages that were owed but are no longer readable", lambda channel: channel.lost_count),
 )
-# Of channels of which a policy says something, or that it has let go of something.
+# Shown for channels with a policy, or from which a policy has removed messages.
 _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
     (
         "dropped",
@@ -85,7 +85,7 @@ _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
 
 
 class NsqdCollector(PacedCollector):
-    """One series per topic and per channel; nothing per client, so that they cannot grow without bound."""
+    """One series per topic and per channel; none per client, so their number cannot grow without bound."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class NsqdCollector(PacedCollector):
             samples = self._of_channels(of_channel, ruled=True)
             yield Family(f"nsqd_channel_{name}", text, samples, _CHANNEL, counter=True)
         if self._broker.limits.topology_aware:
-            # Only where somebody asked for it: three more series per channel.
+            # Only with topology-aware consumption, because it adds three series per channel.
             text = "messages delivered near and far"
             yield Family("nsqd_channel_delivered", text, self._delivered(), (*_CHANNEL, "to"), counter=True)
 
@@ -170,14 +170,14 @@ class NsqdCollector(PacedCollector):
             ("address",),
         )
 
-    # Others have their turn while these are read: what is deleted meanwhile is in some of them.
+    # Other tasks run while these are read: a topic that is deleted meanwhile is in some of the families.
 
     def _of_topics(self, figure: Callable[[Topic], float]) -> Iterator[Sample]:
         for topic in list(self._broker.topics.values()):
             yield (topic.name,), figure(topic)
 
     def _of_channels(self, figure: Callable[[Channel], float], *, ruled: bool = False) -> Iterator[Sample]:
-        """Of all channels, or of those that are *ruled* by a policy or once were."""
+        """Samples of all channels; if *ruled*, of those with a policy or a figure other than 0."""
         for channel in self._channels():
             if ruled and channel.settings is NOTHING and not figure(channel):
                 continue

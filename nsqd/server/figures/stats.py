@@ -1,4 +1,4 @@
-"""What /stats says, as values with the original's keys and order."""
+"""The content of /stats, as values with the original's keys and order."""
 
 import gc
 import resource
@@ -23,13 +23,13 @@ from nsqd.server.replication.copying import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
 
-# Topics, channels and clients that are looked at in one go: some milliseconds.
+# How many topics, channels and clients are read in one go: some milliseconds.
 _AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StatsFilter:
-    """Which part of the statistics somebody wants; empty names mean all."""
+    """Which part of the statistics is wanted; empty names mean all."""
 
     topic: str = ""
     channel: str = ""
@@ -38,7 +38,7 @@ class StatsFilter:
 
 
 class StatsReport:
-    """Reads the figures of a running nsqd when somebody asks."""
+    """Reads the figures of a running nsqd on request."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class StatsReport:
         started_at: int,
         disk: Callable[[], dict[str, int]],
     ) -> None:
-        """*disk* tells how the disk is that the messages are on."""
+        """*disk* returns the figures of the disk with the messages."""
         self.broker = broker
         self.clients = clients
         self.health = health
         self.started_at = started_at
         self._disk = disk
         self.ages = Ages()
-        # Who knows of copies, when that is there.
+        # Knows of copies; set once the data path is loaded.
         self.replication: Replication | None = None
 
     async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
-        """The body of ``/stats?format=json``; with many topics or clients others get their turn meanwhile."""
+        """The body of ``/stats?format=json``; with many topics or clients other tasks run in between."""
         pace = Pace(_AT_ONCE)
         self.ages.forget_deleted()
         result: dict[str, Any] = {
@@ -70,11 +70,11 @@ class StatsReport:
         }
         if wanted.include_memory:
             result["memory"] = memory()
-        # The original names no producers either when the topic asked for is not there.
+        # As in the original, no producers are listed if the requested topic does not exist.
         known = result["topics"] is not None and wanted.include_clients
         result["producers"] = await self._producers(wanted, pace) or None if known else None
         if not wanted.topic:
-            # Ours.
+            # Not in the original.
             result["disk"] = self._disk()
             if self.replication is not None:
                 result["kept_by"] = self.replication.kept_by()
@@ -107,21 +107,21 @@ class StatsReport:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
         have, asked = self.replication.copies_of(topic) if self.replication is not None else (0, 0)
-        # Ours, where copies are wanted.
+        # Not in the original; shown where copies are wanted.
         copies = {"copies": have, "copies_wanted": asked} if asked else {}
         return {
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
-            # Deferred ones too: they wait here, and there is no other figure for them.
+            # Deferred messages that wait at the topic count here, because no other figure has them.
             "depth": all_logs.waiting_at(topic),
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,
             "paused": topic.paused,
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
-            # Ours: of what waits before the first channel.
+            # Not in the original: dropped messages of those that wait for a first channel.
             "dropped_count": topic.backlog.dropped_count,
-            # Of these, what another nsqd has taken and is served here.
+            # The part of `depth` from other nsqd whose logs are served here.
             "carried_depth": all_logs.carried_waiting_at(topic),
             **copies,
         }
@@ -149,14 +149,14 @@ class StatsReport:
             else None,
             "paused": channel.paused,
             "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
-            # Ours: the original leaves what a consumer had in flight until it times out.
+            # Not in the original, which leaves the messages in flight at a consumer until they time out.
             "returned_count": channel.returned_count,
             "dropped_count": channel.dropped_count,
             "expired_count": channel.expired_count,
             "dead_count": channel.dead_count,
-            # When the oldest message was published that is owed, in ns since 1970, or 0.
+            # When the oldest owed message was published, in ns since 1970, or 0.
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
-            # Of other nsqd: waiting, in flight and deferred, which count above as well.
+            # Messages of other nsqd: waiting, in flight and deferred; they are also counted above.
             "carried_depth": all_logs.carried_depth(channel),
         }
 
@@ -180,7 +180,7 @@ class StatsReport:
         return self._client(connection, None)
 
     def _client(self, connection: ClientConnection, topic: str | None) -> dict[str, Any]:
-        """One connection; *topic* None leaves out what it published, empty shows all of it."""
+        """One connection; *topic* None leaves out its publish counts, "" shows those of all topics."""
         session = connection.session
         identity, consumer = session.identity, session.consumer
         result: dict[str, Any] = {
@@ -204,7 +204,7 @@ class StatsReport:
             "topology_region": identity.topology_region,
         }
         if topic is not None:
-            # All topics, where the original shows one of them.
+            # All topics that match; the original shows one of them.
             counts = [
                 {"topic": name, "count": count}
                 for name, count in session.pub_counts.items()
@@ -216,7 +216,7 @@ class StatsReport:
 
 
 def _who(authorizations: Authorizations | None) -> dict[str, Any]:
-    """Whom the auth server takes the client for; nothing where it was not asked."""
+    """The client's identity by the auth server; empty if no grants were asked for."""
     if authorizations is None or not authorizations.grants:
         return {}
     who = {"auth_identity": authorizations.identity, "auth_identity_url": authorizations.identity_url}
@@ -224,7 +224,7 @@ def _who(authorizations: Authorizations | None) -> dict[str, Any]:
 
 
 def memory() -> dict[str, int]:
-    """The original's memory figures, as far as this runtime has their like; bytes unless named otherwise.
+    """The original's memory figures, as far as Python has similar ones; in bytes unless named otherwise.
 
     The heap is the resident set of the process. The collector runs too rarely and too briefly to be timed.
     """
@@ -251,7 +251,7 @@ def _resident_bytes() -> int:
 
 
 def _by_zone(channel: Channel) -> dict[str, int]:
-    """Messages delivered near and far; as in the original a count of 0 is left out."""
+    """Messages delivered in the zone, in the region and elsewhere; as in the original, 0 is left out."""
     zone, region, _ = channel.zones
     counts = {
         "zone_local_msg_count": zone,

@@ -12,7 +12,7 @@ _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def render(stats: dict[str, Any], now_ns: int) -> Iterator[str]:
-    """Turn what :meth:`Stats.snapshot` gave into text, a topic or client at a time."""
+    """Yield the text of a :meth:`StatsReport.snapshot`, a topic or client at a time."""
     started = stats["start_time"]
     lines = [
         nsqd_banner(),

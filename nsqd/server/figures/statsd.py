@@ -1,4 +1,4 @@
-"""Pushing figures to a statsd daemon, as names and values the original's dashboards know."""
+"""Pushing figures to a statsd daemon, with the names and values that the original's dashboards use."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 
-# Lines that are written in one go: some milliseconds.
+# How many lines are written in one go: some milliseconds.
 _AT_ONCE: Final = 1000
 
 COUNTER: Final = "c"
@@ -36,7 +36,7 @@ _CHANNEL: Final = (
     ("requeue_count", COUNTER),
     ("timeout_count", COUNTER),
 )
-# Ours: what policies let go of. Names of nothing that happened are not pushed.
+# Not in the original: messages that policies removed. A count of 0 is not pushed.
 _LET_GO: Final = ("dropped_count", "expired_count", "dead_count")
 _MEMORY: Final = (
     "heap_objects",
@@ -52,7 +52,7 @@ _MEMORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StatsdOptions:
-    """*prefix* is resolved: it names the host and ends in a dot, or is empty. Times in seconds."""
+    """The statsd options. *prefix* is resolved: it names the host and ends in a dot, or is empty."""
 
     address: str
     interval_s: float
@@ -63,7 +63,7 @@ class StatsdOptions:
 
 
 def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: int) -> str:
-    """``nsq.%s`` becomes ``nsq.10_0_0_1_4151.``."""
+    """The prefix with the host filled in: ``nsq.%s`` becomes ``nsq.10_0_0_1_4151.``."""
     host = join_host_port(broadcast_address, broadcast_http_port).replace(".", "_").replace(":", "_")
     prefix = template.replace("%s", host)
     return prefix + "." if prefix and not prefix.endswith(".") else prefix
@@ -72,7 +72,7 @@ def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: i
 def figures(
     snapshot: dict[str, Any], *, exclude_ephemeral: bool, now_ns: int
 ) -> Iterator[tuple[str, int, str]]:
-    """(name, value, kind) of everything that is pushed, in the original's order; counters as totals."""
+    """Yield (name, value, kind) of every pushed figure, in the original's order; counters as totals."""
     for topic in snapshot["topics"] or ():
         if exclude_ephemeral and is_ephemeral(topic["topic_name"]):
             continue
@@ -101,7 +101,7 @@ def figures(
 
 
 def packets(lines: Iterable[bytes], size: int) -> list[bytes]:
-    """Lines put together to datagrams of at most *size* bytes; one that is longer goes alone."""
+    """Join lines to datagrams of at most *size* bytes; a longer line is a datagram by itself."""
     result: list[bytes] = []
     packet = b""
     for line in lines:
@@ -113,7 +113,7 @@ def packets(lines: Iterable[bytes], size: int) -> list[bytes]:
 
 
 class Statsd:
-    """Pushes once an interval, the datagrams spread over it; counters as differences to the push before."""
+    """Pushes once an interval, the datagrams spread over it; counters as differences to the last push."""
 
     def __init__(self, stats: StatsReport, options: StatsdOptions, log: Log) -> None:
         self._stats = stats
@@ -122,11 +122,11 @@ class Statsd:
         self._before: dict[str, int] = {}
 
     async def begin(self) -> None:
-        """Take the counters as they are for the push before: what earlier runs counted was pushed by them."""
+        """Take the present counters as the last push: earlier runs have pushed what they counted."""
         await self.lines()
 
     async def run(self) -> None:
-        """Push until cancelled, and a last time then, without pauses."""
+        """Push until cancelled, then push a last time without pauses."""
         try:
             while True:
                 await asyncio.sleep(self._options.interval_s)
@@ -136,7 +136,7 @@ class Statsd:
             self._log.info("STATSD: closing")
 
     async def lines(self) -> list[bytes]:
-        """What the next push says; calling this is that push as far as counters go."""
+        """The lines of the next push; the counters then continue from these."""
         options = self._options
         snapshot = await self._stats.snapshot(
             StatsFilter(include_clients=False, include_memory=options.memory)
@@ -152,7 +152,7 @@ class Statsd:
             if kind == COUNTER:
                 totals[name] = value
                 before = self._before.get(name, 0)
-                # Less than before: it was deleted and created again, and has counted from zero.
+                # A lower value means that the topic or channel was deleted and created again: it counts from 0.
                 shown = value - before if value >= before else value
             result.append(f"{options.prefix}{name}:{shown:d}|{kind}\n".encode())
         self._before = totals
@@ -179,7 +179,7 @@ class Statsd:
 
 
 def statsd_options(options: NsqdOptions) -> StatsdOptions:
-    """The daemon's flags for it, the prefix resolved."""
+    """The statsd options from nsqd's options, whose prefix is resolved."""
     return StatsdOptions(
         address=options.statsd_address,
         interval_s=options.statsd_interval / SECOND,
@@ -192,6 +192,6 @@ def statsd_options(options: NsqdOptions) -> StatsdOptions:
 
 def _latency(name: str, item: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
     for entry in item["e2e_processing_latency"]["percentiles"] or ():
-        # 99.9 must not become the 100 that 1.0 is called.
+        # 0.999 is named 99_9: it must not be rounded to 100, the name of 1.0.
         percent = f"{entry['quantile'] * 100:.10g}".replace(".", "_")
         yield f"{name}.e2e_processing_latency_{percent}", entry["value"], GAUGE

@@ -1,6 +1,6 @@
-"""--http-auth: who publishes or administers over HTTP shows the AUTH secret as a bearer token.
+"""--http-auth: HTTP clients that publish, read messages or administer send the AUTH secret as a bearer token.
 
-The auth servers that answer for TCP clients answer for these as well, with the same grants.
+The auth servers for TCP clients are asked for them, and the same grants apply.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nsqd.server.clock import now_ns as clock_ns
 
 
 class Needs(Enum):
-    """What a secret has to grant for a request."""
+    """What a secret must grant for a request."""
 
     NOTHING = "nothing"
     PUBLISH = "publish, on the topic"
@@ -26,7 +26,7 @@ class Needs(Enum):
     NODE = "publish and subscribe on every topic and channel"
 
 
-# What is not listed needs the most.
+# A route that is not listed needs NODE.
 NEEDS: Final = {
     ("GET", "/ping"): Needs.NOTHING,
     ("GET", "/info"): Needs.NOTHING,
@@ -65,23 +65,23 @@ NEEDS: Final = {
     ("POST", "/message/cancel"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
-    # It publishes to other topics.
+    # NODE, because it publishes to other topics.
     ("POST", "/dead_letters/send_back"): Needs.NODE,
     ("PUT", "/policies"): Needs.NODE,
     ("DELETE", "/policies"): Needs.NODE,
 }
 
-# Answers of the auth servers that are kept until their time to live is over; the oldest go first.
+# How many answers of the auth servers are kept until they expire; above this the oldest are dropped.
 _KEPT: Final = 10_000
 
 
 class HttpGuard:
-    """Puts itself before the handlers of a route table."""
+    """Checks the secret of each request before its handler runs."""
 
     def __init__(self, auth: AuthServers) -> None:
         self._auth = auth
         self._known: dict[Asker, Authorizations] = {}
-        # One question for all requests that wait for the same answer.
+        # All requests that wait for the same answer share one question.
         self._asking: dict[Asker, asyncio.Task[Authorizations | None]] = {}
 
     def routes(self, table: Iterable[Route]) -> list[Route]:
@@ -124,7 +124,7 @@ class HttpGuard:
             task = asyncio.create_task(self._ask(asker, peer), name=f"HTTP AUTH {peer}")
             self._asking[asker] = task
             task.add_done_callback(lambda _: self._asking.pop(asker, None))
-        # A client that hangs up takes its request away, not the question of the others.
+        # If a client hangs up, only its own request is cancelled, not the shared question.
         return await asyncio.shield(task)
 
     async def _ask(self, asker: Asker, peer: str) -> Authorizations | None:
@@ -158,7 +158,7 @@ def _asker(request: Request, secret: bytes) -> Asker:
 
 
 def _granted(found: Authorizations, needs: Needs, request: Request) -> bool:
-    # The very arguments the handler reads. One that is missing is the empty name: a grant for all covers it.
+    # The handler reads the same arguments. A missing one is the empty name, which a grant for all covers.
     topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
     if needs is Needs.PUBLISH:
         return found.allows(PUBLISH, topic, "")

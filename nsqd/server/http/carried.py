@@ -1,4 +1,4 @@
-"""GET /carried: who keeps copies of this node's messages, and whose it keeps."""
+"""GET /carried: which nsqd keep copies of this node's messages, and whose copies it keeps."""
 
 from nsqcore.http.api import Request, Response, json_reply
 from nsqd.server.replication.copying import Replication
@@ -8,7 +8,7 @@ class CarriedApi:
     """See the module."""
 
     def __init__(self) -> None:
-        # Set when the ports are known, which it says.
+        # Set once the data path is loaded.
         self.copying: Replication | None = None
 
     async def get(self, _request: Request) -> Response:

@@ -5,8 +5,8 @@
     &contains=...&json=...      those that a filter finds
     &dry_run=true               none: they are counted
 
-Each is published again to its topic, owed by its channel alone. When that is durable it is finished in the
-dead-letter topic: a crash in between leaves one too many, never none.
+Each letter is published again to its topic, and only its channel owes it. Once that is durable, the letter is
+finished in the dead-letter topic: a crash in between leaves the message in both, never in none.
 """
 
 import time
@@ -37,11 +37,11 @@ class DeadLettersApi:
         self._finder = finder
         self._turn = turn
         self._log = log
-        # Those that are being sent back: nobody else does that meanwhile.
+        # Letters that are being sent back, so that no other request sends them meanwhile.
         self._moving: set[tuple[Topic, int]] = set()
 
     async def send_back(self, request: Request) -> Response:
-        """Send back what is asked for, or count it."""
+        """Send back the letters that the request selects, or count them."""
         refuse_unknown(request, "POST", "/dead_letters/send_back")
         name = request.require("topic")
         if not is_valid_name(name):
@@ -57,7 +57,7 @@ class DeadLettersApi:
         letters = [
             Letter(seq, *headers_and_body(block, seq))
             for seq, block in picked.messages
-            # Where the one of an id is gone, the place is that of the next one, which is not meant.
+            # If the message with the id is gone, the next one is found, which must not be sent.
             if ("id" not in request.query or seq == query.place.number)
             and is_there(topic, seq)
             and (topic, seq) not in self._moving
@@ -82,12 +82,12 @@ class DeadLettersApi:
             arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}
         else:
             arguments["limit"] = request.query.get("limit", _DEFAULT_LIMIT)
-            # What was sent back before may still lie before those.
+            # Letters that were sent back earlier may still lie before this.
             arguments["from"] = request.query.get("from", str(topic.low_water()))
         return parse_query(arguments, "", self._broker.ids, time.time_ns())
 
     def _sorted(self, letters: list[Letter]) -> tuple[dict[tuple[str, str], list[Letter]], dict[str, int]]:
-        """Those that can go, by where they go, and how many cannot for which reason."""
+        """The letters that can be sent back by origin, and the number that cannot by reason."""
         back: dict[tuple[str, str], list[Letter]] = {}
         obstacles: dict[str, int] = {}
         for letter in letters:
@@ -109,12 +109,12 @@ class DeadLettersApi:
         return ""
 
     async def _send(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
-        """Publish them where they came from, then finish them; returns how many. Raises ApiError."""
+        """Publish the letters to their origins, then finish them; returns how many. Raises ApiError."""
         sent = 0
         for (topic_name, channel_name), letters in back.items():
             origin = self._broker.topics.get(topic_name)
             if origin is None or channel_name not in origin.channels or not origin.flowing or topic.deleted:
-                continue  # while others were waited for
+                continue  # it changed while earlier letters were stored
             moving = {(topic, letter.seq) for letter in letters}
             self._moving |= moving
             try:
@@ -139,6 +139,6 @@ class DeadLettersApi:
 
 
 def _next(topic: Topic, picked: Picked) -> str | None:
-    """What to ask for as ``from`` to go on; None when there is no more."""
+    """The ``from`` with which to go on; None when there is no more."""
     more = picked.position < topic.log.next_seq
     return str(picked.position) if more else None

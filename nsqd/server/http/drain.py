@@ -1,4 +1,4 @@
-"""POST and GET /drain: publishes are refused, so that consumers can empty the node before it goes."""
+"""POST and GET /drain: publishes are refused, so that consumers can empty the node before it is removed."""
 
 import asyncio
 import re
@@ -17,32 +17,32 @@ from nsqd.server.tcp import Clients
 _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
 _ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
-# How exactly it is known since when nobody reads a channel. A look at ten thousand takes a millisecond.
+# How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
 _LOOK_S: Final = 5.0
 
 
 def _flag(value: str, invalid: str) -> bool:
-    """Raises ApiError."""
+    """Parse a true or false value. Raises ApiError with *invalid*."""
     if value not in _TRUE | _FALSE:
         raise ApiError(400, invalid)
     return value in _TRUE
 
 
 class Drain:
-    """Starts a drain, tells how far it is, takes it back. A restart takes it back as well."""
+    """Starts a drain, shows its progress, cancels it. A restart cancels it too."""
 
     def __init__(self, broker: Broker, clients: Clients, log: Log) -> None:
         self._broker = broker
         self._clients = clients
         self._log = log
         self._unread = Unread()
-        # Set when the data path is loaded.
+        # Set once the data path is loaded.
         self.departure: Departure | None = None
 
     async def begin(self, request: Request) -> Response:
         """Refuse publishes from now on; with ``cancel=true`` take them again.
 
-        With ``hand_over=true`` what is left goes to another nsqd: to the best there is, or to that ``taker``.
+        With ``hand_over=true`` the remaining messages go to another nsqd: to the best one, or to ``taker``.
         """
         cancel = _flag(request.query.get("cancel", "false"), "INVALID_CANCEL")
         hand_over = _flag(request.query.get("hand_over", "false"), "INVALID_HAND_OVER")
@@ -58,7 +58,7 @@ class Drain:
         if draining != self._broker.draining:
             self._broker.draining = draining
             if draining:
-                # What a session learnt about its lines says that they may be published.
+                # Sessions remember publish lines as allowed, which they are no longer.
                 self._clients.forget_publish_lines()
             self._log.info("NSQ: draining, publishes are refused" if draining else "NSQ: drain cancelled")
         if hand_over and draining and departure is not None:
@@ -66,20 +66,20 @@ class Drain:
         return json_reply(self._report())
 
     async def stop(self) -> None:
-        """The node stops: what is not handed over stays."""
+        """End a hand-over, because the node stops; what is not handed over stays."""
         if self.departure is not None:
             await self.departure.cancel()
 
     async def state(self, _request: Request) -> Response:
-        """What remains."""
+        """The messages that remain, and the progress of a hand-over."""
         return json_reply(self._report())
 
     def remaining(self) -> int:
-        """How many messages a drain has still to wait for; 0 while there is none."""
+        """How many messages a drain still waits for; 0 without a drain."""
         return int(self._report()["remaining"]) if self._broker.draining else 0
 
     def say_what_stays(self) -> None:
-        """Say in the node's own log what was not emptied; nobody may read what the command says."""
+        """Log what was not emptied, because nobody may read the output of the drain command."""
         if not self._broker.draining:
             return
         state = self._report()
@@ -89,7 +89,7 @@ class Drain:
             self._log.info("NSQ: drained, nothing remains")
 
     async def watch(self) -> None:
-        """Keep knowing since when nobody reads."""
+        """Note again and again which channels nobody reads, and since when."""
         while True:
             self._unread.look(self._broker, clock_ns())
             await asyncio.sleep(_LOOK_S)
@@ -98,10 +98,10 @@ class Drain:
         found = report(self._broker, self._unread, clock_ns())
         if self.departure is not None:
             if self.departure.under_way:
-                # What is held does not wait here, and is not another's yet.
+                # Messages being handed over no longer wait here, but do not belong to the taker yet.
                 found["drained"] = False
             elif self.departure.handed_to:
-                # What the files here say is another's by now.
+                # The messages in the files here belong to the taker by now.
                 found |= {"drained": True, "remaining": 0, "topics": []}
             if self.departure.progress.state != "idle":
                 found["hand_over"] = self.departure.progress.shown()

@@ -1,10 +1,9 @@
-"""The fast way in for ``POST /pub`` and short ``POST /mpub``, in front of aiohttp.
+"""The fast path for ``POST /pub`` and short ``POST /mpub``, in front of aiohttp.
 
-A publisher that keeps its connection sends the same plain request over and over: one topic, a body whose
-length it knows. Such requests are recognised by their heads and answered here, for a third of what aiohttp's
-machinery costs; those that arrive together are stored together. Anything else - another path or parameter, a
-chunked body, an error to be told - hands the connection with all it has sent over to aiohttp, for good; it
-then sees every byte.
+A publisher that keeps its connection sends the same plain request over and over: one topic, a body of known
+length. Such requests are recognised by their heads and answered here, at a third of aiohttp's cost; requests
+that arrive together are stored together. At anything else - another path or parameter, a chunked body, an
+error to be told - the connection is permanently handed over to aiohttp, with all bytes that are not answered.
 """
 
 import asyncio
@@ -24,22 +23,22 @@ from nsqd.server.turn import Turn
 
 # A connection that is silent this long is closed, in the middle of a body or between requests.
 IDLE_S: Final = 120.0
-# What waits in a socket is read within this time: a client is not taken for silent before that.
+# Bytes that wait in a socket are read within this time, so a client counts as silent only after it.
 LAST_LOOK_S: Final = 0.05
-# Requests of one connection that are stored together; others have their turn in between.
+# How many requests of one connection are stored together, before others have their turn.
 MAX_BATCH: Final = 256
-# A longer body of lines is published in slices, which is not done here.
+# A longer body of lines is published in slices, which only the fallback does.
 MAX_LINES: Final = 64 << 10
-# So much is read ahead while answers are owed; then the client has to wait.
+# Bytes that are read ahead while answers are owed; then reading pauses.
 READ_AHEAD: Final = 64 << 10
-# Heads that were understood are remembered: a publisher repeats its own for every body of the same length.
+# How many understood heads are remembered: a publisher repeats its head for every body of the same length.
 MAX_KNOWN: Final = 1024
 
 Fallback: TypeAlias = Callable[[], asyncio.Protocol]
 
 
 class FastPublish:
-    """Makes the protocol of each HTTP connection, and closes those that never fell back."""
+    """Makes the protocol of each HTTP connection, and closes those that did not fall back."""
 
     def __init__(self, broker: Broker, turn: Turn) -> None:
         self.broker = broker
@@ -50,7 +49,7 @@ class FastPublish:
         self._ok_of = 0
 
     def wrap(self, fallback: Fallback) -> Callable[[], "FrontConnection"]:
-        """A protocol factory that asks here first and *fallback* for the rest."""
+        """A protocol factory for this front, which uses *fallback* for all other requests."""
         return lambda: FrontConnection(self, fallback)
 
     def close(self) -> None:
@@ -68,7 +67,7 @@ class FastPublish:
         return request
 
     def ok(self) -> bytes:
-        """The answer to a publish that is stored."""
+        """The answer to a stored publish."""
         now = int(time.time())
         if now != self._ok_of:
             self._ok_of = now
@@ -103,15 +102,15 @@ class FrontConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._heard = self._loop.time()
-        # What was received and is not served yet, in pieces that are joined once all of a request is there.
+        # Received bytes that are not served yet, in pieces that are joined once a request is complete.
         self._pieces: list[bytes] = []
         self._have = 0
         self._need = 0
-        # The topic of each publish that is not answered yet, in order. Those that follow wait for them.
+        # The topic of each publish that is not answered yet, in order. Later requests wait for these.
         self._batch: list[Topic] = []
         self._waiting_for = 0
         self._unstored: set[Topic] = set()
-        # The client does not read its answers.
+        # Whether the client does not read its answers.
         self._stuck = False
         self._ended = False
 
@@ -137,7 +136,7 @@ class FrontConnection(asyncio.Protocol):
             self._serve()
 
     def eof_received(self) -> bool:
-        # Kept open until what is whole is answered.
+        # Keep the connection open until complete requests are answered.
         self._ended = True
         return bool(self._batch) or self._stuck
 
@@ -161,11 +160,11 @@ class FrontConnection(asyncio.Protocol):
     # --- requests ---
 
     def _serve(self) -> None:
-        """Publish what the requests say that are whole; leave the first that is not plain to the fallback."""
+        """Publish the complete requests, up to the first that is not plain, which goes to the fallback."""
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         fast, batch = self._fast, self._batch
         broker, most = fast.broker, fast.broker.limits.max_msg_size
-        # No line of such a body is longer than a message may be.
+        # In a body of at most this size no line is longer than a message may be.
         most_lines = min(most, MAX_LINES, broker.limits.max_body_size)
         now_ns = clock_ns()
         at, total = 0, len(data)
@@ -189,7 +188,7 @@ class FrontConnection(asyncio.Protocol):
                 if not batch:
                     self._fall_back(data[at:])
                     return
-                # Once those before it are answered.
+                # The fallback gets it once the requests before it are answered.
                 break
             end = body + request.length
             if end > total:
@@ -205,7 +204,7 @@ class FrontConnection(asyncio.Protocol):
                     topic.stage(data[body:end], now_ns)
             except Refused:
                 if not batch:
-                    # Which finds the same, and has the words for it.
+                    # The fallback is refused as well, and answers with the error.
                     self._fall_back(data[at:])
                     return
                 break
@@ -239,7 +238,7 @@ class FrontConnection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Everything that was published is answered, and the client reads its answers."""
+        """Go on after all publishes are answered and the client reads its answers."""
         transport = self._transport
         if transport is None:
             return
@@ -253,7 +252,7 @@ class FrontConnection(asyncio.Protocol):
             transport.resume_reading()
 
     def _fall_back(self, rest: bytes) -> None:
-        """From here on the connection is aiohttp's."""
+        """Hand the connection over to aiohttp, with the bytes in *rest*."""
         transport = self._transport
         if transport is None:
             return
@@ -283,7 +282,7 @@ class FrontConnection(asyncio.Protocol):
     def _look_if_idle(self) -> None:
         silent = self._loop.time() - self._heard
         if silent >= IDLE_S and not self._batch:
-            # Timers are looked at before sockets: what the client sent may not be read yet.
+            # The loop runs timers before it reads sockets, so bytes from the client may still be unread.
             self._idle = self._loop.call_later(LAST_LOOK_S, self._close_if_idle)
         else:
             self._idle = self._loop.call_later(max(1.0, IDLE_S - silent), self._look_if_idle)
@@ -292,7 +291,7 @@ class FrontConnection(asyncio.Protocol):
         if self._loop.time() - self._heard < IDLE_S or self._batch:
             self._look_if_idle()
         elif self._transport is not None:
-            # Not closed in good order: a client that does not read would keep it forever.
+            # close() would wait forever for a client that does not read.
             self._transport.abort()
 
 

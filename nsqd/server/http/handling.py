@@ -1,12 +1,11 @@
-"""POST /message/*: finishing, requeueing, sending and cancelling messages of a channel, one or those found.
+"""POST /message/*: finishing, requeueing, sending and cancelling one message of a channel, or those found.
 
-    POST /message/finish?topic=T&channel=C&id=I      the channel is done with it, wherever it is
-    POST /message/requeue?...[&defer=MS]             it waits again, behind what waits or after a delay
-    POST /message/send?...                           a deferred one waits now
-    POST /message/cancel?...                         the channel is done with a deferred one
+    POST /message/finish?topic=T&channel=C&id=I      the message is finished, in whatever state it is
+    POST /message/requeue?...[&defer=MS]             it waits again, behind waiting messages or after a delay
+    POST /message/send?...                           a deferred message waits now
+    POST /message/cancel?...                         a deferred message is finished
 
-In the place of ``id`` a filter of `/messages` names many. With ``dry_run`` they are counted, and nothing is
-done.
+Instead of ``id`` a filter of `/messages` may select many. With ``dry_run`` they are only counted.
 """
 
 import re
@@ -34,12 +33,12 @@ from nsqd.server.turn import NotStored, Turn
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,12}")
 _NS_PER_MS: Final = 1_000_000
 
-# What is done to messages of a channel; says to how many.
+# An operation on messages of a channel; returns how many it affected.
 Deed = Callable[[Topic, Channel, list[int]], int]
 
 
 class HandlingApi:
-    """Does to messages what an operator asks. What was answered is not undone by a crash."""
+    """Applies an operator's requests to messages. A crash does not undo an answered request."""
 
     def __init__(self, broker: Broker, finder: Finder, turn: Turn, log: Log) -> None:
         self._broker = broker
@@ -48,11 +47,11 @@ class HandlingApi:
         self._log = log
 
     async def finish(self, request: Request) -> Response:
-        """The channel is done with it; a consumer that has it in flight is told so when it answers."""
+        """Finish messages; a consumer that has one in flight is told so when it answers."""
         return await self._handle("finish", request, self._broker.finish_messages)
 
     async def requeue(self, request: Request) -> Response:
-        """It waits again; who has it in flight loses it."""
+        """Requeue messages; a consumer that has one in flight loses it."""
         delay_ns = self._delay_ns(request, topic_and_channel(self._broker, request)[1])
 
         def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
@@ -61,7 +60,7 @@ class HandlingApi:
         return await self._handle("requeue", request, deed)
 
     async def send(self, request: Request) -> Response:
-        """A deferred message waits no longer for its time."""
+        """Let deferred messages wait for delivery now."""
 
         def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
             return self._broker.put_off_messages(topic, channel, seqs, 0, clock_ns())
@@ -69,7 +68,7 @@ class HandlingApi:
         return await self._handle("send", request, deed, deferred=True)
 
     async def cancel(self, request: Request) -> Response:
-        """A deferred message never comes."""
+        """Finish deferred messages, so that they are never delivered."""
         return await self._handle("cancel", request, self._broker.finish_messages, deferred=True)
 
     async def _handle(self, what: str, request: Request, deed: Deed, *, deferred: bool = False) -> Response:
@@ -87,7 +86,7 @@ class HandlingApi:
             seqs, onward, more = await self._found(topic, channel, request, deferred=deferred)
             if channel.deleted:
                 raise ApiError(404, "CHANNEL_NOT_FOUND")
-        # Much may have happened since they were found; from here on nothing does.
+        # Messages may have changed since they were found; from here to the deed they do not.
         meant = handling.deferred_of(channel, seqs) if deferred else handling.owed_of(channel, seqs)
         if message_id is not None and not meant:
             if deferred and handling.owed_of(channel, seqs):
@@ -122,7 +121,7 @@ class HandlingApi:
             raise refused("STATE", "only deferred messages can be sent or cancelled")
         if state == "finished":
             raise refused("STATE", "with finished messages there is nothing left to do")
-        # They are not listed here: the order of the log is the one in which one can go on.
+        # Messages are handled in the order of the log, because a request can go on only in that order.
         arguments.setdefault("limit", str(MAX_LIMIT))
         arguments.setdefault("direction", "forward")
         query = parse_query(arguments, "", self._broker.ids, time.time_ns())

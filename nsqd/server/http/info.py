@@ -29,20 +29,20 @@ from nsqd.server.replication.copying import Replication
 
 _FALSE = frozenset(("false", "0"))
 _NS_PER_MS = 1_000_000
-# Topics that are written in one go: some milliseconds.
+# How many topics or clients are written in one go: some milliseconds.
 _AT_ONCE = 50
 
 
 @dataclass(slots=True)
 class LifePhase:
-    """How far the daemon is, for the probes."""
+    """How far the daemon has started, for the probes."""
 
     started: bool = False
     ready: bool = False
 
 
 class InfoApi:
-    """What nsqd says of itself."""
+    """The handlers for requests about nsqd itself."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class InfoApi:
         ports: Callable[[], tuple[int, int]],
         set_option: Callable[[str, str], None],
     ) -> None:
-        """*draining* tells whether publishes are refused, *ports* gives (tcp, http) as they are bound.
+        """*draining* returns whether publishes are refused, *ports* the bound ports (tcp, http).
 
         *set_option* raises ValueError or KeyError.
         """
@@ -68,18 +68,18 @@ class InfoApi:
         self._draining = draining
         self._ports = ports
         self._set_option = set_option
-        # Who knows of copies, when that is there.
+        # Knows of copies; set once the data path is loaded.
         self.replication: Replication | None = None
 
     async def ping(self, _request: Request) -> Response:
         return plain_reply(str(self._health), 200 if self._health.ok else 500)
 
     async def live(self, _request: Request) -> Response:
-        """The event loop answers; a restart would help nothing more."""
+        """Always OK: if the event loop answers, a restart would not help."""
         return plain_reply("OK")
 
     async def ready(self, _request: Request) -> Response:
-        """Publishes are taken: started, neither draining nor stopping, and the disk is writable."""
+        """OK while publishes are taken: started, neither draining nor stopping, and healthy."""
         if not self._phase.ready:
             return plain_reply("NOK - starting or stopping", 503)
         if self._draining():
@@ -87,11 +87,11 @@ class InfoApi:
         if not self._health.ok:
             return plain_reply(str(self._health), 503)
         few = 0 if self.replication is None else self.replication.under_copied()
-        # It still takes publishes, or says itself why not.
+        # Without enough copies it still takes publishes, or answers each with the reason why not.
         return plain_reply(f"OK - {few} topics have fewer copies than wanted" if few else "OK")
 
     async def started(self, _request: Request) -> Response:
-        """What is in the data path is loaded."""
+        """OK once the data path is loaded."""
         return plain_reply("OK") if self._phase.started else plain_reply("NOK - loading", 503)
 
     async def info(self, _request: Request) -> Response:
@@ -161,7 +161,7 @@ class InfoApi:
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """A JSON list of strings, or null for none. Raises ValueError."""
+    """Parse a JSON list of strings, or null for none. Raises ValueError."""
     value: Any = json.loads(text)
     if value is None:
         return ()

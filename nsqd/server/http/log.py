@@ -1,12 +1,12 @@
-"""Reading a topic's log by position, and acknowledging a channel up to one.
+"""Reading a topic's log by position, and acknowledging a channel up to a position.
 
-    GET  /log/bounds?topic=T                      what there is to read, and how far each channel is
+    GET  /log/bounds?topic=T                      what can be read, and how far each channel is
     GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as a consumer gets them
     POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
 
 All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
-its messages; reading does not touch any state. What is missing is part of the answer: a gap is named, and
-what cannot be read just now is an error, never an answer that looks whole.
+its messages; reading does not change any state. Missing messages are part of the answer, as named gaps.
+Messages that cannot be read at the moment are an error, never an answer that looks complete.
 """
 
 from typing import Final
@@ -30,15 +30,15 @@ from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
 
 FRAMES_TYPE: Final = "application/octet-stream"
-# One reply's frames at most, unless a single message is larger.
+# The most bytes of frames in one reply, unless a single message is larger.
 RANGE_BYTES: Final = 4 << 20
 NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
 # "start-end why" of each gap, separated by commas; absent when nothing is missing.
 GAPS_HEADER: Final = "X-Nsq-Gaps"
-# Why a gap is none of a channel's: everybody had finished the messages before the channel was made.
+# The reason of a gap whose messages every channel had finished before this channel was created.
 EARLIER: Final = "earlier"
 _TRUE: Final = frozenset(("true", "1"))
-# A reply names so many gaps at most, and ends with the last of them.
+# A reply names about so many gaps at most, and ends with the last of them.
 _MAX_GAPS: Final = 64
 
 
@@ -51,10 +51,10 @@ class LogApi:
         self._turn = turn
 
     async def bounds(self, request: Request) -> Response:
-        """``first <= sequence < end`` can be read; ``acknowledged`` is where each channel stands.
+        """``first <= sequence < end`` can be read; ``acknowledged`` is the position of each channel.
 
         Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
-        is what was stored once, before, between or behind the extents, and is no longer there. ``data_path``
+        are ranges before, between or behind the extents that were stored once and are lost. ``data_path``
         names the data path, wherever it is mounted; a copy of it has another name.
         """
         topic = self._topic(request)
@@ -75,12 +75,12 @@ class LogApi:
         )
 
     async def range(self, request: Request) -> Response:
-        """Frames, as many as fit into one reply; a header says with which sequence to go on.
+        """As many frames as fit into one reply; a header has the sequence with which to go on.
 
-        The next sequence is ``end`` when the range is complete. Another header names the gaps: what is
-        damaged or removed was lost, what is compacted was finished by every channel, unused numbers were
-        never given to messages. With *channel*, what was compacted before that channel was made is called
-        earlier. With ``headers=true`` each body begins with its extension, as for a subscriber with
+        The next sequence is ``end`` when the range is complete. Another header names the gaps: damaged or
+        removed messages were lost, compacted ones were finished by every channel, unused numbers were never
+        given to messages. With *channel*, messages that were compacted before that channel was created are
+        called earlier. With ``headers=true`` each body begins with its extension, as for a subscriber with
         ``extend_support``. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past
         the end. 503 CANNOT_READ: try again later.
         """
@@ -119,7 +119,7 @@ class LogApi:
         return web.Response(body=InPieces(pieces, FRAMES_TYPE), headers=headers)
 
     async def commit(self, request: Request) -> Response:
-        """Acknowledge a channel up to a sequence; a lower one than before changes nothing."""
+        """Acknowledge a channel up to a sequence; a lower sequence than before changes nothing."""
         topic_name = request.require("topic")
         if not is_valid_name(topic_name):
             raise ApiError(400, "INVALID_ARG_TOPIC")
@@ -135,7 +135,7 @@ class LogApi:
             raise ApiError(416, "INVALID_SEQUENCE")
         self._broker.commit_channel(topic, channel, sequence)
         try:
-            # What was answered survives the death of the process: a reader does not read it again.
+            # An answered commit survives the death of the process, so no reader reads its messages again.
             await self._turn.stored(topic)
         except NotStored as error:
             raise ApiError(503, "NOT_STORED") from error
@@ -159,10 +159,10 @@ class LogApi:
 
 
 def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
-    """A gap as the header names it.
+    """The parts of a gap as the header names them.
 
-    Compacting leaves whatever a channel is owed. What it is owed all the same, or was absent when it was made
-    at a place or set to one, was gone before.
+    Compaction keeps every message that a channel owes. So messages of a compacted gap that *channel* owes, or
+    that were absent when it was created at a place or set to one, were removed before that.
     """
     if why is not Why.COMPACTED or channel is None:
         return [f"{start}-{end} {why.value}"]

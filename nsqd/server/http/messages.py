@@ -1,4 +1,4 @@
-"""GET /messages: looking at what a log has, and at how it stands on a channel. Touches no state."""
+"""GET /messages: looking at the messages of a log, and their states on a channel. It changes no state."""
 
 import time
 from typing import Any, Final
@@ -23,10 +23,10 @@ from nsqd.server.tcp import ClientConnection
 
 NEXT_HEADER: Final = "X-Nsq-Next"
 LINES_TYPE: Final = "application/x-ndjson"
-# Messages and bytes of them that are written in one go: a millisecond.
+# How many messages are written in one go, in a millisecond; so many bytes count as one more message.
 _AT_ONCE: Final = 50
 _BYTES_OF_ONE: Final = 2 << 10
-# Spans and runs that are looked at in the loop; of more a thread finds out.
+# How many spans and runs are searched in the event loop; a thread searches more.
 _LITTLE: Final = 5_000
 
 
@@ -38,7 +38,7 @@ class MessagesApi:
         self._finder = finder
 
     async def look(self, request: Request) -> Response:
-        """Messages from a place on, or back from it; what a filter finds; those in a state."""
+        """Show messages from a place on, forward or back: all, or those that a filter or state selects."""
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         others = [
@@ -52,7 +52,7 @@ class MessagesApi:
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
         picked = await self._finder.pick(topic, channel, query)
         pieces = await self._shown(topic, channel, picked, query)
-        # What was deleted meanwhile was read in part at best.
+        # If the topic or channel was deleted meanwhile, the result may be incomplete.
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         if channel is not None and channel.deleted:
@@ -84,7 +84,7 @@ class MessagesApi:
         pace = Pace(_AT_ONCE)
         found: list[Standing] | None = None
         if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
-            # All at once, for whatever waits is gone through for it.
+            # All messages at once, because each resolution goes through everything that waits.
             seqs = [seq for seq, _ in picked.messages]
             found = await self._finder.aside(Standings(channel, topic.backlog, seqs).resolve)
         pieces: list[bytes] = []
@@ -107,20 +107,20 @@ class MessagesApi:
         attempts = owed.attempts.get(seq, 1 if standing.state is MessageState.IN_FLIGHT else 0)
         state = state_of(standing, attempts, topic.wall.offset_ns, _client(standing.consumer))
         if standing.state is MessageState.FINISHED:
-            # How often it took is forgotten with it.
+            # The number of attempts is forgotten when a message is finished.
             del state["attempts"]
         return state
 
 
 def _each_before(pieces: list[bytes], end: bytes) -> list[bytes]:
-    """The pieces, with *end* behind each."""
+    """The pieces, each followed by *end*."""
     ended = [end] * (2 * len(pieces))
     ended[::2] = pieces
     return ended
 
 
 def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel | None]:
-    """The topic that is named, and the channel if one is. Raises ApiError."""
+    """The topic and, if one is named, the channel of the request. Raises ApiError."""
     topic_name, channel_name = request.require("topic"), request.query.get("channel", "")
     if not is_valid_name(topic_name):
         raise ApiError(400, "INVALID_ARG_TOPIC")
@@ -135,7 +135,7 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
 
 
 def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Channel | None]:
-    """The same of a log that is carried for another nsqd, named by its data path. Raises ApiError."""
+    """Topic and channel in the log *log*, carried for the nsqd with that data path. Raises ApiError."""
     found = next((one for one in topic.carried if isinstance(one, CarriedTopic) and one.home == log), None)
     if found is None:
         raise ApiError(404, "LOG_NOT_FOUND")
@@ -145,7 +145,7 @@ def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Chan
 
 
 def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
-    """What to ask for as ``from`` to go on; forward there is always something, for it may still come."""
+    """The ``from`` with which to go on; forward there always is one, because messages may still come."""
     if picked.behind is not None:
         return "{}.{}".format(*picked.behind) if picked.full else None
     if query.forward or picked.position >= topic.log.kept_from:
@@ -154,7 +154,7 @@ def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
 
 
 def _more(topic: Topic, picked: Picked, query: MessageQuery) -> bool:
-    """Whether there is more at once."""
+    """Whether more messages are available now."""
     if picked.behind is not None:
         return picked.full
     return picked.position < topic.log.next_seq if query.forward else picked.position >= topic.log.kept_from

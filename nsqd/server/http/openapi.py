@@ -1,4 +1,4 @@
-"""GET /openapi.json: nsqd over HTTP, described for programs as OpenAPI 3.1 has it."""
+"""GET /openapi.json: nsqd's HTTP API, described for programs in OpenAPI 3.1."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -66,7 +66,7 @@ _ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one route does. Names of arguments that must be there end in a ``!``."""
+    """What one route does. Names of required arguments end in ``!``."""
 
     tag: str
     summary: str
@@ -77,7 +77,7 @@ class Operation:
     refusals: tuple[int, ...] = ()
 
 
-# What may be wrong with who names a topic or channel, or messages.
+# The refusals of requests that name a topic or channel, and of those that name messages.
 _NAMED: Final = (400, 404)
 _HANDLED: Final = (400, 404, 409, 503)
 _SOME: Final = "channel! id all state contains json from direction limit dry_run"
@@ -232,9 +232,9 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
 
 
 def refuse_unknown(request: Request, method: str, pattern: str) -> None:
-    """Raises ApiError for an argument that the route has not: a filter with a typo would mean everything.
+    """Raise ApiError for an argument that the route does not have: a misspelt filter would select everything.
 
-    Only for what the original does not have; there each unknown argument is passed over.
+    Only for routes that the original does not have; the others ignore unknown arguments.
     """
     known = [name.rstrip("!") for name in OPERATIONS[method, pattern].arguments.split()]
     for name in request.query:
@@ -245,7 +245,7 @@ def refuse_unknown(request: Request, method: str, pattern: str) -> None:
 
 
 async def openapi(_request: Request) -> Response:
-    """The whole description."""
+    """Answer with the whole description."""
     return json_reply(description())
 
 
@@ -295,7 +295,7 @@ def _described(method: str, pattern: str, operation: Operation) -> dict[str, Any
     if operation.body:
         found["requestBody"] = {"required": True, "content": {operation.body: {"schema": {}}}}
     if needs is not Needs.NOTHING:
-        # With --http-auth only.
+        # The secret is needed only with --http-auth.
         found["security"] = [{"bearer": []}, {}]
         found["description"] = f"With --http-auth the secret has to grant: {needs.value}."
     return found

@@ -1,8 +1,8 @@
 """Which heads of HTTP requests are plain publishes: the grammar of the front. Pure.
 
-HTTP has many ways to say where a request ends, and two readers that differ on one of them can be played off
-against each other. So a head is either understood to the last byte, by rules narrower than HTTP's, or it is
-left to aiohttp, which judges it as it judges every other request.
+HTTP has many ways to say where a request ends, and an attacker can use two readers that disagree on one of
+them. So a head is either understood to the last byte, by rules narrower than HTTP's, or it is left to aiohttp,
+which judges it as it judges every other request.
 """
 
 import re
@@ -27,9 +27,9 @@ _BEGUN_HEADERS: Final = re.compile(
 
 _LENGTH: Final = re.compile(rb"[0-9]{1,12}")
 _HOST: Final = re.compile(rb"[0-9A-Za-z.:_\[\]-]*")
-# Headers of the message.
+# The prefix of headers that belong to the message.
 EXTENSION_PREFIX: Final = b"x-nsqext-"
-# With one of these a request is no longer plain: it may end elsewhere, or not be allowed.
+# A request with one of these headers is not plain: its body may end elsewhere, or it may not be allowed.
 _UNUSUAL: Final = frozenset(
     (
         b"expect",
@@ -45,7 +45,7 @@ _UNUSUAL: Final = frozenset(
 
 
 class PlainPublish(NamedTuple):
-    """A body of a known length for one topic, on a connection that goes on; with *lines* a message a line."""
+    """A body of a known length for one topic, on a kept connection; with *lines* each line is a message."""
 
     topic: str
     length: int
@@ -53,7 +53,7 @@ class PlainPublish(NamedTuple):
 
 
 def understand(head: bytes) -> PlainPublish | None:
-    """Read a whole head, its empty line included; None when it is not plain."""
+    """Parse a whole head, with its empty line; None when it is not plain."""
     request = _HEAD.fullmatch(head)
     if request is None:
         return None
@@ -74,7 +74,7 @@ def understand(head: bytes) -> PlainPublish | None:
 
 
 def may_become_plain(begun: bytes) -> bool:
-    """Whether these first bytes of a head could go on as those of a plain publish."""
+    """Whether a head that begins with these bytes could be that of a plain publish."""
     words = _BEGUN.match(begun)
     if words is None:
         return any(usual.startswith(begun) for usual in _WORDS)

@@ -1,12 +1,12 @@
 """Policies over HTTP.
 
-    GET    /policies                       all, by which counts first, with a digest
+    GET    /policies                       all, in order of precedence, with a digest
     GET    /policies?topic=T&channel=C     also what is in force there, and by which policy
     PUT    /policies?name=N                sets one: {"topic": ..., "definition": {...}}
     PUT    /policies                       sets all: {"policies": [...]}, as GET answers
-    DELETE /policies?name=N                takes one away
+    DELETE /policies?name=N                deletes one
 
-What would delete messages that are kept now is refused unless ``apply=true`` says that it is meant.
+A change that would delete messages that are kept now is refused unless ``apply=true`` confirms it.
 """
 
 from typing import Any, Final
@@ -32,7 +32,7 @@ class PoliciesApi:
         self._log = log
 
     async def get(self, request: Request) -> Response:
-        """All of them, and what is in force for a topic or channel that is asked for."""
+        """All policies, and what is in force for the topic or channel of the request, if it names one."""
         answer = self._answer()
         topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
         if topic and not is_valid_name(topic):
@@ -65,7 +65,7 @@ class PoliciesApi:
         return json_reply(self._answer())
 
     async def delete(self, request: Request) -> Response:
-        """Take one away that was set over HTTP."""
+        """Delete a policy that was set over HTTP."""
         apply = _apply(request)
         name = request.require("name")
         try:

@@ -1,4 +1,4 @@
-"""POST /pub and /mpub, and the same with headers."""
+"""POST /pub and /mpub, and their forms with headers, /pub_ext and /mpub_ext."""
 
 import asyncio
 import re
@@ -22,12 +22,12 @@ _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
 _MILLISECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NS_PER_MS: Final = 1_000_000
-# What is full may be so for long: a client that tries again after a second does no harm.
+# A topic or disk may be full for long; a client that tries again after a second does no harm.
 _RETRY_AFTER_S: Final = 1
 
 
 class PublishApi:
-    """Publishing over HTTP; a reply of OK means what it means on the TCP side: stored."""
+    """Publishing over HTTP; the reply OK means the same as over TCP: stored."""
 
     def __init__(self, broker: Broker, turn: Turn, log: Log) -> None:
         self._broker = broker
@@ -35,7 +35,7 @@ class PublishApi:
         self._log = log
 
     async def pub(self, request: Request) -> Response:
-        """The body is one message; ``defer`` holds it back that many milliseconds.
+        """Publish the body as one message; ``defer`` holds it back that many milliseconds.
 
         Headers of the request that begin with ``X-NSQEXT-`` are headers of the message, named by the rest in
         lower case.
@@ -43,7 +43,7 @@ class PublishApi:
         return await self._publish(request, _headers_of(request))
 
     async def pub_ext(self, request: Request) -> Response:
-        """The same with headers in ``ext``, a JSON object; those of the request override it."""
+        """Publish one message, with headers in ``ext``, a JSON object; those of the request override them."""
         return await self._publish(request, _headers_of(request), request.query.get("ext"))
 
     async def _publish(self, request: Request, headers: dict[str, str], ext: str | None = None) -> Response:
@@ -65,7 +65,7 @@ class PublishApi:
         return await self._stored(topic)
 
     async def mpub(self, request: Request) -> Response:
-        """The body is one message a line, or with ``binary`` what follows the body size of MPUB."""
+        """Publish each line of the body, or with ``binary`` a body laid out as MPUB has it after its size."""
         topic, body = await self._body_of_batch(request)
         if not self._is_binary(request):
             limit = self._broker.limits.max_msg_size
@@ -73,7 +73,7 @@ class PublishApi:
         return await self._publish_batch(topic, body)
 
     async def mpub_ext(self, request: Request) -> Response:
-        """The body is what follows the body size of MPUB_EXT; ``defer`` holds all its messages back."""
+        """Publish a body laid out as MPUB_EXT has it after its size; ``defer`` holds all messages back."""
         delay_ns = self._delay_ns(request)
         topic, body = await self._body_of_batch(request)
         return await self._publish_batch(topic, body, extended=True, delay_ns=delay_ns)
@@ -172,13 +172,13 @@ class PublishApi:
         try:
             await self._turn.stored(topic)
         except NotStored as error:
-            # The original says EXITING for a full disk too, and clients know only that word.
+            # The original answers EXITING for a full disk as well, and clients know only that word.
             raise ApiError(503, "EXITING") from error
         return text_reply(b"OK")
 
 
 def _headers_of(request: Request) -> dict[str, str]:
-    """The message's headers among those of the request, the first of each name."""
+    """The message's headers among the request's headers, the first of each name."""
     prefix = EXTENSION_PREFIX.decode()
     found: dict[str, str] = {}
     for name, value in request.headers.items():
@@ -188,7 +188,7 @@ def _headers_of(request: Request) -> dict[str, str]:
 
 
 def _extension(headers: dict[str, str], ext: str | None) -> bytes:
-    """What is stored before the body. Raises BadHeaders."""
+    """The bytes that are stored before the body. Raises BadHeaders."""
     if ext is None:
         return extension(headers)
     stored = checked_extension(ext.encode("utf-8", "surrogateescape"))
@@ -196,7 +196,7 @@ def _extension(headers: dict[str, str], ext: str | None) -> bytes:
 
 
 def _refusal(refused: Refused) -> ApiError:
-    """What the client is told whose publish was refused."""
+    """The error for a client whose publish was refused."""
     if isinstance(refused, Draining):
         return ApiError(503, "DRAINING")
     if isinstance(refused, DiskLow):

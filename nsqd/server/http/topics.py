@@ -28,12 +28,12 @@ from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, claim
 from nsqd.storage.topic_store import store_of
 
-# While files were looked at, others may have been compacted.
+# While files are searched, others may be compacted, so the search is tried so many times.
 _TRIES: Final = 4
 
 
 def _nobody(topic: Topic, channel: Channel) -> None:
-    """Nobody wants to hear of it."""
+    """Do nothing: the default of *placed*."""
 
 
 class TopicsApi:
@@ -51,7 +51,7 @@ class TopicsApi:
         *,
         placed: Callable[[Topic, Channel], None] = _nobody,
     ) -> None:
-        """*placed* hears of a channel that was just set to a place, or made there."""
+        """*placed* is called for a channel that was just set to a place, or created there."""
         self._placed = placed
         self._broker = broker
         self._data = data
@@ -70,7 +70,7 @@ class TopicsApi:
         self._refuse_when_leaving()
         topic = self._broker.topic(name, now_ns())
         answer = await self._saved(topic)
-        # As in the original, who may publish next finds the channels that other nodes have.
+        # As in the original, a client that publishes next finds the channels that other nodes have.
         await self._changes.flowing(topic)
         return answer
 
@@ -93,7 +93,7 @@ class TopicsApi:
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         try:
-            # First on the disk: a topic that could not be deleted there would come back.
+            # First on the disk: otherwise a topic whose files cannot be deleted would come back.
             self._data.delete(topic)
         except OSError as error:
             self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
@@ -122,7 +122,10 @@ class TopicsApi:
         return await self._flowing(request.require("topic"))
 
     async def _flowing(self, name: str) -> Topic:
-        """The topic, once it holds nothing back: a change to its channels then covers all of its messages."""
+        """The topic, once it has its known channels and holds no messages back for them.
+
+        A change to its channels then covers all of its messages.
+        """
         while (topic := self._broker.topics.get(name)) is not None:
             if not await self._changes.flowing(topic):
                 break
@@ -132,19 +135,19 @@ class TopicsApi:
         return topic
 
     def _refuse_when_leaving(self) -> None:
-        """What is changed here would not be changed where the messages are now."""
+        """Refuse a change, which would not be made at the nsqd that has the messages now."""
         if self._broker.leaving:
             raise ApiError(503, "HANDED_OVER")
 
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
-        """With ``start`` a new channel is owed all that is kept from there on; else as in the original."""
+        """Create a channel; with ``start`` a new one owes all messages that are kept from there on."""
         topic, name = await self._topic_and_channel_name(request)
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
             holes = await self._holes(topic, self._position(topic, request, "start"))
-            # Meanwhile others had their turn.
+            # Other requests may have run meanwhile.
             topic, name = await self._topic_and_channel_name(request)
         if not request.query.get("start") or name in topic.channels:
             self._broker.channel(topic, name)
@@ -153,32 +156,32 @@ class TopicsApi:
         kept = within(claim(topic, holes), position, topic.log.next_seq)
         channel = self._broker.channel(topic, name, kept)
         if position > topic.acknowledged(channel):
-            # Before that lies what the topic held back for its first channel.
+            # The topic has held back messages before this position for its first channel.
             self._broker.commit_channel(topic, channel, position)
         self._placed(topic, channel)
         return await self._saved(topic)
 
     async def seek_channel(self, request: Request) -> Response:
-        """Set a channel to a place: it owes all that is kept from there on, and nothing before."""
+        """Set a channel to a place: it owes all messages that are kept from there on, and none before."""
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
-        # Meanwhile others had their turn.
+        # Other requests may have run meanwhile.
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic, holes))
         self._placed(topic, channel)
         if place.where is not Where.SEQUENCE:
-            # A sequence is one of the own log.
+            # A sequence is a place in this node's own log only.
             carried.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
         owed = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
 
     async def _holes(self, topic: Topic, position: int) -> Ranges:
-        """What files that were compacted lack from *position* on; until anybody else has his turn.
+        """The sequences that compacted files lack from *position* on; valid until the next await.
 
-        Without such files nobody has.
+        Without compacted files it does not wait.
         """
         store = store_of(topic)
         if store is None:
@@ -192,7 +195,7 @@ class TopicsApi:
         return largest(hole for one in store.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
-        """The sequence of a place within what is kept. Raises ApiError."""
+        """The sequence of a place among the kept messages. Raises ApiError."""
         place = place_of(request.require(name), name, self._broker.ids, time.time_ns())
         first, end = topic.log.kept_from, topic.log.next_seq
         try:
@@ -243,20 +246,23 @@ class TopicsApi:
         return await self._flowing(topic_name), channel_name
 
     async def _saved(self, topic: Topic) -> Response:
-        """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
+        """Wait until the change is durable, so that no crash or power cut undoes an answered request."""
         self._changes.persist_soon()
         await self._stored(self._turn.durable(topic))
         await self._carried_saved(topic)
         return empty_reply()
 
     async def _carried_saved(self, topic: Topic) -> None:
-        """Nothing is noted in the logs of other nsqd: a checkpoint beside each has it."""
+        """Write checkpoints of the topic's changed carried logs, because nothing is noted in those logs."""
         for one in list(topic.carried):
             if one.take_changed() and not await self._checkpoints.write_at_once(one):
                 raise ApiError(503, "NOT_STORED")
 
     async def _stored(self, written: asyncio.Future[None]) -> None:
-        """It has been done in any case; if the note of it was not written, the next checkpoint says so."""
+        """Wait for the note of a change that is made in any case. Raises ApiError.
+
+        If the note was not written, the next checkpoint has the change.
+        """
         try:
             await written
         except NotStored as error:
@@ -274,7 +280,7 @@ def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges
 
 
 def _place_in(topic: Topic, place: Place) -> int:
-    """Where that is in the log; its beginning, if it cannot be read just now."""
+    """The sequence of *place* in the log; the log's beginning if it cannot be read at the moment."""
     first, end = topic.log.kept_from, topic.log.next_seq
     try:
         return place.position(topic.log, first, end)

@@ -1,4 +1,4 @@
-"""One open connection to an nsqlookupd: commands go out, their replies come back in order."""
+"""One open connection to an nsqlookupd: it sends commands and returns their replies in order."""
 
 import asyncio
 from collections import deque
@@ -8,12 +8,12 @@ from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import MAGIC_V1, ReplyParser
 from nsqcore.process.listen import set_keepalive
 
-# No reply of an nsqlookupd comes near it; more means that something else listens there.
+# The largest reply in bytes. Those of an nsqlookupd are much smaller; a larger one comes from something else.
 MAX_REPLY: Final = 5 * 1024 * 1024
 
 
 class LookupConnection(asyncio.Protocol):
-    """The socket's side. ``changed`` is set when the peer hangs up, so that its owner notices at once."""
+    """A connection. ``changed`` is set when the peer hangs up, so that the owner notices at once."""
 
     def __init__(self, changed: asyncio.Event) -> None:
         self.lost: OSError | None = None
@@ -24,9 +24,9 @@ class LookupConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     async def ask(self, commands: list[bytes], timeout_s: float) -> list[bytes]:
-        """Send commands in one write and return their replies; OSError when the peer is gone or too slow.
+        """Send commands in one write; returns their replies. Raises OSError if the peer is gone or too slow.
 
-        Each reply has the whole time-out for itself: a long list must not fail for being long.
+        The time-out applies to each reply, so that a long list does not fail for its length.
         """
         self._transport.write(b"".join(commands))
         replies: list[bytes] = []

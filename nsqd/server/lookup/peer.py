@@ -1,4 +1,4 @@
-"""Being registered with every nsqlookupd, and asking them which channels a new topic should have."""
+"""Registration with every nsqlookupd, and questions to them, such as a new topic's channels."""
 
 import asyncio
 import socket
@@ -21,10 +21,10 @@ from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Regis
 _T = TypeVar("_T")
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
-# How soon a pod that joins or leaves behind a name is noticed.
+# How often a name is resolved, to notice pods that join or leave behind it.
 RESOLVE_INTERVAL_S: Final = 15.0
 
-# While a connection is missing the name is looked up more often: a pod that is replaced has another address.
+# While a connection is missing, the name is resolved more often, because a replaced pod has another address.
 LOST_RESOLVE_INTERVAL_S: Final = 1.0
 
 
@@ -41,9 +41,9 @@ class LookupPeerState:
 class LookupPeers:
     """Keeps this nsqd registered with each configured nsqlookupd.
 
-    Every peer has a task of its own, so that a slow or dead one delays nobody. *identify* gives what IDENTIFY
-    says, *registrations* all topics with their channels; both are called again at every connection. A host
-    name is resolved again and again, and each address behind it (a pod, say) is a peer.
+    Every peer has its own task, so that a slow or dead peer does not delay the others. *identify* returns the
+    body of IDENTIFY, *registrations* all topics with their channels; both are called for every connection. A
+    host name is resolved again and again, and each address behind it (a pod, say) is a peer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LookupPeers:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """*tls* is the trust in an nsqlookupd that insists on HTTPS."""
+        """*tls* verifies an nsqlookupd that requires HTTPS."""
         self._announcer = Announcer(
             identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
         )
@@ -72,7 +72,7 @@ class LookupPeers:
         self._wanted = list(dict.fromkeys(addresses))
         self._names: dict[str, _Name] = {}
         self._started = False
-        # Removed peers whose tasks are still on their way out.
+        # Tasks of removed peers that have not ended yet.
         self._ending: set[asyncio.Task[None]] = set()
         self._http_connect_timeout_s = http_connect_timeout_s
         self._http_request_timeout_s = http_request_timeout_s
@@ -84,7 +84,7 @@ class LookupPeers:
         self.set_addresses(self._wanted)
 
     async def stop(self) -> None:
-        """Close all connections. Nothing is unregistered: each nsqlookupd does that when they close."""
+        """Close all connections; each nsqlookupd then drops the registrations itself."""
         self._log.info("LOOKUP: closing")
         self._started = False
         for name in self._names.values():
@@ -93,7 +93,7 @@ class LookupPeers:
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     def set_addresses(self, addresses: Iterable[str]) -> None:
-        """Replace the configured addresses; peers in both lists are left alone."""
+        """Replace the configured addresses; peers in both lists stay as they are."""
         self._wanted = list(dict.fromkeys(addresses))
         if not self._started:
             return
@@ -108,22 +108,22 @@ class LookupPeers:
                 )
 
     def register(self, topic: str, channel: str | None = None) -> None:
-        """A topic or channel was created."""
+        """Announce a new topic or channel."""
         for session in self._sessions():
             session.note(topic, channel, registered=True)
 
     def unregister(self, topic: str, channel: str | None = None) -> None:
-        """A topic or channel is gone; the channels of a gone topic are unregistered one by one as well."""
+        """Announce the removal of a topic or channel; a topic's channels must be unregistered one by one."""
         for session in self._sessions():
             session.note(topic, channel, registered=False)
 
     def set_obstacle(self, obstacle: str) -> None:
-        """Say what stands against publishing here, in one word; empty when nothing does."""
+        """Announce why this node takes no publishes, in one word; empty when it takes them."""
         for session in self._sessions():
             session.set_obstacle(obstacle)
 
     def peers(self) -> list[LookupPeerState]:
-        """Describe every peer; a name that does not resolve is one that is not connected."""
+        """Describe every peer; a name without an address is shown as a peer that is not connected."""
         states = []
         for name in self._names.values():
             if not name.sessions:
@@ -135,7 +135,7 @@ class LookupPeers:
         return states
 
     async def channels_of(self, topic: str) -> list[str]:
-        """Return the durable channels other nsqd have on *topic*, as far as the peers that answer know."""
+        """Return the channels of *topic*, without ephemeral ones, that the answering peers know, sorted."""
         found = await self._ask_all(lambda api: api.channels(topic))
         for error in found.errors:
             self._log.warning(
@@ -145,7 +145,7 @@ class LookupPeers:
         return sorted(name for name in names if not is_ephemeral(name))
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return all nsqd that the peers that answer know."""
+        """Return all nsqd that the answering peers know."""
         found = await self._ask_all(LookupdApi.nodes)
         for error in found.errors:
             self._log.warning("failed to query nsqlookupd for nodes - %s", error)
@@ -161,7 +161,7 @@ class LookupPeers:
         )
         if not addresses:
             return Partial([])
-        # A pool of its own for each call: they are rare, and nothing is left to close at the end.
+        # A separate pool for each call: calls are rare, and nothing is left to close at the end.
         async with ClusterHttp(
             connect_timeout=self._http_connect_timeout_s,
             request_timeout=self._http_request_timeout_s,
@@ -211,7 +211,7 @@ class _Name:
                 self._adjust(await self._resolve(host, int(port)), int(port))
                 self.last_error = ""
             except (OSError, ValueError) as error:
-                # Sessions go on: a DNS server that is away says nothing about them.
+                # Sessions go on: a DNS server that does not answer says nothing about them.
                 reason = f"lookup - {error.strerror if isinstance(error, OSError) else error}"
                 if reason != self.last_error:
                     self._log.error("LOOKUPD(%s): %s", self.address, reason)
@@ -219,7 +219,7 @@ class _Name:
             await self._until_worth_a_look()
 
     async def _until_worth_a_look(self) -> None:
-        """Wait until a connection is lost or the interval is over; only a moment while one is missing."""
+        """Wait until a connection is lost or the interval is over; at most a second while one is missing."""
         self._lost.clear()
         if not self._running or not all(session.connected for session in self._running):
             await asyncio.sleep(min(LOST_RESOLVE_INTERVAL_S, self._interval_s))
@@ -231,7 +231,7 @@ class _Name:
             return
 
     def _adjust(self, hosts: list[str], port: int) -> None:
-        """Start a session for each new host; those that are gone from the name end with their connection."""
+        """Start a session for each new host; sessions of removed hosts end with their connection."""
         known = {session.host: session for session in self._running}
         for host, session in known.items():
             session.removed = host not in hosts
@@ -250,7 +250,7 @@ class _Name:
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
-    """List the addresses behind a name: IPv4 if it has any, for both families mean the same daemons twice."""
+    """List the addresses behind a name; only IPv4 if it has any, because both name the same daemons."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     ipv4 = {str(name[0]) for family, _, _, _, name in found if family == socket.AF_INET}

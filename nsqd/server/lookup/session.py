@@ -1,4 +1,4 @@
-"""Being registered with one nsqlookupd: announce, keep alive, pass changes on, come back after a failure."""
+"""Registration with one nsqlookupd: announce, keep alive, pass changes on, reconnect after a failure."""
 
 import asyncio
 import random
@@ -23,18 +23,18 @@ from nsqd.server.lookup.connection import LookupConnection
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
 
-# A restarted nsqlookupd is of use to consumers once every nsqd is back. So each nsqd tries again soon and
+# A restarted nsqlookupd is useful to consumers once every nsqd is back. So each nsqd tries again soon and
 # often; a connection every two seconds costs nothing.
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 
-# Commands sent ahead of their replies. Bounded, so that neither side's socket buffers can fill up and lock.
+# Commands sent ahead of their replies. Bounded, so that full socket buffers cannot block both sides.
 PIPELINE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """What every session needs to know of this nsqd, and the time limits."""
+    """What every session needs of this nsqd, and the time limits."""
 
     identify: Identity
     registrations: Registrations
@@ -58,30 +58,30 @@ class LookupSession:
         self.connected = False
         self.last_error = ""
         self.last_ping_ns = 0
-        """Unix time of the last answered PING; 0 when there was none yet."""
+        """Unix time of the last answered PING in ns; 0 when there was none yet."""
         self.removed = False
-        """The name no longer resolves to this address: serve on while it lasts, do not come back."""
+        """The name no longer resolves to this address: the connection is used while it lasts, not remade."""
         self._doing = "connect"
-        """What a failure is blamed on: a command, connecting, or waiting for something to do."""
+        """What the log names as the failed step: a command, connecting, or waiting."""
         self._announcer = announcer
         self._log = announcer.log
         self._on_lost = on_lost
-        # What changed since the peer was last told, newest state only: a peer that is slow or away for long
-        # costs one entry per topic and channel, not one per event.
+        # Changes that the peer was not told yet, newest state only: a peer that is slow for long costs one
+        # entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
         self._changed = asyncio.Event()
-        # What stands against publishing here, and what the peer was told of it.
+        # Why this node takes no publishes, and what the peer was last told of that.
         self._obstacle = ""
         self._told_obstacle = ""
 
     def set_obstacle(self, obstacle: str) -> None:
-        """Have the peer told whether publishes are taken."""
+        """Tell the peer soon whether publishes are taken."""
         if obstacle != self._obstacle:
             self._obstacle = obstacle
             self._changed.set()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
-        """Have the peer told that a topic or channel came or went."""
+        """Tell the peer soon that a topic or channel was created or removed."""
         if not self.connected:
             return  # the next connection announces everything anyway
         self._pending.pop((topic, channel), None)  # so that the order is that of the last change
@@ -93,16 +93,16 @@ class LookupSession:
         retry_s = FIRST_RETRY_S
         while not self.removed:
             began = loop.time()
-            # A peer that takes everything and hangs up at once is tried more and more slowly as well.
+            # A peer that takes everything but hangs up at once is also tried more and more slowly.
             if await self._once() and loop.time() - began > LAST_RETRY_S:
                 retry_s = FIRST_RETRY_S
             self._on_lost()
-            # Some sooner, some later: after a restart a thousand nsqd do not come in the same moment.
+            # Random, so that a thousand nsqd do not reconnect at the same moment after a restart.
             await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))
             retry_s = min(retry_s * 2, LAST_RETRY_S)
 
     async def _once(self) -> bool:
-        """Connect and serve until something fails; tells whether the peer got as far as knowing all."""
+        """Connect and serve until something fails; returns whether the peer was told everything."""
         self._doing = "connect"
         served = False
         connection: LookupConnection | None = None
@@ -113,10 +113,10 @@ class LookupSession:
             connection = await self._connect()
             self._doing = "IDENTIFY"
             await self._identify(connection)
-            # From here changes are noted; the snapshot that follows without an await holds all earlier ones.
+            # From here on changes are noted; the snapshot below includes all earlier ones.
             self.connected = True
             self._pending.clear()
-            # Before any topic, so that nobody is sent to an nsqd that refuses.
+            # Before any topic, so that no producer is sent to an nsqd that refuses.
             self._told_obstacle = ""
             await self._tell(connection, self._take_obstacle())
             everything = encode_registrations(self._announcer.registrations())
@@ -127,10 +127,10 @@ class LookupSession:
         except (OSError, ValueError) as error:
             reason = f"{self._doing} - {_reason(error)}"
             if reason != self.last_error:
-                # Once, not at every attempt.
+                # Logged once, not at every attempt.
                 self._log.error("LOOKUPD(%s): %s", self.label, reason)
             self.last_error = reason
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the registration for good
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the registration
             self.last_error = f"{self._doing} - {error}"
             self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)
         finally:
@@ -186,7 +186,7 @@ class LookupSession:
             await self._tell(connection, self._take_obstacle() + self._take_pending())
 
     def _take_obstacle(self) -> list[bytes]:
-        # The original knows no such command and would hang up.
+        # The original does not know the command and would hang up.
         if self._obstacle == self._told_obstacle or self.info is None or not self.info.takes_availability:
             return []
         self._told_obstacle = self._obstacle
@@ -212,7 +212,7 @@ class LookupSession:
             self._doing = _shown(batch[0])
             replies = await connection.ask(batch, self._announcer.io_timeout_s)
             for command, reply in zip(batch, replies, strict=True):
-                # The peer closes after an error, and a closed connection says nothing of why.
+                # The peer closes after an error; without this the reason would be lost.
                 if reply.startswith(b"E_"):
                     self._doing = _shown(command)
                     raise ConnectionError(reply.decode("utf-8", "replace"))
