@@ -98,7 +98,7 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
         loop.add_signal_handler(number, on_signal)
 
 
-# --- what the person at the terminal sees
+# --- output for the terminal
 
 
 def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -> str:

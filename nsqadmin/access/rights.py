@@ -29,7 +29,7 @@ class Rights:
         return self.sessions is not None
 
     def person(self, request: Any) -> Person:
-        """Return who makes the request. Raises ApiError for an unknown token, which its sender relies on."""
+        """Return who makes the request. Raises ApiError for an unknown token, so that its sender notices."""
         headers = request.headers
         scheme, _, secret = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._tokens.path:

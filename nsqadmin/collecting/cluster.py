@@ -51,7 +51,7 @@ class Cluster:
         self.registrations = Registrations(self._known)
         self.copies = NodeCopies(http, self._known)
 
-    # -- who is there -----------------------------------------------------------
+    # -- members ----------------------------------------------------------------
 
     @property
     def uses_lookupd(self) -> bool:

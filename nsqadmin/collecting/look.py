@@ -87,7 +87,7 @@ class Look:
         )
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:
-        """Return the look with newer figures of some topics, and without those that the node lost."""
+        """Return the look with newer figures of some topics, and without those no longer on the node."""
         if not newer:
             return self
         topics = dict(self.topics)

@@ -297,7 +297,7 @@ class NodeRow:
 
     @property
     def drained(self) -> tuple[int, int] | None:
-        """Messages that have gone since the drain began, of how many; None if the node does not drain."""
+        """How many messages have left since the drain began, and of how many; None if it does not drain."""
         remaining, first = self.view.remaining, self.view.draining_from
         return None if remaining is None else (max(0, first - remaining), first)
 

@@ -182,7 +182,7 @@ class TopicPages:
         )
 
 
-# By what consumers can be grouped.
+# The properties by which consumers can be grouped.
 _GROUPS: Final[dict[str, Callable[[ConsumerRow], str]]] = {
     "client": lambda one: one.stats.client_id or "none",
     "host": lambda one: one.stats.hostname or "none",

@@ -14,7 +14,7 @@ from pyspark_nsq.source.reasons import explain
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
-# Errors with which an nsqd refuses what another nsqd, or it later, would accept.
+# Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
 _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
 
 

@@ -98,7 +98,7 @@ class _Seen:
         return _SIMPLE[kind]
 
     def members_as_fields(self, *, top: bool = False) -> list[StructField]:
-        """Return the members in order of appearance. Spark can have only one of names equal but for case."""
+        """Return the members in order of appearance; of names that differ only in case, the first."""
         fields: dict[str, StructField] = {}
         for name, member in self._members.items():
             plain = name.lower()
