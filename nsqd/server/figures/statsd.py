@@ -152,7 +152,7 @@ class Statsd:
             if kind == COUNTER:
                 totals[name] = value
                 before = self._before.get(name, 0)
-                # A lower value means that the topic or channel was deleted and created again: it counts from 0.
+                # If it is lower, the topic or channel was deleted and created again: it counts from 0.
                 shown = value - before if value >= before else value
             result.append(f"{options.prefix}{name}:{shown:d}|{kind}\n".encode())
         self._before = totals

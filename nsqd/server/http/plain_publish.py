@@ -1,8 +1,8 @@
 """Which heads of HTTP requests are plain publishes: the grammar of the front. Pure.
 
 HTTP has many ways to say where a request ends, and an attacker can use two readers that disagree on one of
-them. So a head is either understood to the last byte, by rules narrower than HTTP's, or it is left to aiohttp,
-which judges it as it judges every other request.
+them. So a head is either understood to the last byte, by rules narrower than HTTP's, or it is left to
+aiohttp, which judges it as it judges every other request.
 """
 
 import re
