@@ -1,4 +1,4 @@
-"""Messages to publish together: all there and of legal size, so nothing of them is checked again. Pure."""
+"""Batches of messages to publish together, already checked to be complete and of legal size. Pure."""
 
 import struct
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ _INT32: Final = struct.Struct(">i")
 # saves.
 MIN_EVEN: Final = 32
 MAX_EVEN: Final = 1024
-# Before each body, as MPUB lays them.
+# MPUB puts a size of so many bytes before each body.
 SIZE_BYTES: Final = 4
-# Of a batch whose messages do not lie together; nobody writes in it.
+# The cells of a batch whose messages do not lie together; nobody writes to them.
 _NO_CELLS: Final = bytearray()
 
 
 @lru_cache(maxsize=64)
 def _columns(size: bytes, count: int) -> bytes:
-    """The first bytes of so many equal sizes, behind them the second ones, and so on."""
+    """The first byte of *size*, *count* times, then the second byte as often, and so on."""
     return b"".join([size[column : column + 1] * count for column in range(SIZE_BYTES)])
 
 
 class Batch:
-    """Bodies in order; those that MPUB has sent in one size lie together as they came."""
+    """Bodies in order; bodies of one size from one MPUB lie together as they were received."""
 
     __slots__ = ("_bodies", "cells", "count", "extension_bytes", "has_headers", "size", "spare", "stride")
 
@@ -37,9 +37,10 @@ class Batch:
         has_headers: bool = False,
         extension_bytes: int = 0,
     ) -> None:
-        """*bodies* as they lie in a block: with *has_headers* each begins with its extension.
+        """*bodies* are as they lie in a block: with *has_headers* each begins with its extension.
 
-        The extensions have *extension_bytes* together, and all bodies *size*, if that is known.
+        *extension_bytes* is the size of all extensions together, *size* that of all bodies, or -1 if not
+        known.
         """
         self._bodies = bodies
         self.count = len(bodies)
@@ -47,8 +48,9 @@ class Batch:
         self.extension_bytes = extension_bytes
         # Bytes of all bodies.
         self.size = sum(map(len, bodies)) if size < 0 else size
-        # Messages of one size as MPUB lays them, a copy for the encoder to write in; how far it is from one
-        # to the next, or 0; and how many bytes before each body are for the encoder.
+        # `cells` are messages of one size as MPUB sends them, a copy into which the encoder writes. `stride`
+        # is the distance from one message to the next, or 0 without cells. `spare` is how many bytes before
+        # each body the encoder may use.
         self.cells = _NO_CELLS
         self.stride = 0
         self.spare = SIZE_BYTES
@@ -64,7 +66,7 @@ class Batch:
 def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch | None:
     """The *count* messages that lie in *payload* from *start* on, if all are there and of one legal size.
 
-    None otherwise, and for too few or too many of them: the caller then reads them one by one.
+    Returns None otherwise, and when there are too few or too many: the caller then reads them one by one.
     """
     if not MIN_EVEN <= count <= MAX_EVEN or start + SIZE_BYTES > len(payload):
         return None

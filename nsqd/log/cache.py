@@ -1,7 +1,7 @@
-"""What a node keeps of the files of all its logs, so that it need not be read again.
+"""What a node keeps in memory of the files of all its logs, so that it need not be read again.
 
-There is one for the node, so its size does not depend on the number of topics: what was used longest ago
-makes room. What is kept of a file leaves together with the file.
+One cache serves the whole node, so its size does not depend on the number of topics: the least recently used
+entries make room for new ones. All entries of a file are removed together with the file.
 """
 
 from bisect import bisect_right
@@ -15,27 +15,27 @@ from nsqd.log.gaps import Gap
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
 
-# Blocks that were read back and may be wanted again: by the next channel, or a message at a time.
+# For blocks that were read back and may be wanted again, by another channel or one message at a time.
 STRETCHES_BYTES: Final = 48 << 20
-# Where appends start in the pages that were written or read of late: for some gigabytes of log.
+# For the starts of appends in recently written or read pages: enough for some gigabytes of log.
 STARTS_BYTES: Final = 16 << 20
-# Files that single messages were read of are kept open. Few: descriptors are for clients.
+# Files from which single messages were read are kept open: only a few, because clients need descriptors.
 _FILES: Final = 16
-# What an entry costs besides what it is about, roughly.
+# Rough overhead of an entry in bytes, without its content.
 _ENTRY_BYTES: Final = 400
 
 _T = TypeVar("_T")
-# A segment, and where in its file.
+# A segment, and an offset in its file.
 _Key = tuple[Segment, int]
 
 
 class Stretch:
-    """Blocks and gaps that follow one another and cover what some bytes of a file are about."""
+    """Consecutive blocks and gaps that together cover one range of bytes of a file."""
 
     __slots__ = ("_firsts", "end", "found", "weight")
 
     def __init__(self, found: list[Block | Gap], end: int) -> None:
-        """The bytes end at *end*."""
+        """*end* is the offset in the file at which these bytes end."""
         self.found = found
         self.end = end
         self._firsts = [one.first if isinstance(one, Block) else one.start for one in found]
@@ -55,14 +55,14 @@ class Stretch:
 
 
 class _Recent(Generic[_T]):
-    """Things of which the least recently used one makes room for a new one."""
+    """A cache that discards its least recently used entries when it is full."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: OrderedDict[_Key, tuple[_T, int]] = OrderedDict()
         self._of: dict[Segment, set[_Key]] = {}
         self.size = 0
-        # What was asked for last, and what was there: who reads in the order of the file asks for it again.
+        # The last lookup and its result, because a reader in the order of the file asks for the same again.
         self._segment: Segment | None = None
         self._offset = 0
         self._found: _T | None = None
@@ -80,7 +80,7 @@ class _Recent(Generic[_T]):
         return found
 
     def put(self, key: _Key, thing: _T, size: int) -> list[_T]:
-        """Keep a thing; returns those that made room."""
+        """Keep *thing*; returns the things that were discarded to make room."""
         self._take(key)
         self._entries[key] = (thing, size)
         self._of.setdefault(key[0], set()).add(key)
@@ -124,16 +124,16 @@ class Cache:
         return self._stretches.size + self._starts.size
 
     def stretch(self, segment: Segment, offset: int, end: int) -> Stretch | None:
-        """What was read of the segment's file from *offset* to *end*."""
+        """What was read from *offset* to *end* of the segment's file; None when it is not cached."""
         found = self._stretches.get(segment, offset)
-        # The last page of a segment grows.
+        # The last page of a segment grows, so a stretch that was cached earlier may be too short.
         return found if found is not None and found.end == end else None
 
     def keep_stretch(self, segment: Segment, offset: int, stretch: Stretch) -> None:
         self._stretches.put((segment, offset), stretch, stretch.weight)
 
     def starts(self, segment: Segment, offset: int, end: int) -> Starts | None:
-        """Where appends start in the page that lies there."""
+        """Where appends start in the page from *offset* to *end*; None when that is not cached."""
         found = self._starts.get(segment, offset)
         return found if found is not None and found.end == end else None
 
@@ -141,7 +141,7 @@ class Cache:
         self._starts.put((segment, offset), starts, _ENTRY_BYTES + starts.size)
 
     def read(self, segment: Segment, size: int, offset: int) -> bytes:
-        """What the file has of these bytes; the file stays open for a while. Raises OSError."""
+        """*size* bytes of the file from *offset* on; the file stays open for a while. Raises OSError."""
         fd = self._files.get(segment, 0)
         if fd is None:
             fd = self._disk.open_read(segment.path)
@@ -153,13 +153,13 @@ class Cache:
             raise
 
     def forget(self, segment: Segment) -> None:
-        """The segment is gone, or others are in its place."""
+        """Discard all entries of *segment*, and close its file."""
         self._stretches.forget(segment)
         self._starts.forget(segment)
         self._close(self._files.forget(segment))
 
     def _close(self, files: list[int]) -> None:
         for fd in files:
-            # Nothing was written through it, and it is gone also when this fails.
+            # The file was only read, and the descriptor is closed even when this raises.
             with suppress(OSError):
                 self._disk.close(fd)

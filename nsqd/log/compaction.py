@@ -1,11 +1,11 @@
-"""Making segments smaller of which little is wanted: a deferred message holds no more than itself.
+"""Compaction of segments of which little is wanted, so that one deferred message does not hold a whole file.
 
-What is still owed of a run of neighbours is copied into one segment, of the next generation, beside the first
-of them. It gets its name when everything in it is on the disk; from then on the others do not count.
-`retention` says which segments these are.
+The messages of a run of neighbouring segments that are still owed are copied into one segment. It has the
+number of the first of them and the next generation. It gets its name when everything in it is on the disk;
+from then on it replaces the others. `retention` says which segments these are.
 
-A channel that is made meanwhile and given what is stored may be given what nobody was owed before. So a
-compaction can be given up, until the moment before the copy gets its name.
+A channel that is created meanwhile may be owed messages that nobody was owed before. So a compaction can be
+given up until just before the copy gets its name.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter, new_salt
 from nsqd.log.wanted import WantedPositions
 
-# Less than this in a sparse segment is not worth a copy.
+# Less waste than this in a sparse segment is not worth a copy.
 WORTH_BYTES: Final = 1 << 20
-# So much is read before others are let go on: of short messages some milliseconds' work.
+# Bytes that are read before other work gets its turn: with short messages, some milliseconds of work.
 _AT_ONCE_BYTES: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of a full segment, and of waste in one that is worth a copy."""
+    """In bytes: the size of a full segment, and the waste in a segment that is worth a copy."""
 
     segment: int
     worth: int
@@ -44,7 +44,7 @@ class GivenUp(Exception):
 
 
 class Spoiled(Exception):
-    """Something that is owed of a segment cannot be read."""
+    """Messages of *segment* that are owed cannot be read."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(str(segment.path))
@@ -67,16 +67,16 @@ class Compaction:
     ) -> None:
         """*closed* are the segments that may be touched, by their place in the log.
 
-        *spend* is told every few milliseconds of the bytes that were read and written, and may wait.
+        *spend* is called every few milliseconds with the bytes that were read and written, and may wait.
         """
         self.old: list[Segment] = []
         self.new: Segment | None = None
-        # Those whose files can go. Until the name of the copy is durable, a power cut may need the old ones;
-        # then the next start removes them.
+        # The old segments whose files may be removed: none until the name of the copy is durable, because a
+        # power cut could take that name. If it could not be made durable, the next start removes them.
         self.replaced: list[Segment] = []
-        # What the copy has of the old segments.
+        # The messages of the old segments that are in the copy.
         self.kept: Ranges = []
-        # Those that are left alone, because something that is owed of them cannot be read.
+        # Segments that are left as they are, because messages of them that are owed cannot be read.
         self.spoiled: list[Segment] = []
         # Held for a moment, never while the disk is used.
         self._lock = Lock()
@@ -91,7 +91,7 @@ class Compaction:
         self._spend = spend
 
     def run(self) -> None:
-        """Put the neighbours together that are to be first, if there are any. Raises OSError."""
+        """Put the most worthwhile run of neighbours together, if there is one. Raises OSError."""
         extents = []
         for place, segment in self._closed.items():
             size = segment.size - FILE_HEADER_BYTES
@@ -106,19 +106,19 @@ class Compaction:
             except GivenUp:
                 return
             except Spoiled as error:
-                # A loss is found and counted by the channel that is owed it, not hidden by a compaction.
+                # Not compacted: the channel that is owed the lost messages must find the loss and count it.
                 self.spoiled.append(error.segment)
                 continue
             return
 
     def give_up(self) -> bool:
-        """Let it come to nothing; False when it is too late: of the old ones only *kept* counts now."""
+        """Abandon the compaction; False when it is too late, and only *kept* of the old segments counts."""
         with self._lock:
             self._given_up = not self._decided
             return self._given_up
 
     def _decide(self) -> bool:
-        """Whether nobody gave it up, which from now on nobody can."""
+        """Decide to use the copy, so that it can no longer be given up; False when it was given up before."""
         with self._lock:
             self._decided = not self._given_up
             return self._decided
@@ -134,7 +134,8 @@ class Compaction:
             blocks: list[Block] = []
             read = 0
             for append, data in self._appends(segment, page):
-                # Both checkpoints know of the notes: see `ShrinkingLog.begin_compaction`.
+                # Notes are not copied, because both checkpoints know them: see
+                # `ShrinkingLog.begin_compaction`.
                 wanted = [] if append.is_note else within(here, append.first, append.next)
                 if wanted:
                     blocks += _parts(append, data, wanted)
@@ -155,7 +156,7 @@ class Compaction:
             raise Spoiled(segment) from None
 
     def _is_damaged(self, segment: Segment, page: int, owed: Ranges) -> bool:
-        """Whether what is missing is lost; in a compacted segment it may have been finished."""
+        """Whether owed messages are lost; those missing in a compacted segment may have been finished."""
         return any(
             isinstance(found, Gap) and found.is_loss and bool(within(owed, found.start, found.end))
             for found in read_page(self._disk, segment, page)
@@ -189,7 +190,7 @@ class Compaction:
             with self._lock:
                 self._decided, self._given_up = False, True
             raise
-        # From here on the copy counts at the next start, so it counts now, whatever fails.
+        # From here on the next start would use the copy, so it is used now, even if something below fails.
         new.next = header.ends
         new.end_synced()
         try:
@@ -211,13 +212,13 @@ class Compaction:
                     kept += [(block.first, block.next) for block in blocks]
                     self._spend(sum(len(block.data) for block in blocks))
         if not kept:
-            # Nothing but the header, which says up to where all was finished.
+            # Write only the header, which says up to which sequence everything was finished.
             writer.append([], [])
         self.kept = merged(kept)
 
 
 def _parts(append: Append, data: bytes, wanted: Ranges) -> list[Block]:
-    """What is wanted of an append."""
+    """The wanted messages of an append."""
     if wanted == [(append.first, append.next)]:
         pieces = [(append.first, data)]
     else:
@@ -235,7 +236,7 @@ def wanted_bytes(segment: Segment, wanted: WantedPositions) -> int:
     if not segment.messages:
         return 0
     if segment.header.ends:
-        # Numbers are missing in it, so that places do not follow from them.
+        # A compacted segment lacks some sequences, so its pages cannot be weighed by their sequences.
         return min(data, data * wanted.count(segment.first, segment.next) // segment.messages)
     found = 0
     for page in range(segment.pages):

@@ -1,7 +1,7 @@
-"""Reading a log from any place on: all of a range, one message, or from a time on.
+"""Reading a log from any position: a whole range, one message, or from a time on.
 
-Whoever reads a log reads it so, and gets one of three things: a block, a gap, or `CannotRead`. Delivery takes
-its blocks from the log itself, a few at a time.
+All readers of a log use a cursor and get one of three things: a block, a gap, or `CannotRead`. Only delivery
+takes its blocks from the log itself, a few at a time.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ class Readable(Protocol):
         """A sequence somewhat before the first message published at *time_ns* or later."""
 
     def page_start(self, seq: int) -> int:
-        """At or before *seq*: where what is read together with it begins."""
+        """The first sequence that is read together with *seq*; at or before it."""
 
 
 class Cursor:
@@ -34,10 +34,10 @@ class Cursor:
     def scan(
         self, start: int, end: int = EVERYTHING, *, few: int = EVERYTHING
     ) -> Iterator[tuple[int, int, Block | Gap]]:
-        """What there is of ``start <= seq < end``, in order and without a hole: from, to, and a block or gap.
+        """Yield what there is of ``start <= seq < end``, in order and without a hole: from, to, block or gap.
 
-        A block may hold more than what lies between. A reader that wants a *few* messages has no more read
-        for them. Ends where the log does. Raises CannotRead.
+        A block may extend beyond these bounds. For a reader that wants only a *few* messages, no more is
+        read. Ends where the log does. Raises CannotRead.
         """
         while start < end:
             found = self._log.read(start, min(end, start + few))
@@ -48,7 +48,7 @@ class Cursor:
             start = stop
 
     def backwards(self, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-        """The same as :meth:`scan`, the last first; what is read together is at hand at once."""
+        """Like :meth:`scan`, but last first; what is read together is read before any of it is yielded."""
         while start < end:
             low = max(start, min(self._log.page_start(end - 1), end - 1))
             together = list(self.scan(low, end))
@@ -58,14 +58,14 @@ class Cursor:
     def at(self, seq: int) -> Block | Gap | None:
         """The block that holds one message, the gap in which it lies, or None past the end.
 
-        No more is read than one message costs. Raises CannotRead.
+        Reads no more than one message needs. Raises CannotRead.
         """
         return self._log.read(seq, seq + 1)
 
     def seek(self, time_ns: int, end: int = EVERYTHING) -> int:
         """The first message published at *time_ns* or later, or where what can be read ends.
 
-        Messages lie in the order of their publishing, but for a clock that was set back. Raises CannotRead.
+        Messages lie in the order of their publishing, unless a clock was set back. Raises CannotRead.
         """
         position = self._log.seek(time_ns)
         for start, stop, found in self.scan(position, end):

@@ -1,6 +1,6 @@
 """The seam to the disk: every file operation of the storage goes through here, reads and folders included.
 
-So tests can put a simulated disk in its place that fails any call, or keeps what a power cut may leave.
+Tests replace it by a simulated disk that fails any call, or that keeps what a power cut may leave.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ _GET_GENERATION: Final = 0x80087601
 
 
 class Disk:
-    """The real one. Paths are absolute, descriptors are the system's; all methods raise OSError."""
+    """The real disk. Paths are absolute, descriptors are the system's; all methods raise OSError."""
 
     # --- files ---
 
@@ -25,14 +25,14 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def open_append(self, path: Path) -> int:
-        """Open a file that is there for appending. Raises FileNotFoundError when there is none."""
+        """Open an existing file for appending. Raises FileNotFoundError when there is none."""
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def append(self, fd: int, pieces: list[bytes]) -> None:
         """Write all pieces, in order, or raise: then an unknown part of them is in the file."""
         rest = pieces[0]
         if len(pieces) > 1:
-            # One copy of the data less than joining it.
+            # Compared with joining the pieces first, this saves one copy of the data.
             written = os.writev(fd, pieces[:_IOV_MAX])
             rest = b"".join(pieces)[written:] if written < sum(map(len, pieces)) else b""
         while rest:
@@ -61,7 +61,7 @@ class Disk:
         return os.fstat(fd).st_size
 
     def has_name(self, fd: int) -> bool:
-        """Whether an open file is in a folder; what is written to one that is not is gone when it closes."""
+        """Whether an open file has a name; data written to a file without one is lost when it closes."""
         return os.fstat(fd).st_nlink > 0
 
     def read_file(self, path: Path) -> bytes:
@@ -73,11 +73,11 @@ class Disk:
             self.close(fd)
 
     def open_write(self, path: Path) -> int:
-        """Open a file for :meth:`write_at`, made if there is none."""
+        """Open a file for :meth:`write_at`; creates it if there is none."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
-        """Write over what is there; a power cut may leave any part of it."""
+        """Write *data* over what is at *offset*; a power cut may leave any part of it."""
         while data:
             written = os.pwrite(fd, data, offset)
             data, offset = data[written:], offset + written
@@ -92,7 +92,7 @@ class Disk:
             os.close(fd)
 
     def allocate(self, fd: int, size: int) -> None:
-        """Take *size* bytes of the disk for the file, so that writing them needs no more space."""
+        """Reserve *size* bytes of the disk for the file, so that writing them needs no more space."""
         os.posix_fallocate(fd, 0, size)
 
     def sync(self, fd: int) -> None:
@@ -103,11 +103,11 @@ class Disk:
         os.close(fd)
 
     def replace(self, path: Path, content: bytes, *, durable: bool) -> None:
-        """Put *content* in the place of a file; a reader sees the old or the new one.
+        """Replace the content of a file; a reader sees the old or the new content.
 
-        With *durable* a power cut leaves the old or the new one, and the new one for sure once the folder is
-        synced. Without, it survives the death of the process only: after a power cut anything may be there.
-        Two threads must not replace the same file at the same time.
+        With *durable*, a power cut leaves the old or the new content, and certainly the new one once the
+        folder is synced. Without it, the new content survives only the death of the process: a power cut may
+        leave anything. Two threads must not replace the same file at the same time.
         """
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -122,7 +122,7 @@ class Disk:
                 os.close(fd)
             temporary.replace(path)
         except OSError:
-            # On a full disk it would keep what others need.
+            # On a full disk the temporary file would take space that others need.
             temporary.unlink(missing_ok=True)
             raise
 
@@ -135,10 +135,10 @@ class Disk:
         path.rename(target)
 
     def identity(self, path: Path) -> int:
-        """A number that a copy of the file has not got: its inode, with the generation where there is one.
+        """A number that a copy of the file does not share: its inode, with the generation where there is one.
 
-        A file system gives the inode of a removed file to the next one, as when a backup is put in its place,
-        and two volumes have the same inodes; the generation is another one.
+        The inode alone is not enough: a file system reuses the inode of a removed file, for example for the
+        backup that is put in its place, and two volumes have the same inodes. Their generations differ.
         """
         fd = self.open_read(path)
         try:
@@ -146,7 +146,7 @@ class Disk:
             try:
                 generation = fcntl.ioctl(fd, _GET_GENERATION, bytes(8))
             except OSError:
-                # Such as on tmpfs, which counts its inodes up, and over NFS.
+                # There is no generation on tmpfs, whose inode numbers only grow, or over NFS.
                 return inode
         finally:
             os.close(fd)
@@ -157,22 +157,22 @@ class Disk:
         os.sync()
 
     def free(self, path: Path) -> tuple[int, int]:
-        """How many bytes others may still write to the file system of *path*, and how many it has."""
+        """How many bytes others may still write to the file system of *path*, and its size in bytes."""
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     # --- folders ---
 
     def names(self, folder: Path) -> list[str]:
-        """What a folder holds, sorted. Raises FileNotFoundError when there is no such folder."""
+        """The names in a folder, sorted. Raises FileNotFoundError when there is no such folder."""
         return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted, not paths
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder. Raises FileExistsError when it is there."""
+        """Make a folder. Raises FileExistsError when it exists."""
         path.mkdir(mode=0o700)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove a folder with all that is in it, which may take long; one that is not there is none."""
+        """Remove a folder and everything in it, if it exists; this may take long."""
         if path.exists():
             shutil.rmtree(path)
 

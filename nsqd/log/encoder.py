@@ -23,13 +23,13 @@ from nsqd.log.frames import (
 )
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
 
-# Of each number below 65,536 the first of its four digits, the second, and so on.
+# Of all numbers below 65,536, written with four digits: all first digits, all second digits, and so on.
 FIRST_DIGITS, SECOND_DIGITS, THIRD_DIGITS, FOURTH_DIGITS = SUFFIX_COLUMNS
 
 
 @lru_cache(maxsize=64)
 def _pieces(length: int, count: int) -> struct.Struct:
-    """Cuts *count* pieces of *length* bytes, behind an empty one: the head that joins them comes first."""
+    """Cuts *count* pieces of *length* bytes, after an empty one: so joining them by a head begins with it."""
     return struct.Struct("0s" + f"{length}s" * count)
 
 
@@ -73,12 +73,12 @@ class Encoder:
 
     @property
     def open_count(self) -> int:
-        """Messages of the open block."""
+        """How many messages the open block has."""
         return len(self._ends)
 
     @property
     def open_bytes(self) -> int:
-        """Their bytes."""
+        """How many bytes the open block has."""
         return self._end if self._ends else 0
 
     def put(self, body: Piece, now_ns: WallNs) -> bool:
@@ -102,7 +102,7 @@ class Encoder:
         return self._end >= self.BLOCK_BYTES
 
     def close(self) -> Block | None:
-        """The block of what was :meth:`put` since the last one, if anything."""
+        """The block of the messages that were :meth:`put` since the last one; None when there are none."""
         if not self._ends:
             return None
         count, data = len(self._ends), b"".join(self._parts)
@@ -132,16 +132,16 @@ class Encoder:
         return self._even_batch(batch, now_ns) if batch.stride else self._bodies(batch, now_ns)
 
     def _even_batch(self, batch: Batch, now_ns: WallNs) -> Block:
-        """Of messages of one size that lie in a payload as MPUB lays them, with a size before each."""
+        """A block of messages of one size that lie as MPUB sends them, with a size before each."""
         first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
         size = stride - spare
-        # All that differs between two frames are the last digits of the id, and the body: what MPUB has
-        # before each body are four bytes too, and one less where the kind of its headers is put there. So
-        # the digits are written over the sizes, a column at a time, and one join puts the rest of the frame
-        # in between: a message costs one piece, and no step of ours.
+        # Two frames differ only in the last digits of the id and in the body. MPUB has four bytes for the
+        # size before each body; the last of them may hold the kind of the headers instead. So the digits are
+        # written over the sizes, a column at a time, and one join puts the rest of the frame in between. Each
+        # message costs one piece, and there is no loop over messages.
         low = first & SUFFIX_MASK
         if spare == SIZE_BYTES and low + count <= SUFFIX_MASK + 1:
-            # The most common one: all share all digits but four.
+            # The most common case: all ids share all digits but the last four.
             cells, stop = batch.cells, low + count
             cells[0::stride] = FIRST_DIGITS[low:stop]
             cells[1::stride] = SECOND_DIGITS[low:stop]
@@ -154,14 +154,14 @@ class Encoder:
         return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
 
     def _runs(self, batch: Batch, now_ns: WallNs) -> bytes:
-        """The frames of an even batch, run by run of messages that share all digits but the last ones."""
+        """The frames of an even batch, in runs of messages whose ids share all digits but the last ones."""
         first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
         cells = batch.cells
         runs: list[tuple[int, int, bytes]] = []
         done = 0
         while done < count:
             low = (first + done) & SUFFIX_MASK
-            # So many share all digits but the last ones.
+            # The ids up to here share all digits but the last *spare* ones.
             stop = min(count, done + (1 << 4 * spare) - (low & ((1 << 4 * spare) - 1)))
             for column in range(spare):
                 digits = SUFFIX_COLUMNS[SIZE_BYTES - spare + column]
@@ -174,12 +174,12 @@ class Encoder:
         return b"".join([head.join((b"", *pieces[begin + 1 : end + 1])) for begin, end, head in runs])
 
     def _bodies(self, batch: Batch, now_ns: WallNs) -> Block:
-        """Of messages of any sizes."""
+        """A block of messages of any sizes."""
         first, bodies = self.next_seq, batch.bodies
         count = len(bodies)
         self.next_seq = self._first = first + count
         sizes = list(map(len, bodies))
-        # Four pieces a message, each kind laid down at once: the size, what is equal, four digits, the body.
+        # Four pieces for each message, all of one kind set at once: size, equal part, four digits, body.
         parts: list[Piece] = [b""] * (4 * count)
         parts[0::4] = map(SIZE.pack, map(add, sizes, repeat(SIZED_OVERHEAD)))
         parts[3::4] = bodies

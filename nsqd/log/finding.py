@@ -1,4 +1,4 @@
-"""Finding the segments of a topic at start: leftovers removed, a torn end cut off."""
+"""Finding the segments of a topic at start; leftovers are removed, and a torn end is cut off."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -15,11 +15,11 @@ from nsqd.log.recovery import open_segment, recover
 from nsqd.log.segment import Segment
 
 _LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
-# Files that were not finished, or whose place was taken.
+# Files that were not finished, or did not take the place of another.
 _LEFTOVER: Final = (".tmp", ".new")
 UNREADABLE: Final = ".unreadable"
 NO_LIMIT: Final = 1 << 63
-# What the warning of damaged places ends with; `nsqd-data` names each of them instead.
+# How the warning about damaged places ends; `nsqd-data` names each of the places instead.
 PLACES_DAMAGED: Final = "places are damaged"
 _MISPLACED: Final = "it is not from this place of the log"
 
@@ -31,17 +31,17 @@ class Found:
     segments: list[Segment] = field(default_factory=list)
     happenings: list[Stored | Noted] = field(default_factory=list)
     next_number: int = 1
-    # Messages that are known to be damaged; others a reader finds.
+    # Messages that are known to be damaged; a reader may find others.
     damaged: Ranges = field(default_factory=list)
-    # What the folder held when it was looked at, other files included.
+    # The names in the folder when it was listed, other files included.
     names: list[str] = field(default_factory=list)
 
 
 def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[str], None]) -> Found:
-    """What is in the folder; *mark* is None when the checkpoint that was there cannot be used.
+    """Find the segments in *folder*; *mark* is None when the checkpoint that was there cannot be used.
 
-    Each file counts whatever became of the others: NSQ promises no order, so what is missing between two of
-    them is a gap, and no more. Raises OSError when something cannot be read or mended, and NewerVersion.
+    Each file is used whatever happened to the others: NSQ promises no order, so messages missing between two
+    files are only a gap. Raises OSError when something cannot be read or mended, and NewerVersion.
     """
     known, mark = mark is not None, mark or Mark()
     names = disk.names(folder)
@@ -54,11 +54,12 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
     if segments:
         found.next_number = segments[-1].number + 1
         if known and not mark.next and segments[0].header.follows:
-            # Files are let go of when checkpoints know that. How much was in these, nobody knows.
+            # Files are let go of only when checkpoints know that. How much the missing files held is not
+            # known.
             warn(f"{segments[0].path}: what was stored before it is lost, and no checkpoint tells of it")
     for place, empty in enumerate(segments):
         if found.segments and empty.first < found.segments[-1].next:
-            # A message of the one before it lies across its beginning.
+            # The segment before it has messages beyond the beginning of this one.
             _put_aside(disk, empty.path, names, warn, _MISPLACED)
             continue
         recovered = recover(disk, empty, mark, _limit(segments[place + 1 :]))
@@ -86,25 +87,25 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
 
 
 def _missing(before: list[Segment], segment: Segment, mark: Mark) -> list[Stored]:
-    """What was stored after the checkpoint, between what is there, and is gone.
+    """Messages that were stored after the checkpoint and whose file before *segment* is missing.
 
-    Readers meet the gap and count what is lost, so it is owed like the rest.
+    They are owed like the rest, so that readers meet the gap and count the loss.
     """
     follows = segment.header.follows
-    # Before the first file only what a checkpoint has owed may have been let go of.
+    # Before the first file, only messages that a checkpoint covers may have been let go of.
     first = max(before[-1].next if before else 0, mark.next) or follows
     return [Stored(first, follows)] if first < follows else []
 
 
 def _limit(behind: list[Segment]) -> int:
-    """Where the log had ended when the next segment was begun, as that one says, or where that one begins."""
+    """Where the log ended when the next segment was begun, if that segment says so; else where it begins."""
     return (behind[0].header.follows or behind[0].first) if behind else NO_LIMIT
 
 
 def _newest_generations(
     disk: Disk, folder: Path, names: list[str], warn: Callable[[str], None]
 ) -> list[Segment]:
-    """The segments there are files of, without their extents; of several generations the newest."""
+    """The segment of each file, without its extent; of several generations only the newest."""
     newest: dict[int, Segment] = {}
     replaced: list[Segment] = []
     matches = [match for name in names if (match := _LOG_NAME.fullmatch(name))]
@@ -141,18 +142,19 @@ def _newest_generations(
 
 
 def _in_order(segments: list[Segment]) -> set[int]:
-    """The places of those that follow each other as they were written: as many of them as can.
+    """The places of the longest row of segments in the order in which they were written.
 
-    Somebody may have put a file in the place of another.
+    The others are out of order, because somebody may have put a file in the place of another.
     """
-    # Of the rows of each length the one that ends soonest: the place of its last segment, and where that
-    # begins; and of each place the one before it in its row.
+    # For rows of each length, the row whose last segment begins first: `last` has the place of that segment,
+    # `begins` where it begins. `before` has for each place the one before it in its row.
     last: list[int] = []
     begins: list[int] = []
     before: list[int] = []
     salts: set[int] = set()
     for place, segment in enumerate(segments):
-        # In a file may be notes alone, and the next begins where it does. Two of one salt are the same file.
+        # A file may hold only notes, and then the next one begins at the same sequence. Two files that have
+        # one salt are the same file.
         behind = bisect_left if segment.header.salt in salts else bisect_right
         salts.add(segment.header.salt)
         length = behind(begins, segment.first)
@@ -168,17 +170,17 @@ def _in_order(segments: list[Segment]) -> set[int]:
 
 
 def _put_aside(disk: Disk, path: Path, names: list[str], warn: Callable[[str], None], reason: str) -> None:
-    """Have nobody read a file. What was in it is missed: the next segment says where this one ended."""
+    """Rename a file so that nobody reads it. The next segment shows that its messages are missing."""
     warn(f"{path} is put aside: {reason}")
     disk.rename(path, path.with_name(path.name + UNREADABLE))
     names.append(path.name + UNREADABLE)
 
 
 def _remove_replaced(disk: Disk, folder: Path, replaced: list[Segment]) -> None:
-    """Remove files of which a compacted one has what is wanted: a crash came before that was done.
+    """Remove files that a compacted one has replaced; a crash came before this was done.
 
-    Perhaps it came before the name of the new one was durable. Then a power cut may take that name, and what
-    was removed has to be there still.
+    The crash may have come before the name of the compacted file was durable. A power cut may then take that
+    name, and the replaced files are needed again. So the folder is synced first.
     """
     if replaced:
         disk.sync_folder(folder)

@@ -1,8 +1,8 @@
 """Blocks: contiguous message frames, encoded once as a consumer gets them on the first attempt.
 
 Frame: ``uint32 size | uint32 2 | int64 timestamp | uint16 attempts | 16 bytes id | body``, big-endian
-(contract of the TCP protocol). What one append writes to disk is one block, so a block is also the unit
-of the checksum; blocks read back from disk may hold several appends.
+(contract of the TCP protocol). One append writes one block to disk, so a block is also the unit of the
+checksum; blocks read back from disk may hold several appends.
 """
 
 import struct
@@ -27,18 +27,18 @@ _TIMESTAMP: Final = struct.Struct(">q")
 MAX_ATTEMPTS: Final = 0xFFFF
 # From this length on a view costs less than a copy.
 LONG: Final = 4096
-# What an entry of a table of ends costs.
+# Bytes of memory for each entry in a table of ends.
 _END_BYTES: Final = 40
-# A moment on the clock on the wall, in ns since 1970: in frames and on disk. Any other is one of the engine's
-# clock, which is a plain number: see `engine.clock`, the one place that makes one of the other.
+# A time on the wall clock, in ns since 1970, as in frames and on disk. Times of the engine's steady clock are
+# plain numbers; only `engine.clock` converts between the two.
 WallNs = NewType("WallNs", int)
 NOT_DEFERRED: Final = WallNs(0)
-# Bytes, or a view of some that are not changed any more.
+# Bytes, or a view of bytes that no longer change.
 Piece: TypeAlias = bytes | memoryview
 
 
 def piece_of(data: bytes, start: int, end: int) -> Piece:
-    """These bytes of *data*, which a long piece keeps alive."""
+    """These bytes of *data*. A long piece is a view, which keeps *data* in memory."""
     return memoryview(data)[start:end] if end - start >= LONG else data[start:end]
 
 
@@ -66,7 +66,8 @@ class Block:
         self.data = data
         self.due_ns = due_ns
         self.has_headers = has_headers
-        # From one frame to the next. Equal frames need no table of ends; the common batch is of that kind.
+        # Bytes from one frame to the next if all have one size, as in most batches: no table of ends is
+        # needed.
         self.stride = stride
         self._ends = ends
 
@@ -95,7 +96,7 @@ class Block:
         return self.data[self.offset(start) : self.offset(end)]
 
     def piece(self, start: int, end: int) -> Piece:
-        """The same to be sent at once: a long piece keeps the whole block alive."""
+        """Like :meth:`frames`, to be sent at once: a long piece keeps the whole block in memory."""
         if start == self.first and end == self.next:
             return self.data
         return piece_of(self.data, self.offset(start), self.offset(end))
@@ -120,21 +121,21 @@ def published_ns(data: Piece) -> WallNs:
 
 
 def with_attempts(frame: Piece, attempts: int) -> bytes:
-    """The same frame carrying another number of attempts, which stops at what 16 bits can say."""
+    """The same frame with another number of attempts, limited to what 16 bits can hold."""
     count = _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS))
     return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
 
 
 def with_attempts_each(frames: list[Piece], attempts: list[int]) -> bytes:
-    """The frames one behind the other, each with its own number of attempts."""
+    """The frames one after the other, each with its own number of attempts."""
     patched = with_attempts_all(b"".join(frames), attempts)
     return patched or b"".join(map(with_attempts, frames, attempts))
 
 
 def with_attempts_all(data: Piece, attempts: list[int]) -> bytes:
-    """Equal frames with one number of attempts, as most often: a column at a time.
+    """Frames of one size with one number of attempts, which is most common: set a column at a time.
 
-    Nothing where they are of several sizes, or the numbers differ.
+    Empty when the frames have several sizes or the numbers differ.
     """
     count = len(attempts)
     stride = len(data) // count
@@ -155,7 +156,7 @@ def with_attempts_all(data: Piece, attempts: list[int]) -> bytes:
 def parse_block(
     first: int, data: bytes, *, due_ns: WallNs = NOT_DEFERRED, has_headers: bool = False
 ) -> Block:
-    """Find the frame ends of *data*, as it was read back from disk.
+    """The block of the frames in *data*, as they were read back from disk; *first* is the first sequence.
 
     Raises ValueError when the bytes are not whole message frames.
     """
@@ -181,12 +182,12 @@ def parse_block(
 
 
 def _are_all(data: bytes | bytearray, stride: int, count: int) -> bool:
-    """Whether the sizes at each *stride* are the same, so that the frames are."""
+    """Whether the size fields at each *stride* are the same, so that all frames have one size."""
     return count == 1 or all(data[place::stride] == data[place : place + 1] * count for place in range(4))
 
 
 def frames_size(data: bytes, count: int) -> int:
-    """The size of the first *count* frames of *data*; 0 when it does not begin with so many."""
+    """The size of the first *count* frames of *data*; 0 when *data* does not begin with so many."""
     end = 0
     for _ in range(count):
         if end + FRAME_OVERHEAD > len(data):

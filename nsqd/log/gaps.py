@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-# The end of what a reader wants that goes on for as long as there is anything.
+# The *end* for a reader that wants everything there is.
 EVERYTHING: Final = 1 << 64
 
 
@@ -13,9 +13,9 @@ class Why(Enum):
 
     # The bytes on disk are not those that were written.
     DAMAGED = "damaged"
-    # The file is gone.
+    # The file was removed.
     REMOVED = "removed"
-    # Everybody had finished them: a sparse file was made smaller.
+    # Everybody had finished them, and compaction left them out.
     COMPACTED = "compacted"
     # The numbers were never given to messages.
     UNUSED = "unused"
@@ -31,7 +31,7 @@ class Gap:
 
     @property
     def is_loss(self) -> bool:
-        """Whether messages that somebody may be owed are gone."""
+        """Whether messages that somebody may be owed are lost."""
         return self.why in {Why.DAMAGED, Why.REMOVED}
 
     def __str__(self) -> str:
@@ -39,4 +39,4 @@ class Gap:
 
 
 class CannotRead(Exception):
-    """What is stored cannot be read just now; the text is the reason. It is not lost: try again later."""
+    """Stored messages cannot be read just now; the text is the reason. They are not lost: try again later."""

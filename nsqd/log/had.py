@@ -1,16 +1,16 @@
-"""Which messages a log has, or once had: those it may speak of. Pure.
+"""Which messages a log has or once had: only these it may report as finished. Pure.
 
-A sequence number alone says little. Of what was numbered some was never stored, some was lost in a power cut,
-and after a start the numbers go on far above the last. Nobody may say of such a message that it is finished:
-another nsqd may have it, and would drop it.
+Not every sequence number belongs to a message of the log: some messages were never stored, some were lost in
+a power cut, and after a start the numbers go on far above the last one. Such a message must not be reported
+as finished: another nsqd may have it, and would drop it.
 """
 
 from typing import Final
 
 from nsqd.log.ranges import Ranges, merged, within
 
-# So many closed ranges are remembered; each life that did not end in good order leaves one. Of what is older
-# nothing is said any more: another nsqd that still has it gives it out once more.
+# How many closed ranges are remembered; each life of the node that did not end in good order leaves one.
+# Nothing is reported about older messages: another nsqd that still has them delivers them once more.
 MOST: Final = 256
 
 
@@ -20,7 +20,7 @@ class HadRanges:
     __slots__ = ("closed", "first")
 
     def __init__(self, first: int) -> None:
-        # Sorted, and all below `first`, from which on everything is stored that the log goes on with.
+        # Sorted, and all below `first`, where the open range begins.
         self.closed: Ranges = []
         self.first = first
 
@@ -28,7 +28,7 @@ class HadRanges:
         return f"<HadRanges {self.closed} and from {self.first} on>"
 
     def ranges(self, end: int) -> Ranges:
-        """All of it, sorted and merged; *end* is where the log ends."""
+        """All ranges, sorted and merged; *end* is where the log ends."""
         return merged([*self.closed, (self.first, end)])
 
     def go_on_at(self, end: int, first: int) -> None:
@@ -38,12 +38,12 @@ class HadRanges:
             self.first = first
 
     def begin(self, ranges: Ranges, first: int) -> None:
-        """Have these, which lie below *first*, from which on everything will be stored."""
+        """Take over *ranges* as far as they lie below *first*; from *first* on everything will be stored."""
         self.closed = within(merged(ranges), 0, first)[-MOST:]
         self.first = first
 
     def take_out(self, start: int, end: int) -> None:
-        """What was stored in ``start <= seq < end`` cannot be read any more: nothing is said of it."""
+        """Remove ``start <= seq < end``, because these messages cannot be read any more."""
         self.closed = [
             part
             for first, stop in self.closed

@@ -1,4 +1,4 @@
-"""What a log tells of the time after a checkpoint: how far that reached, what happened since. Pure."""
+"""How far a checkpoint reached, and what the log says happened since. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from nsqd.log.frames import NOT_DEFERRED, WallNs
 class Mark:
     """What the checkpoint knows: it covers messages below *next* and notes up to *notes*.
 
-    What was appended below the sequence *synced* was durable, and so were notes up to *synced_notes*: that it
-    knows more of them says nothing of the log's file, and it may itself not have reached the disk. Messages
-    were stored up to *end*.
+    Messages below the sequence *synced* and notes up to *synced_notes* were durable in the log. That the
+    checkpoint covers more notes does not mean that these are durable in the log's file, and the checkpoint
+    itself may not have reached the disk. Messages were stored up to *end*.
     """
 
     next: int = 0
@@ -23,7 +23,7 @@ class Mark:
 
 @dataclass(slots=True)
 class Stored:
-    """Messages ``first <= seq < next`` of one or more appends, or of one when they are deferred."""
+    """Messages ``first <= seq < next`` of one or more appends; if they are deferred, of exactly one."""
 
     first: int
     next: int

@@ -2,8 +2,8 @@
 
 In a block with headers every body begins with an extension, as youzan's NSQ sends it to a subscriber with
 ``extend_support``: ``uint8 4 | uint16 length | JSON object``, or one byte 0 for a message that has none.
-A block without headers has bodies and nothing else. So what was published without headers costs nothing, and
-each kind of subscriber is sent one of the two kinds as it lies in the log.
+A block without headers has only bodies. So messages without headers cost nothing extra, and each kind of
+subscriber is sent one of the two kinds of block as it lies in the log.
 """
 
 import json
@@ -18,18 +18,18 @@ import msgspec
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
 from nsqd.log.frames import FRAME_OVERHEAD, SIZE, Block, Piece, piece_of
 
-# The extension of a message that has no headers, and what that of one with headers begins with.
+# The extension of a message without headers, and the first byte of the extension of one with headers.
 NO_HEADERS: Final = bytes((EXT_NONE,))
 SOME_HEADERS: Final = bytes((EXT_JSON_HEADERS,))
 LENGTH_BYTES: Final = 2
-# Before the JSON object: the kind and the length.
+# Bytes before the JSON object: the kind and the length.
 _BEFORE_JSON: Final = 1 + LENGTH_BYTES
-# So many frames of one size are changed in one go, in powers of two.
+# At least and at most so many frames of one size are changed in one go, always a power of two.
 _FEWEST: Final = 16
 _MOST: Final = 256
-# As strict as json, and ten times as fast; what is wrong json tells.
+# As strict as json, and ten times as fast; json is used to say what is wrong.
 _STRINGS: Final = msgspec.json.Decoder(dict[str, str])
-# Characters that are plain wherever a string of JSON has them, each as the same one.
+# Characters that have no special meaning in a JSON string; `_ALIKE` maps all of them to one.
 _PLAIN: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_./"
 _ALIKE: Final = bytes.maketrans(_PLAIN, b"x" * len(_PLAIN))
 
@@ -39,7 +39,7 @@ class BadHeaders(ValueError):
 
 
 def check(encoded: bytes) -> None:
-    """See whether that is a JSON object of strings. Raises BadHeaders."""
+    """Check that *encoded* is a JSON object of strings. Raises BadHeaders."""
     try:
         _STRINGS.decode(encoded)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -47,7 +47,7 @@ def check(encoded: bytes) -> None:
 
 
 def check_all(encoded: Sequence[bytes]) -> None:
-    """The same of several. Raises BadHeaders."""
+    """Check several like :func:`check`. Raises BadHeaders."""
     try:
         deque(map(_STRINGS.decode, encoded), maxlen=0)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -56,10 +56,11 @@ def check_all(encoded: Sequence[bytes]) -> None:
 
 
 def check_alike(encoded: Sequence[bytes]) -> None:
-    """The same of several that are equally long. Raises BadHeaders.
+    """Check several that are equally long. Raises BadHeaders.
 
-    Where only plain characters differ from those of the first, and only by other plain ones, they differ
-    inside of strings: outside an object of strings has none. Then they are headers if the first one is.
+    If the others differ from the first only in plain characters that are replaced by other plain ones, they
+    differ only inside strings, because an object of strings has no plain characters outside of them. Then all
+    are headers if the first one is.
     """
     first = encoded[0]
     alike = first.translate(_ALIKE) * len(encoded)
@@ -70,7 +71,7 @@ def check_alike(encoded: Sequence[bytes]) -> None:
 
 
 def extension(headers: Mapping[Any, Any]) -> bytes:
-    """What stands before the body of a message with these headers. Raises BadHeaders."""
+    """The extension before the body of a message with these headers. Raises BadHeaders."""
     if not headers:
         return NO_HEADERS
     if not all(isinstance(name, str) and isinstance(value, str) for name, value in headers.items()):
@@ -79,7 +80,7 @@ def extension(headers: Mapping[Any, Any]) -> bytes:
 
 
 def checked_extension(encoded: bytes) -> bytes:
-    """What stands before the body of a message with the headers of this JSON object. Raises BadHeaders."""
+    """The extension before the body of a message with the headers in this JSON object. Raises BadHeaders."""
     if len(encoded) > MOST_HEADER_BYTES:
         raise BadHeaders(f"{len(encoded)} bytes are above {MOST_HEADER_BYTES}")
     check(encoded)
@@ -92,7 +93,7 @@ def join(headers: Mapping[Any, Any], body: bytes) -> bytes:
 
 
 def split(extended: Piece) -> tuple[dict[str, str], bytes]:
-    """The headers and the body that lie together in a block with headers. Raises BadHeaders."""
+    """The headers and the body that *extended* has, as it lies in a block with headers. Raises BadHeaders."""
     begin = extension_bytes(extended, 0)
     if begin > len(extended):
         raise BadHeaders("they are cut off")
@@ -101,7 +102,7 @@ def split(extended: Piece) -> tuple[dict[str, str], bytes]:
 
 
 def message(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of one message, of a block of either kind. Raises BadHeaders."""
+    """The headers and the body of one message of a block, with headers or without. Raises BadHeaders."""
     frame = block.piece(seq, seq + 1)
     if block.has_headers:
         return split(frame[FRAME_OVERHEAD:])
@@ -109,7 +110,7 @@ def message(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
 
 
 def extension_bytes(data: Piece, at: int) -> int:
-    """How long the extension is that lies *at* this place. Raises BadHeaders."""
+    """The length in bytes of the extension that lies *at* this place. Raises BadHeaders."""
     kind = data[at] if at < len(data) else -1
     if kind == EXT_NONE:
         return 1
@@ -119,14 +120,15 @@ def extension_bytes(data: Piece, at: int) -> int:
 
 
 def frames_for(block: Block, start: int, end: int, *, extended: bool) -> Piece:
-    """The frames as a subscriber gets them on the first attempt; to an *extended* one headers are sent."""
+    """The frames as a subscriber gets them on the first attempt; only an *extended* one gets headers."""
     return block.piece(start, end) if block.has_headers is extended else other_kind(block, start, end)
 
 
 def other_kind(block: Block, start: int, end: int) -> bytes:
     """The frames of ``start <= seq < end`` for a subscriber of the other kind than the block.
 
-    Of a block with headers they are without, of one without each says that it has none.
+    From a block with headers the extensions are removed. In a block without headers each frame gets the
+    extension that says that there are none.
     """
     return _stripped(block, start, end) if block.has_headers else _extended(block, start, end)
 
@@ -144,7 +146,8 @@ def _stripped(block: Block, start: int, end: int) -> bytes:
                 pieces += _cut(data, at, stride, skipped, count, -skipped)
                 at = following
                 continue
-        # One of another size, or with other headers, is alone with that more often than not.
+        # A frame of another size or with other headers is usually alone, so only a few are changed one by
+        # one.
         for _ in range(min(count, _FEWEST) or 1):
             (size,) = SIZE.unpack_from(data, at)
             body, following = at + FRAME_OVERHEAD, at + SIZE.size + size
@@ -177,7 +180,7 @@ def _extended(block: Block, start: int, end: int) -> bytes:
 
 
 def _at_once(stride: int, size: int) -> int:
-    """How many frames of one size are changed in one go, of those that lie in *size* bytes; 0 for one."""
+    """How many of the frames in *size* bytes are changed in one go; 0 when they are changed one by one."""
     if not stride or size < _FEWEST * stride:
         return 0
     return min(_MOST, 1 << (size // stride).bit_length() - 1)
@@ -192,9 +195,10 @@ def _begin_alike(data: bytes, at: int, end: int, stride: int, length: int, count
 
 
 def _cut(data: bytes, at: int, stride: int, skipped: int, count: int, more: int) -> Sequence[bytes]:
-    """*count* frames of one size, told to be by so much *more* of another, without what is *skipped*.
+    """Cut *count* frames of one size, with *more* added to their size fields and *skipped* bytes left out.
 
-    There is a piece for each, from its body to that of the next one, and one before.
+    The first piece is the head of the first frame. Each other piece reaches from one body to the next,
+    without the first *skipped* bytes of the body.
     """
     cells = bytearray(memoryview(data)[at : at + count * stride])
     size = SIZE.pack(stride - SIZE.size + more)
@@ -220,7 +224,7 @@ def _parse(encoded: bytes) -> dict[str, str]:
 
 def _parse_slowly(encoded: bytes) -> dict[str, str]:
     try:
-        # Not left to json: it would take UTF-16 as well.
+        # Decoded here, because json would also accept UTF-16.
         headers = json.loads(encoded.decode())
     except (ValueError, RecursionError) as error:
         raise BadHeaders("they are not JSON") from error
@@ -230,7 +234,7 @@ def _parse_slowly(encoded: bytes) -> dict[str, str]:
         if not isinstance(value, str):
             raise BadHeaders("names and values are strings")
     if b"\\" in encoded:
-        # Half a surrogate pair can be written in JSON and nowhere else.
+        # Half a surrogate pair can be written in JSON but not in UTF-8.
         try:
             "".join((*headers, *headers.values())).encode()
         except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
-"""What is missing in compacted files: for who is owed what there is, and is to know how much that is.
+"""Which sequences are missing in compacted files, so that a channel that is owed all others can count them.
 
-Such a file speaks for all from its first message to its end, and has what was wanted of that. The rest was
-finished by everybody, or are numbers that no message ever had: a restart goes on far above the last, and when
-what lies before and behind it comes into one file, what it skipped lies in that.
+A compacted file speaks for all sequences from its first to its end, and has the messages that were wanted.
+The others were finished by everybody, or no message ever had that number: after a restart the numbers go on
+far above the last one, and the skipped ones lie inside a file that joins what was stored before and after.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ from nsqd.log.pages import read_page
 from nsqd.log.ranges import Ranges, merged, without
 from nsqd.log.segment import Segment
 
-# Of more than so many the largest are told: who has them writes them down.
+# If there are more holes, only so many are reported, the largest, because the channel stores them.
 MOST: Final = 10_000
 
 
 def holes_in(disk: Disk, segment: Segment) -> Ranges:
-    """What is missing in a compacted segment; for any thread. Nothing when it cannot be read just now.
+    """The sequences missing in a compacted segment; none when it cannot be read just now. For any thread.
 
-    What is damaged is not missing: whoever is owed that finds out.
+    Damaged messages do not count as missing: the channel that is owed them finds the damage.
     """
     try:
         kept = segment_index.kept_of(disk, segment)
@@ -41,5 +41,5 @@ def holes_in(disk: Disk, segment: Segment) -> Ranges:
 
 
 def largest(holes: Iterable[tuple[int, int]]) -> Ranges:
-    """The largest of them, sorted and merged."""
+    """The largest *holes*, sorted and merged."""
     return merged(nlargest(MOST, holes, key=lambda hole: hole[1] - hole[0]))

@@ -13,11 +13,11 @@ MAX_NODE_ID: Final = 1023
 ID_LENGTH: Final = 16
 
 # An id is 12 digits that change every 65,536 messages and 4 that change with each; both are looked up,
-# because formatting a number for every message cost the most in publishing.
+# because formatting a number for every message was the largest cost of publishing.
 SUFFIX_MASK: Final = 0xFFFF
 _PAIRS: Final = [b"%02x" % n for n in range(256)]
 SUFFIXES: Final[list[bytes]] = [high + low for high in _PAIRS for low in _PAIRS]
-# The same by digit: the first of each, the second of each ...
+# The same by digit: all first digits, all second digits, and so on.
 _ALL_SUFFIXES: Final = b"".join(SUFFIXES)
 SUFFIX_COLUMNS: Final = [_ALL_SUFFIXES[digit::4] for digit in range(4)]
 
@@ -25,7 +25,7 @@ _HEX_DIGITS: Final = frozenset(b"0123456789abcdef")
 
 
 def first_sequence(now_ns: int) -> int:
-    """The clock's number: no sequence begins below it."""
+    """The sequence that the clock gives: no topic begins below it."""
     return now_ns // 1000 & SEQUENCE_MASK
 
 
@@ -37,13 +37,13 @@ class MessageIds:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self._base = node_id << SEQUENCE_BITS
-        # What this node was called when it wrote what is on its disk.
+        # The node ids under which this node wrote messages that are on its disk.
         self._former: set[int] = set()
         self._prefix_of = -1
         self._prefix = b""
 
     def recognise(self, node_id: int) -> None:
-        """Messages with this node id in their ids are ours too: it was another one at an earlier start."""
+        """Accept ids with this node id, which this node had at an earlier start."""
         self._former.add(node_id)
 
     def encode(self, seq: int) -> bytes:
@@ -64,7 +64,7 @@ class MessageIds:
         return self.decode_hex(message_id)
 
     def current(self, message_id: bytes) -> int:
-        """Like :meth:`decode`, but -1 also for one that this node gave when it was another one."""
+        """Like :meth:`decode`, but also -1 for an id that this node gave under a former node id."""
         seq = self.decode(message_id)
         return seq if seq >= 0 and self.encode(seq) == message_id else -1
 

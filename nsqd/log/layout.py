@@ -2,8 +2,8 @@
 
 All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a
 header of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums
-of an append are seeded with the salt of its file. So neither the body of a message nor the rest of another
-file can be taken for an append.
+of an append are seeded with the salt of its file. So neither the body of a message nor the remains of
+another file can be taken for an append.
 """
 
 import struct
@@ -39,13 +39,13 @@ class NotALog(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What a file says of itself.
+    """What a file says about itself.
 
-    *follows* is where the log ended when the file was begun: sequences between the end of the file before
-    and that number were stored once, sequences from it to *first* were never used; 0 when there was none
-    before or that is not known. *notes* is how many notes there were before. *ends* is set in a compacted
-    file: what is missing below it was finished by everybody. *origin* is the id of the node that wrote the
-    log.
+    *follows* is where the log ended when the file was begun. Sequences between the end of the previous file
+    and *follows* were once stored; sequences from *follows* to *first* were never used. It is 0 when there
+    was no previous file or this is not known. *notes* is how many notes were written before. *ends* is set in
+    a compacted file: messages missing below it were finished by everybody. *origin* is the id of the node
+    that wrote the log.
     """
 
     first: int
@@ -91,7 +91,7 @@ def decode_file_header(data: bytes) -> FileHeader:
 
 
 def mend_file_header(data: bytes) -> bytes:
-    """What a file that begins with *data* should begin with: both copies whole. Raises NotALog."""
+    """The first bytes that a file beginning with *data* should have: both copies whole. Raises NotALog."""
     for at in (0, _COPY_BYTES):
         copy = data[at : at + _COPY_BYTES]
         if len(copy) == _COPY_BYTES and copy[_FILE.size :] == _CHECK.pack(
@@ -110,8 +110,8 @@ APPEND_MAGIC: Final = b"\xb5NSQ"
 # magic, flags, size of the header, number of messages, size of the data, first sequence, due time in ns
 # since 1970 or 0, checksum of what lies between this header and the next
 _APPEND: Final = struct.Struct("<4sHHIIQQQ")
-# The header as this version writes it. Its checksum is its end; a later version may put fields before that,
-# which this one passes over.
+# The size of the header as this version writes it. The checksum comes last; a later version may put fields
+# before it, which this version skips.
 APPEND_HEADER_BYTES: Final = _APPEND.size + _CHECK.size
 MAX_HEADER_BYTES: Final = 4096
 MAX_DATA_BYTES: Final = (1 << 32) - 1
@@ -126,7 +126,7 @@ _KNOWN: Final = NOTE | MESSAGE_HEADERS
 
 
 def append_header(salt: int, first: int, count: int, due_ns: int, data: bytes, flags: int = 0) -> bytes:
-    """What is written before *data*."""
+    """The header that is written before *data*."""
     check = xxh3_64_intdigest(data, salt)
     fields = _APPEND.pack(APPEND_MAGIC, flags, APPEND_HEADER_BYTES, count, len(data), first, due_ns, check)
     return fields + _CHECK.pack(xxh3_64_intdigest(fields, salt))
@@ -190,10 +190,10 @@ def decode_append(data: bytes, at: int, base: int, salt: int) -> Append | None:
 
 
 def only_frame(data: bytes, at: int, end: int, seq: int, salt: int, flags: int) -> bytes | None:
-    """The frame of the message *seq*, if an append from *at* to *end* of *data* is whole and has it alone.
+    """The frame of message *seq*, if the append from *at* to *end* of *data* is whole and has only it.
 
-    For a reader that knows what it looks for: the checksum of the data is that of the header as well then.
-    An append with other *flags* is none.
+    Only for a reader that knows which append it expects: then the checksum of the data vouches for the
+    header. An append with other *flags* does not count.
     """
     if end - at < APPEND_HEADER_BYTES:
         return None
@@ -208,7 +208,7 @@ def only_frame(data: bytes, at: int, end: int, seq: int, salt: int, flags: int) 
 def find_starts(data: bytes, base: int, first: int) -> Starts | None:
     """Where appends seem to start in *data*, which lies at *base* and begins with one; None when unclear.
 
-    No checksum is looked at: for a reader that checks the append it arrives at.
+    No checksum is verified: the reader must check the append that it then reads.
     """
     starts = Starts(first, base)
     at = 0
@@ -223,13 +223,13 @@ def find_starts(data: bytes, base: int, first: int) -> Starts | None:
 
 
 def mended_header(data: bytes, at: int, salt: int) -> bytes:
-    """The header that lies *at* this place, where one byte of it is wrong; empty when that is not so.
+    """The corrected header for this place, if exactly one byte of the header there is wrong; else empty.
 
-    64 bits of checksum are enough to find the byte, and so the append behind a damaged header is not lost.
+    A checksum of 64 bits is enough to find the byte, so the append behind a damaged header is not lost.
     """
     if at + APPEND_HEADER_BYTES > len(data) or not any(data[at : at + APPEND_HEADER_BYTES]):
         return b""
-    # Of a longer header the byte that is wrong may be in its length: then it cannot be mended.
+    # If the wrong byte of a longer header is in its length, the header cannot be mended.
     (length,) = _SIZE.unpack_from(data, at + _SIZE_OFFSET)
     if not APPEND_HEADER_BYTES <= length <= MAX_HEADER_BYTES or at + length > len(data):
         length = APPEND_HEADER_BYTES

@@ -1,7 +1,7 @@
-"""Which messages somebody looks for: by bytes in the body, or by a value in its JSON. Pure.
+"""Filters for messages: by bytes in the body, or by a value in its JSON. Pure.
 
-Most pages of a log hold none of them. So whole pages are asked first, as they lie on disk, whether a match
-could be in them at all: that is a search in C, and nothing of such a page is decoded.
+Most pages of a log hold no match. So a whole page is first searched, as it lies on disk, for bytes that a
+match must have: this search runs in C, and a page without these bytes is not decoded.
 """
 
 import json
@@ -13,17 +13,17 @@ _EXISTS: Final = object()
 
 
 class BadFilter(ValueError):
-    """The text is no filter; it says so in a sentence."""
+    """The text is not a filter; the error says so in a sentence."""
 
 
 class Contains:
-    """The body has these bytes in it."""
+    """The body contains these bytes."""
 
     def __init__(self, needle: bytes) -> None:
         self._needle = needle
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether a body among these bytes could match."""
+        """Whether *data* could contain a body that matches."""
         return self._needle in data
 
     def matches(self, body: bytes | memoryview) -> bool:
@@ -31,18 +31,18 @@ class Contains:
 
 
 class JsonValue:
-    """The body is JSON with a value at a path; without a value, anything but null is there."""
+    """The body is JSON with a value at a path; without a given value, anything but null matches."""
 
     def __init__(self, path: tuple[str, ...], value: str | None) -> None:
         self._path = path
         self._text = value
         self._value = _EXISTS if value is None else _parsed(value)
-        # A name that needs no escape stands in the JSON as it is, or with escapes, which have a backslash.
+        # A name that needs no escape is in the JSON either as it is or with escapes, which have a backslash.
         self._name = json.dumps(path[-1], ensure_ascii=False).encode()
         self._prunes = "\\" not in path[-1] and not path[-1].isdecimal()
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether a body among these bytes could match."""
+        """Whether *data* could contain a body that matches."""
         return not self._prunes or self._name in data or b"\\" in data
 
     def matches(self, body: bytes | memoryview) -> bool:
@@ -67,13 +67,13 @@ class JsonValue:
 
 
 class All:
-    """Everything that each of several filters asks for."""
+    """The body matches each of several filters."""
 
     def __init__(self, *filters: "Contains | JsonValue") -> None:
         self._filters = filters
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether a body among these bytes could match."""
+        """Whether *data* could contain a body that matches."""
         return all(one.may_be_in(data) for one in self._filters)
 
     def matches(self, body: bytes | memoryview) -> bool:
@@ -81,7 +81,7 @@ class All:
 
 
 def parse_json_filter(text: str) -> JsonValue:
-    """``user.id=42``, ``state=failed``, or only ``error``. Raises BadFilter."""
+    """Read a filter such as ``user.id=42``, ``state=failed`` or only ``error``. Raises BadFilter."""
     path, equals, value = text.partition("=")
     names = tuple(path.split("."))
     if not all(names):

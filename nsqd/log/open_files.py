@@ -1,11 +1,11 @@
-"""The files that are open for appending, of all logs of a node: few enough, and none that nobody uses.
+"""The files of a node's logs that are open for appending: a limited number, and closed when not in use.
 
 A log whose file was closed opens it again when something is appended.
 """
 
 from typing import Final, Protocol
 
-# Of thousands of logs that are written to in turn, so many have their file open.
+# How many logs have their file open when thousands of logs are written to in turn.
 MOST_OPEN: Final = 1024
 
 
@@ -13,7 +13,7 @@ class Rests(Protocol):
     """A log with an open file."""
 
     def rest(self, *, synced_only: bool) -> bool:
-        """Close the file if it can be; *synced_only*: if nothing in it waits to be synced."""
+        """Close the file if possible; with *synced_only* only if nothing in it waits to be synced."""
 
 
 class OpenFiles:
@@ -21,17 +21,17 @@ class OpenFiles:
 
     def __init__(self, most: int = MOST_OPEN) -> None:
         self._most = most
-        # With the period of their last use, the least recently used one first.
+        # Logs with an open file and the period of their last use, the least recently used one first.
         self._logs: dict[Rests, int] = {}
         self._period = 0
-        # That which was used last, if it was in this period.
+        # The log that was used last, if it was used in this period.
         self._latest: Rests | None = None
 
     def __len__(self) -> int:
         return len(self._logs)
 
     def used(self, log: Rests) -> None:
-        """Something is about to be appended to its file."""
+        """Something is about to be appended to the log's file."""
         if log is self._latest:
             return
         self._logs.pop(log, None)
@@ -39,16 +39,16 @@ class OpenFiles:
         self._latest = log
 
     def forget(self, log: Rests) -> None:
-        """It has no open file."""
+        """The log has no open file any more."""
         self._logs.pop(log, None)
         self._latest = None
 
     def make_room(self) -> None:
-        """One more is to be opened: close the one that was not used for longest, if there are many."""
+        """Before one more file is opened: close the least recently used one if too many are open."""
         if len(self._logs) < self._most:
             return
-        # An error of the disk is told to those who have the file open when it is synced, so one that is not
-        # synced is closed only when there is no other.
+        # The system reports a disk error only to those who have the file open when it is synced. So a file
+        # that is not synced is closed only when there is no other.
         for synced_only in (True, False):
             self._latest = None
             for log in self._logs:
@@ -57,7 +57,7 @@ class OpenFiles:
                     return
 
     def close_idle(self) -> None:
-        """Close what was not used since the last call but one."""
+        """Close the files that were not used since the last call but one."""
         self._period += 1
         self._latest = None
         idle = []

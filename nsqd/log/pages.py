@@ -1,7 +1,7 @@
 """Reading the messages of a segment: a page of it at once, or the few bytes in which one message lies.
 
-Both answer the same for a message. Whatever a short read finds odd is left to the reading of the page, which
-says what is missing and why.
+Both give the same answer for a message. When a short read finds anything unexpected, the whole page is read,
+which tells what is missing and why.
 """
 
 import errno
@@ -17,13 +17,13 @@ from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
 from nsqd.log.walk import Window, walk
 
-# A page is read when this share of its messages is wanted.
+# A page is read as a whole when at least one in so many of its messages is wanted.
 _MANY: Final = 4
-# Of messages that follow one another each counts as so many when it is decided whether to keep the page.
+# A message read directly after the one before counts as so many when it is decided whether to keep the page.
 _IN_A_ROW: Final = 8
-# An append of so many bytes is kept like a page.
+# An append of at least so many bytes is kept like a page.
 _LONG_BYTES: Final = 8 << 10
-# Of appends that follow one another so much is read at once.
+# Of consecutive appends at most so many bytes are read at once.
 _AT_ONCE_BYTES: Final = 64 << 10
 
 
@@ -54,7 +54,7 @@ def appends_in(disk: Disk, segment: Segment, page: int) -> Iterator[tuple[Append
 
 
 def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: int) -> Block | Gap | None:
-    """What holds *seq* in a page, for a reader that wants what is before *end*. Raises OSError."""
+    """The block or gap of a page that holds *seq*; nothing from *end* on is wanted. Raises OSError."""
     first, last = segment.page_firsts[page], segment.page_end(page)
     offset = segment.page_offsets[page]
     stop = offset + segment.page_size(page)
@@ -72,7 +72,7 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
 
 
 def starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int) -> Starts | None:
-    """Where appends start in the page that lies there; None when that is not clear. Raises OSError."""
+    """Where appends start in the page from *offset* to *stop*; None if that is not clear. Raises OSError."""
     starts = cache.starts(segment, offset, stop)
     if starts is None:
         try:
@@ -87,7 +87,7 @@ def starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int
 
 
 def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, last: int) -> Block | None:
-    """A block with *seq* and perhaps some messages behind it; None to have the page up to *last* read.
+    """A block with *seq* and perhaps some messages behind it; None when the page up to *last* is to be read.
 
     Raises OSError.
     """
@@ -100,11 +100,11 @@ def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int
             found = stretch.at(seq)
             return found if isinstance(found, Block) else None
     else:
-        # Who takes one behind the other will want the rest as well.
+        # A reader that takes one message after the other will want the rest of the page.
         starts.reads += _IN_A_ROW if seq == starts.next else 1
         starts.next = end
         if starts.worth_the_page(last):
-            # So much was read of it that the page is worth its room.
+            # From now on the whole page is kept in memory.
             starts.reads = 0
             return None
         if end - seq > 1:
@@ -120,9 +120,9 @@ def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int
 
 
 def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | None:
-    """The messages from an append with *seq* on, of those before *end* that follow it in *data*.
+    """The messages of the append with *seq*, and those before *end* of the appends that follow it in *data*.
 
-    None unless *data*, which lies at *base*, begins with that append, and it is whole.
+    None unless *data*, which lies at *base*, begins with that append and the append is whole.
     """
     pieces: list[bytes] = []
     first = following = -1
@@ -153,7 +153,7 @@ def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | 
 
 
 def read_bytes(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
-    """What the file has of these bytes. Raises OSError, also when it gives less than it has."""
+    """These bytes of the file, fewer where it ends. Raises OSError, also when a read gives too few bytes."""
     path = segment.path
     fd = disk.open_read(path)
     try:
@@ -168,7 +168,7 @@ def read_bytes(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
 def blocks_in(
     segment: Segment, data: bytes, base: int, size: int, first: int, last: int
 ) -> list[Block | Gap]:
-    """What *data* has of ``first <= seq < last``; it lies at *base* and should be of *size* bytes."""
+    """What *data* has of ``first <= seq < last``; it lies at *base* and should have *size* bytes."""
     reader = _Reader(segment, first)
     salt = segment.header.salt
     view = memoryview(data)
@@ -185,17 +185,17 @@ def blocks_in(
         at = append.end
         if not append.is_note:
             reader.take(append, view[append.start - base : append.end - base])
-    # Up to where the next page begins there is no more: damage, or the end of a compacted file.
+    # The rest up to the next page is missing: it is damaged, or this is the end of a compacted file.
     reader.missing(last, reader.between if at == base + size else Why.DAMAGED)
     return reader.found
 
 
 class _Reader:
-    """Turns appends into blocks, and what is missing into gaps."""
+    """Turns appends into blocks, and missing messages into gaps."""
 
     def __init__(self, segment: Segment, first: int) -> None:
         self.found: list[Block | Gap] = []
-        # What is missing between two appends of a compacted file was finished by everybody.
+        # Messages missing between two appends of a compacted file were finished by everybody.
         self.between = Why.COMPACTED if segment.header.ends else Why.UNUSED
         self._salt = segment.header.salt
         self._next = first

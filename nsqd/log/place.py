@@ -1,4 +1,4 @@
-"""Where in a log: a sequence, an id, a time, the earliest or the latest, as somebody writes it. Pure."""
+"""Places in a log as people write them: a sequence, an id, a time, the earliest or the latest. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Where(Enum):
-    """What a place is told by."""
+    """How a place is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -28,20 +28,20 @@ class Where(Enum):
 
 
 class BadPlace(ValueError):
-    """The text names no place; it says so in a sentence."""
+    """The text does not name a place; the error says so in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """*number* is a sequence, or a time in ns since 1970."""
+    """A place in a log; *number* is a sequence, or a time in ns since 1970."""
 
     where: Where
     number: int = 0
 
     def position(self, log: Readable, first: int, end: int) -> int:
-        """The first message at that place or behind it, of a log that has ``first <= seq < end``.
+        """The first message at this place or behind it, in a log that has ``first <= seq < end``.
 
-        A sequence is given as it is, in the log or not. Raises CannotRead.
+        A sequence is returned as it is, whether or not it is in the log. Raises CannotRead.
         """
         if self.where is Where.EARLIEST:
             return first
@@ -52,17 +52,18 @@ class Place:
         return max(first, min(Cursor(log).seek(self.number, end), end))
 
     def last(self, log: Readable, first: int, end: int) -> int:
-        """The last message at that place or before it, for who goes back. Raises CannotRead."""
+        """The last message at this place or before it, for reading backwards. Raises CannotRead."""
         if self.where is Where.TIME:
             return max(first, min(Cursor(log).seek(self.number + 1, end), end)) - 1
         return end - 1 if self.where is Where.LATEST else self.position(log, first, end)
 
 
 def parse_place(text: str, ids: MessageIds, now_ns: int) -> Place:
-    """Read what stands for a place; *now_ns* is the time of the wall. Raises BadPlace.
+    """The place that *text* names; *now_ns* is the time on the wall clock. Raises BadPlace.
 
-    ``earliest``, ``latest``, a sequence, an id of 16 characters, and as times ``2026-01-31T12:00:00Z``,
-    ``@1769860800`` and ``-10m``. Sixteen decimal digits are a sequence; ``id:`` before them makes them an id.
+    *text* is ``earliest``, ``latest``, a sequence, an id of 16 characters, or a time:
+    ``2026-01-31T12:00:00Z``, ``@1769860800`` or ``-10m``. Sixteen decimal digits are a sequence; ``id:``
+    before them makes them an id.
     """
     if text in {Where.EARLIEST.value, Where.LATEST.value}:
         return Place(Where(text))
@@ -87,7 +88,7 @@ def parse_time(text: str, now_ns: int) -> int:
             return max(0, now_ns + parse_duration(text))
         if not _DATE.match(text):
             raise ValueError(text)
-        # A plus in a query that was not escaped is a blank.
+        # A plus that was not escaped in a query arrives as a blank.
         when = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)

@@ -46,7 +46,7 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def holes(ranges: Ranges) -> Ranges:
-    """What lies between *ranges*, which are in order."""
+    """The positions between *ranges*, which are in order."""
     return without([(ranges[0][0], ranges[-1][1])], ranges) if ranges else []
 
 
@@ -73,7 +73,7 @@ _LOW: Final = PAGE - 1
 PAGE_BYTES: Final = PAGE // 8
 _FULL: Final = b"\1" * PAGE
 _EMPTY: Final = bytes(PAGE)
-# So many positions at once are kept as a run of pages.
+# At least so many positions that are added at once are kept as a run of pages.
 _RUN: Final = 16 * PAGE
 _BEHIND_ALL: Final = 1 << 64
 _ABSENT: Final = re.compile(rb"\0+")
@@ -84,9 +84,10 @@ _FROM_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
 class RangeSet:
     """A set of positions that grows from below: everything under ``floor``, and pages above it.
 
-    To add what follows the floor costs the same however much there is. What is added in any order above it
-    takes a byte for each position, and next to nothing for a page that is whole. Many whole pages in one go
-    are a run: after a restart the numbers go on far above the last, and all between them are added.
+    Adding what directly follows the floor costs the same however much it is. A position that is added above
+    that, in any order, takes a byte, and almost nothing once its page is whole. Many whole pages that are
+    added at once are kept as a run: after a restart the numbers go on far above the last one, and all numbers
+    in between are added.
     """
 
     __slots__ = ("_changed", "_pages", "floor", "runs")
@@ -94,7 +95,7 @@ class RangeSet:
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self._pages: dict[int, bytearray | bytes] = {}
-        # Whole pages ``first <= number < end`` that are not among the others.
+        # Whole pages ``first <= number < end`` that are not in `_pages`.
         self.runs: Ranges = []
         # Pages that something was added to since `take_changed`.
         self._changed: set[int] = set()
@@ -189,14 +190,14 @@ class RangeSet:
         return found
 
     def solid(self, position: int) -> int:
-        """Behind what is known at once to be in the set from *position* on; *position* when nothing is."""
+        """The first position from *position* on that is not known at once to be in the set."""
         if position < self.floor:
             return self.floor
         behind = self._behind_run(position >> _SHIFT)
         return behind << _SHIFT if behind else position
 
     def column(self, start: int, end: int) -> bytes:
-        """A byte for each of ``start <= position < end``, which lie in one page: 1 where it is in the set."""
+        """A byte for each of ``start <= position < end``, which lie in one page: 1 if it is in the set."""
         number = start >> _SHIFT
         base = number << _SHIFT
         page = self._pages.get(number)
@@ -213,7 +214,7 @@ class RangeSet:
         other.runs = self.runs.copy()
         return other
 
-    # --- as a file has it ---
+    # --- as it is stored in a file ---
 
     def take_changed(self) -> set[int]:
         """The pages that something was added to since the last call."""
@@ -249,7 +250,7 @@ class RangeSet:
         self.runs = merged([*self.runs, (first, end)])
 
     def settle(self, floor: int) -> None:
-        """Raise the floor to *floor* and as far as the pages go."""
+        """Raise the floor to *floor*, and on over the pages above it as far as these have no hole."""
         self._raise(max(floor, self.floor))
 
     # --- inside ---
@@ -305,7 +306,7 @@ class RangeSet:
 
 
 def join(ranges: Ranges, start: int, end: int) -> None:
-    """Add a range to those before it, which may touch it."""
+    """Append a range to sorted *ranges*, joined with the last one if they touch."""
     if ranges and ranges[-1][1] == start:
         ranges[-1] = (ranges[-1][0], end)
     else:

@@ -1,9 +1,9 @@
 """What a segment holds after a stop, a crash or a power cut.
 
-Everything is checked before it is used to find the next thing. What is whole is kept; a reader finds the gap
-where something is not. Only at the end of the file it may be that nothing was ever stored there: above the
-durable mark of the checkpoint a power cut leaves any part of what was written. A page that never reached the
-disk reads as zeros, or the file is too short. Such an end is cut off.
+Everything is checked before it is used to find the next thing. Whole appends are kept, and a reader finds a
+gap where an append is damaged. Only the end of the file may never have been stored: above the durable mark
+of the checkpoint, a power cut may leave any part of what was written. A page that never reached the disk
+reads as zeros, or the file is too short. Such an end is cut off.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,12 @@ from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.walk import AppendPlace, FileWindow, walk
 
-# Bytes in which something is looked for.
+# Bytes that are looked at in one step.
 _LOOKED_AT_ONCE: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
 # Fewer zeros than this may be the end of a message.
 _ZEROS_BYTES: Final = 64
-# Enough of an append to see when its first message was published.
+# Enough bytes of an append to see when its first message was published.
 _TIME_BYTES: Final = 16
 
 
@@ -34,9 +34,9 @@ class Recovered:
 
     segment: Segment
     happenings: list[Stored | Noted] = field(default_factory=list)
-    # Bytes at the end of the file that never became whole.
+    # Bytes at the end of the file that were not written completely.
     torn: int = 0
-    # Places that cannot be read, with whole ones behind them or below the durable mark.
+    # Places that cannot be read and have whole ones behind them or lie below the durable mark.
     damages: int = 0
     # Messages that are known to lie in such places.
     damaged: Ranges = field(default_factory=list)
@@ -56,7 +56,7 @@ def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segmen
             if start.strip(b"\0") and len(start) == FILE_HEADER_BYTES:
                 raise
             if _is_empty(disk, fd):
-                # The header is in the first write, and a power cut may have kept that from the disk.
+                # The header is part of the first write, which a power cut may have kept from the disk.
                 return None
             raise
     finally:
@@ -64,7 +64,7 @@ def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segmen
 
 
 def _is_empty(disk: Disk, fd: int) -> bool:
-    """Whether nothing but zeros is behind the place of the file header."""
+    """Whether there are only zeros behind the place of the file header."""
     at, size = FILE_HEADER_BYTES, disk.size(fd)
     while at < size:
         if disk.read(fd, min(_LOOKED_AT_ONCE, size - at), at).strip(b"\0"):
@@ -74,9 +74,9 @@ def _is_empty(disk: Disk, fd: int) -> bool:
 
 
 def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
-    """Find the extent of *segment*, still empty, and what the checkpoint does not cover.
+    """Find the extent of *segment*, which is still empty, and what happened in it after the checkpoint.
 
-    Messages from the sequence *limit* on were refused: the segment behind this one says so. Raises OSError.
+    Messages from the sequence *limit* on were refused: the next segment says so. Raises OSError.
     """
     fd = disk.open_read(segment.path)
     try:
@@ -86,13 +86,13 @@ def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
         if indexed:
             if segment.next <= min(mark.next, mark.synced, limit) and segment.last_note <= mark.notes:
                 return found
-            # What happened after the checkpoint is not in the index.
+            # The index does not have what happened after the checkpoint.
             empty = Segment(segment.folder, segment.number, segment.header, segment.generation)
             found = Recovered(empty)
-        # An index is written when its segment is synced; a compacted file gets its name then.
+        # An index is written after its segment was synced; a compacted file gets its name after its sync.
         durable = indexed or bool(segment.header.ends)
         _Walk(window, found, mark, limit, durable=durable).run()
-        # A compacted file speaks for all that was there before.
+        # A compacted file speaks for all sequences that were there before.
         found.segment.next = max(found.segment.next, segment.header.ends)
         return found
     finally:
@@ -105,7 +105,7 @@ class _Walk:
     def __init__(
         self, window: FileWindow, found: Recovered, mark: Mark, limit: int, *, durable: bool
     ) -> None:
-        """*durable*: all of the file is known to have reached the disk."""
+        """*durable*: the whole file is known to have reached the disk."""
         self._window = window
         self._size = window.end
         self._durable = durable
@@ -114,9 +114,9 @@ class _Walk:
         self._segment = found.segment
         self._salt = found.segment.header.salt
         self._mark = mark
-        # What to go back to when nothing whole comes any more: as it was before the end that was torn.
+        # The state before the first damaged place, restored if no whole append follows and the end is torn.
         self._sound: _Extent | None = None
-        # Something behind that is the work of a power cut.
+        # A place behind that state is the result of a power cut.
         self._torn = False
 
     def run(self) -> None:
@@ -127,7 +127,7 @@ class _Walk:
                 self._lose(min(append.first, self._limit))
             unknown = append is None
             if self._is_refused(append):
-                # What lies here could not be written to its end, and the log went on in another file.
+                # This append could not be written completely, and the log went on in another file.
                 break
             if append is not None and not self._is_damaged(append):
                 self._sound, self._torn = None, False
@@ -144,7 +144,7 @@ class _Walk:
         return append.first >= self._limit and not append.is_note
 
     def _pass_over(self, place: AppendPlace) -> None:
-        """What is damaged here a reader meets as a gap, and counts it as lost; so it is owed too."""
+        """Count a damaged place. Its messages stay owed, so that a reader finds and counts the loss."""
         if self._above(place.append):
             self._sound = self._sound or _Extent(self._found)
             self._torn = self._torn or self._is_torn(place)
@@ -159,7 +159,7 @@ class _Walk:
         if append.end > self._size:
             return True
         if not self._above(append):
-            # A reader will see for itself; to look at all the data now would make every start slow.
+            # A reader will check the data; checking all of it now would make every start slow.
             return False
         return not append.matches(self._read(append.start, append.end), self._salt)
 
@@ -193,7 +193,7 @@ class _Walk:
         segment.grow(messages, append.next, min(append.end, self._size), time_ns)
 
     def _lose(self, end: int) -> None:
-        """What was stored up to the sequence *end* cannot even be counted any more."""
+        """Count the messages up to the sequence *end* as damaged: how many were stored is not known."""
         self._found.damaged.append((self._segment.next, end))
         if end > max(self._segment.next, self._mark.next):
             self._owe(self._segment.next, end, NOT_DEFERRED)
@@ -210,7 +210,7 @@ class _Walk:
     # --- a torn end ---
 
     def _is_torn(self, place: AppendPlace) -> bool:
-        """Whether what lies here is the work of a power cut."""
+        """Whether this place is the result of a power cut."""
         unknown = place.append is None
         return (
             place.end > self._size
@@ -221,7 +221,8 @@ class _Walk:
     def _was_never_written(self, start: int, end: int, least: int) -> bool:
         """Whether a sector of ``start <= offset < end`` is as the file system made it: zeros.
 
-        Of the first sector *least* bytes are enough: one, where a header should begin, which no zero does.
+        In the first sector *least* bytes are enough: one where a header should begin, because none begins
+        with 0.
         """
         while start < end:
             stop = min(end, (start // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
@@ -232,7 +233,7 @@ class _Walk:
 
 
 class _Extent:
-    """What was found up to some place."""
+    """What was found up to some place, so that recovery can go back to it."""
 
     def __init__(self, found: Recovered) -> None:
         segment = found.segment

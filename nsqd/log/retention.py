@@ -1,26 +1,26 @@
-"""What of a log may go: one answer for the removal of segments and for their compaction. Pure.
+"""Which parts of a log may go: one answer for removing segments and for compacting them. Pure.
 
-A note is wanted until every checkpoint knows of it, however full the disk is: `knows_notes`.
-What is wanted of messages is what somebody owes, and what a policy keeps though everybody has finished it:
-the newest segments, whole, so that keeping costs no copy. A segment of which nothing is wanted goes,
-whatever is wanted of older ones; of one of which little is wanted that little is copied. Neighbours are put
-together in one file, which says of itself up to where it speaks: so what is missing in it was finished, and
-was not lost.
+A note is wanted until every checkpoint knows it, however full the disk is: see `knows_notes`.
+A message is wanted while somebody owes it, or while a policy keeps it although everybody has finished it. A
+policy keeps the newest segments whole, so that keeping costs no copy. A segment of which nothing is wanted is
+removed, even when older ones are wanted; of a segment of which little is wanted, that little is copied.
+Neighbours are put together in one file, whose header says up to which sequence it speaks: so messages that
+are missing in it were finished, and are not lost.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-# To copy a segment is worth it when at least this share of it is wanted by nobody ...
+# Copying a segment is worth it when at least this share of it is wanted by nobody ...
 _SPARSE: Final = 1 / 2
-# ... or, while the log is worked with, this share and there is more waste than is allowed.
+# ... or, while the log is in use, this share, and there is more waste than is allowed.
 _LEAST_SPARSE: Final = 1 / 8
-# So many segments' worth of waste is allowed; the newest segment and a copy in the making are two more.
+# So many segments' worth of waste is allowed; the newest segment and a copy being made are two more.
 _WASTE_SEGMENTS: Final = 2
-# A file as small as this is always put together with its neighbour that is copied.
+# A file of which at most so much is wanted always joins a neighbour that is copied.
 _TINY_BYTES: Final = 64 << 10
-# What is kept lies in so many segments, or more: as a part of it goes when a new one is begun.
+# Kept messages lie in about so many segments, because they are let go of one segment at a time.
 _PARTS: Final = 8
 _LEAST_PART_BYTES: Final = 1 << 20
 
@@ -29,7 +29,8 @@ _LEAST_PART_BYTES: Final = 1 << 20
 class Extent:
     """A closed segment as retention sees it.
 
-    *place* is that in the log, *size* and *wanted* are bytes of data. Of two *kinds* nothing is put together.
+    *place* is its place in the log, *size* and *wanted* are bytes of data. Segments of different *kind* are
+    not put together.
     """
 
     place: int
@@ -43,28 +44,28 @@ class Extent:
 
     @property
     def sparse(self) -> float:
-        """Which share of it is wanted by nobody."""
+        """The share of it that nobody wants."""
         return self.waste / self.size if self.size else 0.0
 
 
 def knows_notes(last_note: int, covered_notes: int) -> bool:
     """Whether a file is not needed for its notes, of which the newest has the number *last_note*.
 
-    Every checkpoint that a start may use knows of those up to *covered_notes*. Without the note that a
-    channel was made, a start from an older one has forgotten it, and what it owes.
+    Every checkpoint that a start may use knows the notes up to *covered_notes*. If the note about a new
+    channel were removed earlier, a start from an older checkpoint would not know the channel or what it owes.
     """
     return last_note <= covered_notes
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How long, and how much of, what is finished stays; 0 is no bound, and one of them is set."""
+    """How long finished messages stay, and how many bytes of them; 0 is no bound, and one of them is set."""
 
     time_ns: int = 0
     size: int = 0
 
     def is_full(self, size: int, age_ns: int) -> bool:
-        """Whether a segment is to be ended, so that what is kept can go in parts."""
+        """Whether a segment of this size and age must end, so that kept messages can go in parts."""
         return bool(self.time_ns and age_ns * _PARTS >= self.time_ns) or bool(
             self.size and size >= max(self.size // _PARTS, _LEAST_PART_BYTES)
         )
@@ -72,7 +73,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """A segment by size and the time of its first message, in ns since 1970; 0 where it has none."""
+    """A segment's range and size, and the time of its first message in ns since 1970; 0 if it has none."""
 
     first: int
     end: int
@@ -81,14 +82,15 @@ class Age:
 
 
 def kept_from(segments: Sequence[Age], kept: Kept, now_ns: int, newest_ns: Callable[[], int]) -> int:
-    """The sequence from which all is kept by policy: where a segment begins, or behind the last.
+    """The sequence from which on a policy keeps everything: where a segment begins, or behind the last one.
 
-    A segment is kept while its last message is young enough and those behind it are not enough already.
-    *newest_ns* tells when the last message of all was published; it is asked when the index does not say.
+    A segment is kept while its last message is young enough and the segments behind it are smaller than the
+    size to keep. *newest_ns* tells when the last message of all was published; it is called only when the
+    index does not say.
     """
     begin = segments[-1].end if segments else 0
     behind = 0
-    # When the segment behind began, the one before was over.
+    # When the next segment began, this one was over.
     ended_ns = 0
     for segment in reversed(segments):
         if kept.size and behind >= kept.size:
@@ -104,9 +106,9 @@ def kept_from(segments: Sequence[Age], kept: Kept, now_ns: int, newest_ns: Calla
 
 
 def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:
-    """Whether so many bytes in closed segments are worth a look at what of them is wanted.
+    """Whether so many bytes in closed segments are enough to look at how much of them is wanted.
 
-    When the log is *resting*, nothing is waste that could go.
+    When the log is *resting*, any number of bytes is enough.
     """
     return closed_bytes > (0 if resting else _WASTE_SEGMENTS * segment_bytes)
 
@@ -114,9 +116,9 @@ def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:
 def plan(
     extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool
 ) -> list[list[Extent]]:
-    """The runs of neighbours to be put together in one file each; first what gives most for what it costs.
+    """The runs of neighbours to be put together in one file each; first the run that frees most for its cost.
 
-    Sizes are those of a full segment, and of waste that is worth a copy.
+    *segment_bytes* is the size of a full segment, *worth_bytes* the waste that is worth a copy.
     """
     loose = _loose(extents, segment_bytes, worth_bytes, resting=resting)
     runs: list[list[Extent]] = []
@@ -141,9 +143,9 @@ def plan(
 
 
 def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool) -> set[int]:
-    """The places of the segments of which something goes."""
+    """The places of the segments of which something is to be removed."""
     if not resting and sum(one.waste for one in extents) <= _WASTE_SEGMENTS * segment_bytes:
-        # Soon less of it is wanted, and there is less to copy, or nothing.
+        # It is better to wait: soon less of them is wanted, and there is less to copy, or nothing.
         return {one.place for one in extents if one.waste and not one.wanted}
     loose = {
         one.place
@@ -165,7 +167,7 @@ def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, r
 
 
 def _joins(run: list[Extent], one: Extent, loose: set[int], segment_bytes: int, *, behind: bool) -> bool:
-    """Whether a neighbour is to go into the same file: it is copied anyhow, or is small beside the run."""
+    """Whether a neighbour is to go into the same file: it is copied anyway, or is small beside the run."""
     edge = run[-1] if behind else run[0]
     if abs(one.place - edge.place) != 1 or one.kind != edge.kind:
         return False

@@ -1,7 +1,7 @@
-"""Reading messages that lie here and there in a page: all that are wanted of it at once.
+"""Reading messages that are scattered over a page: all that are wanted of it at once.
 
-What fell due, timed out or was requeued one by one lies so. For each there is one small read and nothing
-besides; those that lie near one another share one.
+Messages that fell due, timed out or were requeued one by one are scattered like this. For each there is one
+small read; messages that lie near one another share a read.
 """
 
 from typing import Final
@@ -15,17 +15,17 @@ from nsqd.log.layout import MESSAGE_HEADERS, only_frame
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
 
-# To read so many bytes that nobody wants takes less time than another read.
+# Reading so many bytes that nobody wants takes less time than another read.
 _NEAR_BYTES: Final = 4 << 10
 
 
 def frames(
     disk: Disk, cache: Cache, segment: Segment, page: int, seqs: list[int], room: int, *, extended: bool
 ) -> list[Piece]:
-    """The frames of the first of *seqs*, which are sorted and lie in one page, until *room* bytes are full.
+    """The frames of *seqs*, which are sorted and lie in one page, in order until *room* bytes are full.
 
-    They are those of an *extended* subscriber or of a plain one, and end before one that cannot be had:
-    whoever reads that by itself learns why. Raises OSError.
+    They are the frames for an *extended* or a plain subscriber. They end before a message that cannot be had
+    in this way: reading that message by itself tells why. Raises OSError.
     """
     first, last = segment.page_firsts[page], segment.page_end(page)
     offset = segment.page_offsets[page]
@@ -38,7 +38,7 @@ def frames(
             found = _one_each(cache, segment, starts, seqs, room, MESSAGE_HEADERS if extended else 0)
     room -= sum(map(len, found))
     block: Block | None = None
-    # Of a page that is in memory, or whose appends have several messages; and what is of the other kind.
+    # The rest: the page is in memory, its appends have several messages, or a message is of the other kind.
     for seq in seqs[len(found) :]:
         if room <= 0:
             break
@@ -56,14 +56,14 @@ def frames(
 def _one_each(
     cache: Cache, segment: Segment, starts: Starts, seqs: list[int], room: int, flags: int
 ) -> list[Piece]:
-    """Those of a page whose appends have one message each, up to one of other *flags*. Raises OSError."""
+    """Frames of a page whose appends have one message each, up to one with other *flags*. Raises OSError."""
     first, salt = starts.first, segment.header.salt
     found: list[Piece] = []
     at, count = 0, len(seqs)
     while at < count and room > 0:
         begin = starts.offset(seqs[at] - first)
         end = starts.offset(seqs[at] - first + 1)
-        # Where each of those lies that are read together.
+        # The start and end of each append that is read in the same call.
         places = [(begin, end)]
         while at + len(places) < count and end - begin < room:
             place = seqs[at + len(places)] - first

@@ -1,7 +1,7 @@
-"""Looking through a log for messages that match, in a thread, without state of anybody.
+"""Looking through a log for messages that match, in a thread that uses no shared state.
 
-What is looked through is settled in the loop, as parts: pages on disk, and of a log that has none its blocks
-in memory. A thread then reads the parts one after the other. Neither costs more than the bytes it is given.
+The event loop decides which parts are looked through: pages on disk, or the blocks in memory of a log that
+has no disk. A thread then reads the parts one after the other. Neither costs more than the bytes it is given.
 """
 
 import time
@@ -28,7 +28,7 @@ class Filter(Protocol):
 
 
 class Part(Protocol):
-    """Messages ``first <= seq < end`` of a log, which take so many bytes; *segment* is their file."""
+    """Messages ``first <= seq < end`` of a log, which take *size* bytes; *segment* is their file."""
 
     first: int
     end: int
@@ -36,14 +36,14 @@ class Part(Protocol):
     segment: Segment | None
 
     def read(self) -> bytes:
-        """All that is there, as it lies. Raises OSError."""
+        """All bytes of the part, as they are stored. Raises OSError."""
 
     def found(self, data: bytes) -> list[Block | Gap]:
-        """What :meth:`read` gave, as blocks and gaps."""
+        """What :meth:`read` returned, as blocks and gaps."""
 
 
 class PageOnDisk:
-    """A page as it was when it was looked for; more may be appended to it since."""
+    """A page as it was when it was chosen; more may have been appended to it since."""
 
     def __init__(self, disk: Disk, segment: Segment, page: int) -> None:
         self.segment: Segment | None = segment
@@ -81,7 +81,7 @@ class BlockInMemory:
 def parts_on_disk(
     disk: Disk, segments: Sequence[Segment], there: Ranges, most: int, *, forward: bool
 ) -> Iterator[PageOnDisk]:
-    """The pages in which any of *there* lies, first or last first, as many as take *most* bytes."""
+    """The pages that hold any of *there*, first or last one first, until they have *most* bytes together."""
     for segment in segments if forward else reversed(segments):
         here = within(there, segment.first, segment.next)
         if not here or not segment.pages:
@@ -96,7 +96,7 @@ def parts_on_disk(
 
 
 def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[BlockInMemory]:
-    """The blocks in which any of *there* lies, first or last first. Raises CannotRead."""
+    """The blocks that hold any of *there*, first or last one first. Raises CannotRead."""
     found = {
         block.first: BlockInMemory(block)
         for start, end in there
@@ -108,9 +108,9 @@ def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[Blo
 
 @dataclass(slots=True)
 class Matches:
-    """Matches in the order in which they were looked for, and how far that came.
+    """Matches in the order of the search, and how far the search came.
 
-    What is at *position* and behind it, in that direction, was not looked at.
+    Messages at *position* and behind it, in the direction of the search, were not looked at.
     """
 
     position: int
@@ -131,11 +131,11 @@ class Search:
         limit: int,
         pause: Callable[[int], None] = lambda _size: None,
     ) -> None:
-        """*parts* come in the order of the search; *only* these sequences count, sorted and merged.
+        """*parts* are in the order of the search; *only* are the sequences that count, sorted and merged.
 
-        *pause* is told of the bytes of each part and may wait.
+        *pause* is called with the bytes of each part, and may wait.
         """
-        # What is looked at.
+        # The part that is being looked at.
         self.at: Part | None = None
         self._parts = parts
         self._wanted = wanted
@@ -145,7 +145,7 @@ class Search:
         self._pause = pause
 
     def run(self, found: Matches) -> None:
-        """Look through the parts, and note in *found* how far that came. Raises OSError."""
+        """Look through the parts, and note in *found* how far the search came. Raises OSError."""
         for part in self._parts:
             self.at = part
             only = within(self._only, part.first, part.end)
@@ -182,14 +182,14 @@ class Search:
 
 
 class Breaks:
-    """Has a thread that computes pause for as long as it computed, so that others get their share."""
+    """Makes a thread that computes pause in proportion to its work, so that others get their share."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self._per_second = bytes_per_second
         self._ready_at = 0.0
 
     def pause(self, size: int) -> None:
-        """So many bytes were looked at."""
+        """Wait after *size* bytes were looked at."""
         now = time.monotonic()
         self._ready_at = max(self._ready_at, now) + size / self._per_second
         if self._ready_at > now:

@@ -1,4 +1,4 @@
-"""A segment: one file of a topic's log, its extent, what state it is in, and where its pages begin.
+"""A segment: one file of a topic's log, with its extent, its state, and where its pages begin.
 
 `segment_writer` appends to it, `pages` reads it. Segments are numbered: ``00000001.log``, and
 ``00000001.2.log`` when it was compacted twice. `layout` has the bytes.
@@ -17,7 +17,7 @@ PAGE_BYTES: Final = 256 << 10
 
 
 class SegmentState(Enum):
-    """What may happen to a segment next. It goes down this list, and is in one of them."""
+    """What may happen to a segment next. A segment is in one state, and moves on only as `FOLLOWING` says."""
 
     # The log appends to it.
     OPEN = "open"
@@ -29,7 +29,7 @@ class SegmentState(Enum):
     FAILED = "failed"
 
 
-# What a segment may become.
+# What a segment in each state may become.
 FOLLOWING: Final = {
     SegmentState.OPEN: (SegmentState.SEALED,),
     SegmentState.SEALED: (SegmentState.SYNCED, SegmentState.FAILED),
@@ -77,10 +77,10 @@ class Segment:
         self.synced_notes = header.notes
         self.page_firsts: list[int] = []
         self.page_offsets: list[int] = []
-        # When the first message of the page was published, in ns since 1970: the time index. Of a page with
-        # notes only that of the next one that has messages; 0 where there is none yet.
+        # The time index: when the first message of each page was published, in ns since 1970. A page that has
+        # only notes has the time of the next page with messages, or 0 when there is none yet.
         self.page_times: list[int] = []
-        # The page that was asked for last: whoever reads in order asks for it again.
+        # The page that was asked for last, because a reader in order asks for it again.
         self._page = 0
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Segment:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is done to the file any more, neither an append nor a sync."""
+        """Whether the file is neither appended to nor synced any more."""
         return self.state is SegmentState.SYNCED or self.state is SegmentState.FAILED
 
     def become(self, state: SegmentState) -> None:
@@ -103,7 +103,7 @@ class Segment:
             self.synced, self.synced_notes = self.next, self.last_note
 
     def end_synced(self) -> None:
-        """It is whole and durable: as another life has left it, or as a compaction has made it."""
+        """Mark it as whole and durable, as another life has left it or as a compaction has made it."""
         self.become(SegmentState.SEALED)
         self.become(SegmentState.SYNCED)
 
@@ -130,13 +130,13 @@ class Segment:
         return not self.page_offsets or self.size - self.page_offsets[-1] >= PAGE_BYTES
 
     def grow(self, messages: int, next_seq: int, end: int, time_ns: int) -> None:
-        """One more append, of so many messages below *next_seq*, ends at the offset *end*."""
+        """Add an append of so many *messages* below *next_seq*, which ends at the offset *end*."""
         if self.starts_page:
             self.begin_page()
         self.add(messages, next_seq, end, time_ns)
 
     def begin_page(self) -> None:
-        """The next append is the first of a page."""
+        """Begin a page with the next append."""
         self.page_firsts.append(self.next)
         self.page_offsets.append(self.size)
         self.page_times.append(0)
@@ -144,7 +144,7 @@ class Segment:
     def add(self, messages: int, next_seq: int, end: int, time_ns: int) -> None:
         """See :meth:`grow`; the append belongs to the page that was begun last."""
         if messages and not self.page_times[-1]:
-            # Before it are notes at most, so nothing of that time or later is missed.
+            # Only notes may come before it in these pages, so no message of that time or later is missed.
             place = len(self.page_times) - 1
             while place >= 0 and not self.page_times[place]:
                 self.page_times[place] = time_ns
@@ -177,7 +177,7 @@ class Segment:
         return end - self.page_offsets[page]
 
     def offset_of(self, seq: int) -> int:
-        """About where *seq* lies, as if the messages of a page were of one size."""
+        """About where *seq* lies, assuming that the messages of a page have one size."""
         if seq >= self.next:
             return self.size
         page = max(0, bisect_right(self.page_firsts, seq) - 1)
@@ -185,5 +185,5 @@ class Segment:
         return self.page_offsets[page] + self.page_size(page) * (seq - first) // max(1, end - first)
 
     def page_end(self, page: int) -> int:
-        """The sequence behind a page."""
+        """The sequence behind the last message of a page."""
         return self.page_firsts[page + 1] if page + 1 < self.pages else self.next

@@ -1,10 +1,11 @@
 """The index of a closed segment, beside it: where its pages begin and when they were published.
 
-It is a shortcut, written behind: a segment whose index is absent, damaged or of another state of the file is
-walked from append to append instead. One line of JSON would do; arrays are read a hundred times as fast.
+The index only saves time, and is written later than the segment. If it is absent, damaged or of another state
+of the file, the segment is walked from append to append instead. It is not JSON, because arrays are read a
+hundred times as fast.
 
-Behind them the index of a compacted file says which messages it has: other numbers between its first and its
-last are of none.
+Behind the arrays, the index of a compacted file says which messages the file has: it has none with another
+number between its first and its last.
 """
 
 import struct
@@ -25,14 +26,14 @@ _VERSION: Final = 2
 _HEAD: Final = struct.Struct("<8sHHIQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _NUMBER_BYTES: Final = 8
-# A flag of the upper byte: whoever does not know it walks the file.
+# A flag of the upper byte: a version that does not know it walks the file.
 _SAYS_WHICH: Final = 0x0100
 
 
 def write(disk: Disk, segment: Segment, kept: Ranges | None = None) -> None:
     """Write the index of a segment to which nothing is appended any more. Raises OSError.
 
-    *kept* are the messages of a compacted one.
+    *kept* are the messages of a compacted segment.
     """
     pages = segment.pages
     head = _HEAD.pack(
@@ -68,7 +69,7 @@ def load(disk: Disk, segment: Segment, file_size: int) -> bool:
 
 
 def kept_of(disk: Disk, segment: Segment) -> Ranges | None:
-    """Which messages a compacted segment has; None when its index does not say it. Raises OSError."""
+    """Which messages a compacted segment has; None when its index does not say. Raises OSError."""
     body = _whole(disk, segment, segment.size)
     if body is None:
         return None
@@ -81,7 +82,7 @@ def kept_of(disk: Disk, segment: Segment) -> Ranges | None:
 
 
 def _whole(disk: Disk, segment: Segment, file_size: int) -> bytes | None:
-    """The index but for its checksum, if it is one of this state of the file. Raises OSError."""
+    """The index without its checksum, if it is whole and for this state of the file. Raises OSError."""
     try:
         content = disk.read_file(segment.index_path)
     except FileNotFoundError:
@@ -93,13 +94,13 @@ def _whole(disk: Disk, segment: Segment, file_size: int) -> bytes | None:
     if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
         return None
     more = len(body) - _HEAD.size - 3 * pages * _NUMBER_BYTES
-    # Of what a later version adds the length is not known.
+    # If a later version adds something, its length is not known.
     fits = more >= 0 and more % (2 * _NUMBER_BYTES) == 0 if flags & _SAYS_WHICH else more == 0
     return None if flags & MUST_UNDERSTAND or not fits else body
 
 
 def _numbers(body: bytes, first: int, end: int) -> list[int]:
-    """Some of the numbers behind the head."""
+    """The numbers ``first <= place < end`` behind the head."""
     numbers = array("Q")
     numbers.frombytes(body[_HEAD.size + first * _NUMBER_BYTES : _HEAD.size + end * _NUMBER_BYTES])
     return _little_endian(numbers).tolist()

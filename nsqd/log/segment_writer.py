@@ -1,4 +1,4 @@
-"""Writing a segment: appends to its file, which may be closed in between, and syncing it."""
+"""Writing a segment: appending to its file, which may be closed in between, and syncing it."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from nsqd.log.layout import (
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
 
-# In place of a descriptor: the file is closed for the time being.
+# In place of a descriptor while the file is closed.
 _CLOSED: Final = -1
 
 
@@ -37,9 +37,9 @@ class SegmentWriter:
         path: Path | None = None,
         keep: Callable[[Segment, int, Starts], None] | None = None,
     ) -> None:
-        """Create the file, which may have another name until it is finished. Raises OSError.
+        """Create the file, at *path* if it has another name until it is finished. Raises OSError.
 
-        *keep* is given of each page that was written where it lies and where its appends start.
+        *keep* is called for each page that was written, with its offset and where its appends start.
         """
         self.segment = segment
         self._disk = disk
@@ -52,7 +52,7 @@ class SegmentWriter:
         return self.fd >= 0
 
     def reopen(self) -> bool:
-        """Open the file again to append to it; False when it is not there as it was left. Raises OSError."""
+        """Open the file again for appending; False if it was removed or has another size. Raises OSError."""
         try:
             fd = self._disk.open_append(self.segment.path)
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class SegmentWriter:
         return True
 
     def sync(self) -> None:
-        """Make the file durable, which need not be open for that. Raises OSError."""
+        """Make the file durable, whether or not it is open. Raises OSError."""
         if self.is_open:
             self._disk.sync(self.fd)
             return
@@ -81,7 +81,7 @@ class SegmentWriter:
             self._disk.close(fd)
 
     def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> list[bytes]:
-        """Write notes, each with its number, and behind them blocks; returns the bytes that were written.
+        """Write notes, each with its number, then blocks; returns the bytes that were written.
 
         Raises OSError; then the segment must not be written to again.
         """
@@ -90,7 +90,7 @@ class SegmentWriter:
         pieces: list[bytes] = [] if segment.page_offsets else [segment.header.encode()]
         position = blocks[0].first if blocks else segment.next
         for number, content in notes:
-            # A note has no due time: its number stands there.
+            # A note has no due time, so that field has its number.
             pieces.append(append_header(salt, position, 0, number, content, NOTE))
             pieces.append(content)
         for block in blocks:
@@ -122,7 +122,7 @@ class SegmentWriter:
         self.segment.begin_page()
 
     def end_page(self) -> None:
-        """Nothing more comes into the page that was written last."""
+        """End the page that was written last: nothing more is appended to it."""
         starts, segment = self._starts, self.segment
         if self._keep is not None and len(starts):
             self._keep(segment, segment.page_offsets[-1], starts)

@@ -1,6 +1,6 @@
-"""The log of one topic as it lies on disk, for reading: which messages there are, and a block of them.
+"""The log of one topic as it lies on disk, for reading: which messages exist, and their blocks.
 
-Reading answers one of three things: a block, a gap, or it fails for now.
+A read gives a block or a gap, or it fails for now.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +24,7 @@ class StoredLog:
     def __init__(
         self, disk: Disk, folder: Path, warn: Callable[[str], None], cache: Cache | None = None
     ) -> None:
-        """*warn* is told in one sentence of what is found lost; *cache* is that of the node."""
+        """*warn* is called with a sentence about each loss that is found; *cache* is that of the node."""
         self.folder = folder
         # The sequence after the last message that was ever stored.
         self.end = 0
@@ -33,7 +33,7 @@ class StoredLog:
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
         self._cache = cache or Cache(disk)
-        # Losses that were logged.
+        # Losses that were already logged.
         self._told: set[Gap] = set()
 
     # --- what there is ---
@@ -44,7 +44,7 @@ class StoredLog:
         return self._firsts[0] if self._firsts else None
 
     def extents(self) -> list[tuple[int, int]]:
-        """Where messages are: ``start <= seq < end``, in order; no sequence between them can be read."""
+        """Where messages are: ``start <= seq < end``, in order; no sequence outside of these can be read."""
         found: list[tuple[int, int]] = []
         for segment in self._segments:
             if segment.first == segment.next or (segment.header.ends and not segment.pages):
@@ -56,13 +56,13 @@ class StoredLog:
         return found
 
     def compacted_from(self, seq: int) -> list[Segment]:
-        """The compacted segments that have, or could have, something from *seq* on."""
+        """The compacted segments that have, or could have, messages from *seq* on."""
         return [one for one in self._segments if one.header.ends and one.pages and one.next > seq]
 
     def losses(self, kept_from: int | None = None) -> list[Gap]:
-        """What was stored between or behind the segments and is no longer there.
+        """The gaps of messages that were stored between or behind the segments and are missing.
 
-        With *kept_from*, below which messages were let go of, also what is missing before the first segment.
+        With *kept_from*, below which messages were let go of, also the gap before the first segment.
         """
         found: list[Gap] = []
         if kept_from is not None:
@@ -103,7 +103,7 @@ class StoredLog:
         return self._firsts[0] if self._firsts else self.end
 
     def page_start(self, seq: int) -> int:
-        """Where the page begins that holds *seq*; outside of the segments, where the last one ended."""
+        """The first sequence of the page with *seq*; outside of the segments, the end of the one before."""
         at = bisect_right(self._firsts, seq) - 1
         if at < 0:
             return 0
@@ -113,7 +113,7 @@ class StoredLog:
         return segment.page_firsts[segment.page_of(seq)] if segment.pages else segment.first
 
     def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes of the files the messages of these ranges are, to a part of a page each."""
+        """About how many bytes of the files these ranges take; each may be off by a part of a page."""
         weight = 0
         for start, end in ranges:
             for segment in self._segments[max(0, bisect_right(self._firsts, start) - 1) :]:
@@ -129,7 +129,7 @@ class StoredLog:
     def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:
         """The stored block that holds *seq*, the gap in which it lies, or None past the end.
 
-        The reader wants nothing from *end* on: for few messages little is read. Raises CannotRead.
+        The reader wants nothing from *end* on, so for few messages little is read. Raises CannotRead.
         """
         at = bisect_right(self._firsts, seq) - 1
         if at < 0:
@@ -145,10 +145,10 @@ class StoredLog:
         return Gap(seq, following.first, Why.UNUSED)
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
-        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+        """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
-        They are those of an *extended* subscriber or of a plain one.
-        They end before one that is missing or cannot be read now: `read` says which.
+        They are the frames for an *extended* or a plain subscriber.
+        They end before a message that is missing or cannot be read now: `read` says which.
         """
         found: list[Piece] = []
         at = 0
@@ -182,7 +182,7 @@ class StoredLog:
         oldest = self._segments[0]
         if seq >= oldest.first:
             return None
-        # The first file of a topic follows nothing; of any other that does not say it, it is not known.
+        # The first file of a topic follows nothing; of another file that does not say it, it is not known.
         follows = oldest.header.follows or (0 if oldest.number == 1 else oldest.first)
         if seq < follows:
             return Gap(seq, min(follows, oldest.first), Why.REMOVED)
@@ -200,7 +200,7 @@ class StoredLog:
         return self._lost(found) if isinstance(found, Gap) and found.is_loss else found
 
     def _let_go(self, segment: Segment) -> None:
-        """The file of a segment goes, and with it what is in memory of it."""
+        """Forget what is in memory of a segment whose file is let go of."""
         self._cache.forget(segment)
 
     def _lost(self, gap: Gap) -> Gap:

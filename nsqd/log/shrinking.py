@@ -1,7 +1,7 @@
-"""Letting go of what nobody wants of a log: whole segments, and by compaction the rest of the others.
+"""Letting go of what nobody wants of a log: whole segments, and by compaction parts of the others.
 
-What goes is gone at once for who reads the log; the files are removed by a thread, later. `retention` says
-what is wanted.
+Readers of the log no longer see what was let go of; a thread removes the files later. `retention` says what
+is wanted.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ from nsqd.log.segments import StoredLog
 from nsqd.log.tap import Tap
 from nsqd.log.wanted import WantedPositions
 
-# The segment that is appended to is given up from this size on, when all its messages are acknowledged.
+# The segment that is appended to is kept below this size, even when nobody wants its messages.
 _DROP_OPEN_BYTES: Final = 1 << 20
 
 
 class ShrinkingLog(StoredLog):
-    """See the module. Not thread-safe but for :meth:`remove_files` and the compactions it hands out."""
+    """See the module. Not thread-safe, except for :meth:`remove_files` and the compactions it hands out."""
 
     __slots__ = (
         "_compaction",
@@ -47,19 +47,19 @@ class ShrinkingLog(StoredLog):
         worth_compacting: int = WORTH_BYTES,
         cache: Cache | None = None,
     ) -> None:
-        """*warn* is told in one sentence of what is found lost; sizes in bytes; *cache* is the node's."""
+        """*warn* is called with a sentence about each loss; sizes in bytes; *cache* is that of the node."""
         super().__init__(disk, folder, warn, cache)
-        # The topic was deleted; nothing of it is to be found by its name any more.
+        # The topic was deleted; nothing of it may be looked up by its name any more.
         self.deleted = False
-        # Who copies the log, if anybody does.
+        # Hears of every write while somebody copies the log.
         self.tap: Tap | None = None
         self._max_segment_bytes = max_segment_bytes
         self._worth_compacting = worth_compacting
-        # Segments that were let go of and whose files are there yet.
+        # Segments that were let go of and whose files still exist.
         self._removable: deque[Segment] = deque()
-        # Segments that cannot be compacted: something that is owed of them cannot be read.
+        # Segments that cannot be compacted, because messages of them that are owed cannot be read.
         self._spoiled: set[Segment] = set()
-        # The last one that was begun, until it is used.
+        # The compaction that was begun last, until its result is used.
         self._compaction: Compaction | None = None
 
     # --- whole segments ---
@@ -77,7 +77,7 @@ class ShrinkingLog(StoredLog):
         return kept_from
 
     def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
-        """What may go as a whole, oldest first; what is kept for its notes holds up nothing behind it."""
+        """Segments to let go of, oldest first; one that is kept for its notes holds up none behind it."""
         for segment in self._segments:
             if segment.next > seq:
                 return
@@ -86,9 +86,9 @@ class ShrinkingLog(StoredLog):
                 yield segment
 
     def drop_below(self, seq: int, notes: int) -> int:
-        """Let go of segments that hold nothing at or after *seq*, nor a note after *notes*; returns how many.
+        """Let go of segments without a message at or after *seq* or a note after *notes*; returns how many.
 
-        *notes* is up to where every checkpoint knows them. Their files go with :meth:`remove_files`.
+        Every checkpoint knows the notes up to *notes*. :meth:`remove_files` removes the files.
         """
         dropped = list(self._droppable(seq, notes))
         self._removable += dropped
@@ -98,7 +98,7 @@ class ShrinkingLog(StoredLog):
         return len(dropped)
 
     def _forget(self, segments: list[Segment]) -> None:
-        """These are no part of the log any more."""
+        """Take *segments* out of the log."""
         for segment in segments:
             self._let_go(segment)
             self._spoiled.discard(segment)
@@ -111,16 +111,18 @@ class ShrinkingLog(StoredLog):
         return bool(self._removable)
 
     def remove_files(self) -> None:
-        """Remove the files of what was let go of; takes long, for any thread, one at a time.
+        """Remove the files of segments that were let go of; takes long, in any thread, but in one at a time.
 
-        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        Raises OSError for the first file that cannot be removed. The other files are removed; those that
+        could not be are tried again by the next call.
         """
         failed: list[Segment] = []
         first: OSError | None = None
         for _ in range(len(self._removable)):
             segment = self._removable.popleft()
             try:
-                # The index first: without it the file is walked, but it is never taken for another's.
+                # The index goes first: a file without an index is walked, but an index without its file could
+                # be taken for that of another file.
                 segment.remove(self._disk)
             except OSError as error:
                 first = first or error
@@ -140,12 +142,12 @@ class ShrinkingLog(StoredLog):
         resting: bool = True,
         spend: Callable[[int], None] = lambda _size: None,
     ) -> Compaction:
-        """What makes the log smaller when it is run, if it can be.
+        """A compaction that makes the log smaller when it is run, if that is possible.
 
         *wanted* is what anybody owes or keeps at this moment. Only segments that are closed at this moment
         count, so nothing published later is in them.
-        Every checkpoint knows of the notes up to *covered_notes*. What ends at or before *low_water* goes as
-        a whole soon. See `retention` for *resting*, `Compaction` for *spend*.
+        Every checkpoint knows the notes up to *covered_notes*. Segments that end at or before *low_water* are
+        left out, because they soon go as a whole. See `retention` for *resting*, `Compaction` for *spend*.
         """
         sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
         closed = self._compactable(covered_notes, low_water)
@@ -155,9 +157,9 @@ class ShrinkingLog(StoredLog):
         return self._compaction
 
     def wants_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
-        """Whether a compaction is worth a look at what is owed."""
+        """Whether there is enough in closed segments to look at what of it is owed."""
         closed = self._compactable(covered_notes, low_water).values()
-        # A file of which nothing is left but its header cannot be made smaller.
+        # A file of which only the header is left cannot be made smaller.
         size = sum(one.size - FILE_HEADER_BYTES for one in closed)
         return is_enough(size, self._max_segment_bytes, resting=resting)
 
@@ -185,9 +187,9 @@ class ShrinkingLog(StoredLog):
         return any(one.next > low_water and one.state is SegmentState.SEALED for one in self._segments)
 
     def claim(self) -> Ranges:
-        """The same as :meth:`extents`, for somebody who is owed it from now on.
+        """Like :meth:`extents`, for a channel that is owed all of it from now on.
 
-        No compaction that began before lets go of anything of it.
+        No compaction that began earlier removes any of these messages.
         """
         extents, compaction = self.extents(), self._compaction
         if compaction is None or compaction.give_up() or not set(compaction.old) <= set(self._segments):
@@ -196,9 +198,9 @@ class ShrinkingLog(StoredLog):
         return within(extents, 0, first) + compaction.kept + within(extents, end, self.end)
 
     def end_compaction(self, compaction: Compaction) -> int:
-        """Use what a compaction made; returns how many bytes that saved. Raises OSError.
+        """Use the result of a compaction; returns how many bytes that saved. Raises OSError.
 
-        The files it replaces go with :meth:`remove_files`.
+        :meth:`remove_files` removes the files that it replaces.
         """
         self._compaction = None
         for segment in compaction.spoiled:
@@ -210,7 +212,7 @@ class ShrinkingLog(StoredLog):
             return 0
         here = [one for one in old if one in self._segments]
         if not here:
-            # Dropped meanwhile: then nobody needs the copy either.
+            # All old segments were let go of meanwhile, so nobody needs the copy either.
             self._removable.append(new)
             return 0
         at = self._segments.index(here[0])

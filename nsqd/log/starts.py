@@ -1,17 +1,17 @@
-"""Where the appends of a page start, so that one message is read without what lies around it. Pure."""
+"""Where the appends of a page start, so that one message is read without its neighbours. Pure."""
 
 from array import array
 from bisect import bisect_right
 from typing import Final
 
-# So often each message of a page was read one by one when the page is worth its room in memory.
+# A page is worth its memory when each of its messages was read one by one so often, on average.
 _OFTEN: Final = 2
 
 
 class Starts:
-    """The start of each append of a page, in order; it ends where the page does.
+    """The start of each append of a page, in order, and where the page ends.
 
-    Of messages that were appended one by one a start is four bytes.
+    For messages that were appended one by one, a start takes four bytes.
     """
 
     __slots__ = ("_base", "_firsts", "_offsets", "end", "first", "next", "reads")
@@ -19,14 +19,14 @@ class Starts:
     def __init__(self, first: int, base: int) -> None:
         """The page begins with the sequence *first*, at the offset *base*."""
         self.end = base
-        # How often messages were read one by one since, and the sequence behind the last of them.
+        # How often messages were read one by one, and the sequence behind the last of these.
         self.reads = 0
         self.next = -1
         self.first = first
         self._base = base
-        # As distances from the base.
+        # Distances from the base, one for each append.
         self._offsets = array("I")
-        # The first sequence of each; nothing while each has one message and follows the one before.
+        # The first sequence of each append; None while each has one message and follows the one before.
         self._firsts: array[int] | None = None
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class Starts:
         return len(self._offsets) * (4 if self._firsts is None else 12)
 
     def add(self, first: int, end: int) -> None:
-        """One more append, of messages from *first* on, lies from where the last one ended to *end*."""
+        """Add an append of messages from *first* on; it reaches from the end of the last one to *end*."""
         offsets, firsts = self._offsets, self._firsts
         if firsts is not None:
             firsts.append(first)
@@ -49,7 +49,7 @@ class Starts:
         self.end = end
 
     def worth_the_page(self, end: int) -> bool:
-        """Whether so much of the page, which ends with the sequence *end*, was read one by one to keep it."""
+        """Whether so many messages were read one by one that the page, up to *end*, is worth keeping."""
         return self.reads > _OFTEN * (end - self.first)
 
     def one_each(self, end: int) -> bool:
@@ -63,5 +63,5 @@ class Starts:
         return max(0, bisect_right(self._firsts, seq) - 1)
 
     def offset(self, place: int) -> int:
-        """Where an append starts; of the one behind the last, where the page ends."""
+        """Where the append with this number starts; for the number behind the last, where the page ends."""
         return self._base + self._offsets[place] if place < len(self._offsets) else self.end

@@ -1,7 +1,8 @@
-"""Making a log durable: which of its files are not, the job that syncs them, and what its end says of each.
+"""Making a log durable: which files are not durable, the job that syncs them, and its result for each file.
 
-A file is synced until that fails. Then the kernel may have dropped what it could not write, and another sync
-would succeed without it: so the file is given up, and who waited is told.
+A file is synced until a sync of it fails. After a failure the kernel may have dropped what it could not
+write, and another sync would succeed without that data. So the file is given up, and those who waited are
+told.
 """
 
 import errno
@@ -22,24 +23,24 @@ class SyncJob:
         # The file that was open when this was begun.
         self.active = active
         self.new_names = False
-        # The folder itself is new: its name is to be made durable, with the folder above.
+        # The folder itself is new: its name becomes durable when the folder above is synced.
         self.new_folder = False
-        # A sync that failed while this job's messages were appended to one of its files, which nobody syncs
-        # again: whoever waits for this job is told of it.
+        # An earlier error, if messages that this job is to make durable are in a file that nobody syncs
+        # again: those who wait for this job are told of it.
         self.failed_before: OSError | None = None
-        # What of the open file is made durable: below this sequence, notes up to this one, and so many bytes.
+        # What becomes durable of the open file: messages below this sequence, notes up to this one, bytes.
         self.active_next = active.segment.next if active else 0
         self.active_notes = active.segment.last_note if active else 0
         self.active_bytes = active.segment.size if active else 0
 
     def run(self, disk: Disk) -> None:
-        """Raises OSError."""
+        """Sync all files and folders of the job. Raises OSError."""
         self.sync_files(disk)
         if self.new_folder:
             disk.sync_folder(self.folder.parent)
 
     def sync_files(self, disk: Disk) -> None:
-        """All but the folder above, which many may share. Raises OSError."""
+        """Sync all but the folder above, which many logs may share. Raises OSError."""
         for writer in (*self.sealed, self.active):
             if writer is not None:
                 writer.sync()
@@ -52,24 +53,24 @@ class SyncJob:
 
 
 class Syncing:
-    """The files of a log that are to be synced, and the one job there is at a time."""
+    """The files of a log that are to be synced, and the one job that may run at a time."""
 
     __slots__ = ("_failed", "folder_is_new", "new_names", "running", "sealed")
 
     def __init__(self) -> None:
         self.running: SyncJob | None = None
-        # Files to which nothing is appended any more. They stay open until they are synced: that works also
-        # when no other file can be opened.
+        # Files to which nothing is appended any more. They stay open until they are synced, so that this
+        # works even when no other file can be opened.
         self.sealed: list[SegmentWriter] = []
         # Files were created or removed, so the folder itself is to be synced.
         self.new_names = False
-        # Nobody has made sure in this life that the folder's own name is on the disk.
+        # In this life, the folder's own name has not been made durable yet.
         self.folder_is_new = True
         # See `SyncJob.failed_before`.
         self._failed: OSError | None = None
 
     def uses(self, writer: SegmentWriter) -> bool:
-        """Whether a thread is syncing the file: then it is closed when that is done."""
+        """Whether a thread is syncing the file, so that it can be closed only when that is done."""
         return self.running is not None and self.running.uses(writer)
 
     def begin(self, folder: Path, active: SegmentWriter | None) -> SyncJob:
@@ -83,7 +84,7 @@ class Syncing:
         return job
 
     def worked(self, job: SyncJob) -> list[SegmentWriter]:
-        """All that *job* was begun for is durable; returns the files that are done with."""
+        """*job* has succeeded: all that it was begun for is durable; returns the files to be closed."""
         self.running = None
         for writer in job.sealed:
             writer.segment.become(SegmentState.SYNCED)
@@ -93,7 +94,7 @@ class Syncing:
         return job.sealed
 
     def failed(self, job: SyncJob, error: OSError) -> list[SegmentWriter]:
-        """Nobody knows what of it is durable; returns the files that are given up, all of them sealed."""
+        """*job* has failed, and what of it is durable is unknown; returns the files given up, all sealed."""
         self.running = None
         self.new_names = self.new_names or job.new_names
         self.folder_is_new = self.folder_is_new or job.new_folder
@@ -106,7 +107,7 @@ class Syncing:
         return given_up
 
     def missed(self, writer: SegmentWriter) -> None:
-        """A sealed file is not there as it was left: what of it was not durable will never be."""
+        """A sealed file was removed or cut by somebody: what was not durable of it never will be."""
         if writer.segment.synced < writer.segment.next:
             self._failed = FileNotFoundError(errno.ENOENT, "removed by somebody", str(writer.segment.path))
         self._give_up(writer)

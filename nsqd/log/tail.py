@@ -10,41 +10,41 @@ from nsqd.log.had import HadRanges
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, join, within
 
-# The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
+# The memory limit of a topic counts messages, as NSQ's does; this limits bytes when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
-# This much stays in memory whatever the limit is, or each message of a consumer that keeps up would be
+# This much stays in memory whatever the limit is. Otherwise each message of a consumer that keeps up would be
 # read back with the whole page it lies in.
 RESIDENT_AT_LEAST_BYTES: Final = 256 << 10
 # Dropped entries at the head of the tables are removed in bulk.
 _COMPACT_AFTER: Final = 1024
-# Publishers and consumers wait while blocks are forgotten: so many take a few tenths of a millisecond.
+# So many blocks are forgotten at once. Publishers and consumers wait meanwhile: some tenths of a millisecond.
 _RELEASED_AT_ONCE: Final = 512
 
 
 class BlockSource(Protocol):
-    """Where blocks are found that are no longer in memory: the disk, or nothing."""
+    """Where blocks are read from that are no longer in memory: the disk, or nothing."""
 
     def read(self, seq: int, end: int) -> Block | Gap | None:
         """The stored block that holds *seq*, the gap in which it lies, or None past the end.
 
-        Nothing is wanted from *end* on. Raises CannotRead: it is not known now which of the three it is.
+        Nothing is wanted from *end* on. Raises CannotRead when it is not known now which of the three it is.
         """
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
-        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+        """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
-        They are those of an *extended* subscriber or of a plain one.
-        They end before one that is not to be had in this way: `read` has it, or says why not.
+        They are the frames for an *extended* or a plain subscriber.
+        They end before a message that cannot be had in this way: `read` has it, or says why not.
         """
 
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
 
     def page_start(self, seq: int) -> int:
-        """At or before *seq*: where what is read together with it begins."""
+        """The first sequence that is read together with *seq*; at or before it."""
 
     def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes the messages of these ranges have, as they are stored."""
+        """About how many bytes the messages of these ranges take, as they are stored."""
 
 
 class NoSource:
@@ -88,14 +88,14 @@ class MessageLog:
         """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
         self.source = source
         self.next_seq = next_seq
-        # What it may speak of, up to its end.
+        # Which messages it has or once had, up to its end.
         self.had = HadRanges(next_seq)
         # Nothing that was stored at or after this sequence has been let go of.
         self.kept_from = next_seq
         self.limit = limit
         self.keep_all = keep_all
         self._blocks: list[Block] = []
-        # An array: to remove thousands of its entries frees no objects.
+        # An array, because removing thousands of its entries frees no objects.
         self._firsts = array("Q")
         self._head = 0
         self._hint = 0
@@ -128,7 +128,7 @@ class MessageLog:
                 self._drop_oldest()
 
     def extents(self) -> Ranges:
-        """What is in memory, in order."""
+        """The ranges of messages in memory, in order."""
         found: Ranges = []
         for block in self._blocks[self._head :]:
             join(found, block.first, block.next)
@@ -155,10 +155,10 @@ class MessageLog:
         return end == most > head
 
     def keep_only(self, ranges: list[tuple[int, int]]) -> None:
-        """Forget all in memory that lies in none of the sorted *ranges*, for a log that has no other place.
+        """Forget all messages that lie in none of the sorted *ranges*; for a log that lives in memory only.
 
-        A block of which little is wanted is cut down to that, so that one message that waits for long holds
-        no more than itself.
+        A block of which little is wanted is cut down to that, so that one message that waits for long does
+        not hold a whole block.
         """
         kept: list[Block] = []
         for block in self._blocks[self._head :]:
@@ -180,7 +180,7 @@ class MessageLog:
     def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:
         """The block that holds *seq*, the gap in which it lies, or None past the end. Raises CannotRead.
 
-        The reader wants nothing from *end* on, so for one message no more is read than that costs.
+        The reader wants nothing from *end* on, so for one message no more is read than that needs.
         """
         blocks = self._blocks
         # A reader that moves on takes the block it had, or the one behind it.
@@ -200,7 +200,7 @@ class MessageLog:
                 self._hint = i
                 return blocks[i]
             end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
-            # In a log that lives in memory only, what nobody is owed was dropped.
+            # A log that lives in memory only has dropped what nobody is owed.
             return Gap(seq, end, Why.COMPACTED if self.keep_all else Why.UNUSED)
         if self.keep_all:
             return Gap(seq, self.resident_from, Why.COMPACTED)
@@ -208,10 +208,10 @@ class MessageLog:
         return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
-        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+        """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
-        They are those of an *extended* subscriber or of a plain one.
-        They end before one that is not to be had in this way: :meth:`read` has it, or says why not.
+        They are the frames for an *extended* or a plain subscriber.
+        They end before a message that cannot be had in this way: :meth:`read` has it, or says why not.
         """
         resident_from = self.resident_from
         if seqs[0] < resident_from and not self.keep_all:
@@ -231,7 +231,7 @@ class MessageLog:
         return self.resident_from if self.keep_all else self.source.seek(time_ns)
 
     def page_start(self, seq: int) -> int:
-        """At or before *seq*: where what is read together with it begins."""
+        """The first sequence that is read together with *seq*; at or before it."""
         blocks, firsts = self._blocks, self._firsts
         if self._head < len(blocks) and seq >= firsts[self._head]:
             i = bisect_right(firsts, seq, lo=self._head) - 1
@@ -239,7 +239,7 @@ class MessageLog:
         return 0 if self.keep_all else self.source.page_start(seq)
 
     def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes the messages of these ranges have."""
+        """About how many bytes the messages of these ranges take."""
         if not self.keep_all:
             return self.source.weigh(ranges)
         weight = 0
@@ -265,7 +265,7 @@ class MessageLog:
             self._compact()
 
     def _compact(self) -> None:
-        # At least half of a table goes, or a long one would be moved again and again.
+        # Only when at least half of a table goes; otherwise a long table would be moved again and again.
         if self._head >= max(_COMPACT_AFTER, len(self._blocks) // 2):
             del self._blocks[: self._head]
             del self._firsts[: self._head]

@@ -1,4 +1,4 @@
-"""The seam at which a copy of a log is made: told of every write, in the order of the writes."""
+"""The seam at which a copy of a log is made: a tap is told of every write, in the order of the writes."""
 
 from typing import TYPE_CHECKING
 
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
 
 
 class Tap:
-    """Hears what is written to logs, and copies nothing: what follows it does."""
+    """Hears what is written to logs, but copies nothing; subclasses do that."""
 
     def appended(self, log: "ShrinkingLog", segment: "Segment", offset: int, pieces: list[bytes]) -> None:
-        """These bytes are in a file at *offset*: whole appends, at 0 behind the file header."""
+        """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
 
     def let_go(self, log: "ShrinkingLog", segments: "list[Segment]") -> None:
-        """Segments go that nobody wants, or whose place a compacted one takes in this moment."""
+        """*segments* are let go of, because nobody wants them or a compacted one now takes their place."""
 
     def lost(self, _log: "ShrinkingLog") -> None:
-        """Somebody else has removed files of the log: what is copied of them is all there is."""
+        """Somebody else has removed files of the log: only what was copied of them is left."""
 
     def deleted(self, log: "ShrinkingLog") -> None:
-        """The topic is gone, with all its files."""
+        """The topic was deleted, with all its files."""

@@ -1,6 +1,6 @@
 """Going through the bytes of a file of the log from append to append, damage included.
 
-Whoever reads appends goes this way: a page for its messages, recovery for what a stop has left, compaction
+All reading of appends goes this way: a page for its messages, recovery for what a stop has left, compaction
 for what it keeps, `nsqd-data` for what is wrong.
 """
 
@@ -16,25 +16,25 @@ _WINDOW_BYTES: Final = 1 << 20
 
 
 class Window:
-    """The part of a file that is at hand: *data*, which lies at *base*. Here it is all there is."""
+    """The part of a file that is in memory: *data*, which lies at *base*. In this class it is everything."""
 
     def __init__(self, data: bytes, base: int) -> None:
         self.data = data
         self.base = base
-        # Where the bytes end that anybody may ask for.
+        # The offset behind the last byte that may be asked for.
         self.end = base + len(data)
 
     def reach(self, start: int, end: int) -> None:
-        """Have these bytes at hand, as far as there are any. Raises OSError."""
+        """Have these bytes in memory, as far as they exist. Raises OSError."""
 
     def cut(self, start: int, end: int) -> bytes:
-        """The bytes of ``start <= offset < end``, as far as there are any. Raises OSError."""
+        """The bytes of ``start <= offset < end``, as far as they exist. Raises OSError."""
         self.reach(start, end)
         return self.data[start - self.base : max(0, end - self.base)]
 
 
 class FileWindow(Window):
-    """The same of an open file that is read piece by piece."""
+    """A window on an open file that is read piece by piece."""
 
     def __init__(self, disk: Disk, fd: int, name: str) -> None:
         """Raises OSError."""
@@ -57,9 +57,9 @@ class FileWindow(Window):
 
 
 class AppendPlace:
-    """An append with its header at ``start <= offset < end``, or bytes that belong to none.
+    """An append with its header at ``start <= offset < end``, or bytes that belong to no append.
 
-    *mend* is what its header should be when one byte of it is wrong, or empty. The data is not looked at.
+    *mend* is the corrected header when one byte of it is wrong, else empty. The data is not checked.
     """
 
     __slots__ = ("append", "end", "mend", "start")
@@ -75,7 +75,7 @@ class AppendPlace:
 
 
 def walk(window: Window, at: int, salt: int, least: int) -> Iterator[AppendPlace]:
-    """Place after place from the offset *at* to the end of *window*; no message is before *least*.
+    """Yield place after place from the offset *at* to the end of *window*; no message is before *least*.
 
     Raises OSError, and NewerVersion.
     """

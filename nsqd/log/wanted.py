@@ -1,7 +1,8 @@
-"""What is wanted of a log at one moment, asked a stretch at a time, in any thread. Pure.
+"""Which messages of a log are wanted at one moment, asked range by range, in any thread. Pure.
 
-As a list of ranges it would be an object for each of a million messages that lie here and there, made while
-nobody else has the processor. So it stays what it is: what each of those who are owed something has finished.
+As a list of ranges, a million scattered messages would need an object each, and no other thread could run
+while these are made. So this keeps what it is computed from: what each of those who are owed messages has
+finished.
 """
 
 import re
@@ -18,9 +19,9 @@ class WantedPositions:
     """See the module."""
 
     def __init__(self, owing: list[tuple[RangeSet, int]], kept_from: int = EVERYTHING) -> None:
-        """Each of those *owing* has finished a set of positions, and is owed nothing from an end on.
+        """Each of those *owing* has finished a set of positions, and is owed nothing from a given end on.
 
-        The sets are not changed any more. From *kept_from* on all is wanted, though it is finished.
+        The sets must not be changed any more. From *kept_from* on all is wanted, even if it is finished.
         """
         self._owing = owing
         self._kept_from = kept_from
@@ -31,7 +32,7 @@ class WantedPositions:
         return sum(column.count(0) for _, column in self._columns(start, kept)) + end - kept
 
     def ranges(self, start: int, end: int) -> Ranges:
-        """Which those are, sorted and merged."""
+        """The wanted positions in ``start <= position < end`` as ranges, sorted and merged."""
         kept = max(start, min(end, self._kept_from))
         found: Ranges = []
         for low, column in self._columns(start, kept):
@@ -42,10 +43,10 @@ class WantedPositions:
         return found
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The stretches in which anything may be wanted: where each begins, and 0 for each that is."""
+        """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
         owing = [one for one in self._owing if one[1] > start]
         while start < end and owing:
-            # What all have finished at once is passed over at once.
+            # What is known at once to be finished by all is passed over at once.
             behind = min(EVERYTHING if start >= stop else finished.solid(start) for finished, stop in owing)
             if behind > start:
                 start = behind

@@ -1,4 +1,4 @@
-"""Writing a log: appends to its newest segment, syncing, and what becomes of its files and its folder."""
+"""Writing a log: appending to its newest segment, syncing, and what becomes of its files and its folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ from nsqd.log.syncing import Syncing, SyncJob
 
 
 class LogWriter(ShrinkingLog):
-    """Appends blocks and notes, and finds blocks again. Not thread-safe but for the jobs it hands out."""
+    """Appends blocks and notes, and finds blocks again. Not thread-safe, except for the jobs it hands out."""
 
     __slots__ = (
         "_exists",
@@ -45,7 +45,7 @@ class LogWriter(ShrinkingLog):
         cache: Cache | None = None,
         open_files: OpenFiles | None = None,
     ) -> None:
-        """*warn* is told in one sentence of what was found damaged; sizes in bytes; *origin* is a node id."""
+        """*warn* is called with a sentence about each damage; sizes are in bytes; *origin* is a node id."""
         super().__init__(
             disk, folder, max_segment_bytes, warn, worth_compacting=worth_compacting, cache=cache
         )
@@ -53,24 +53,24 @@ class LogWriter(ShrinkingLog):
         self.notes = 0
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
-        # What the checkpoint of the last life says; what it calls durable and is gone was let go of.
+        # What the checkpoint of the last life says. What it calls durable and is missing was let go of.
         self.known_durable = Mark()
         self._origin = origin
-        # Those of the node.
+        # The open files of the node.
         self._open_files = OpenFiles() if open_files is None else open_files
-        # That of the one segment that is open, if there is one.
+        # The writer of the one segment that is open, if there is one.
         self._writer: SegmentWriter | None = None
         self._syncing = Syncing()
-        # The folder was made, or found.
+        # Whether the folder was made or found.
         self._exists = False
         self._next_number = 1
 
     # --- writing ---
 
     def append(self, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
-        """Write notes, and behind them blocks, to the newest segment.
+        """Write notes, then blocks, to the newest segment.
 
-        *next_seq* is where the topic's sequence stands. Raises OSError; then nothing of it counts as stored.
+        *next_seq* is the next sequence of the topic. Raises OSError; then nothing of this counts as stored.
         """
         writer = self._writer
         if writer is None or writer.segment.size >= self._max_segment_bytes or not writer.is_open:
@@ -82,7 +82,7 @@ class LogWriter(ShrinkingLog):
         try:
             pieces = writer.append(blocks, numbered)
         except OSError:
-            # What is in the file now is not known; the next append begins a new one.
+            # It is not known what is in the file now, so the next append begins a new one.
             self.seal()
             if not writer.segment.pages:
                 # On a full disk every attempt would leave an empty file behind.
@@ -98,7 +98,7 @@ class LogWriter(ShrinkingLog):
             self.tap.appended(self, segment, offset, pieces)
 
     def _writable(self, first: int) -> SegmentWriter:
-        """What is appended to, with its file open; another segment begins at *first*. Raises OSError."""
+        """The writer to append with, its file open; another segment begins at *first*. Raises OSError."""
         writer = self._writer
         if writer is not None and writer.segment.size >= self._max_segment_bytes:
             self.seal()
@@ -108,7 +108,7 @@ class LogWriter(ShrinkingLog):
         return self._begin_segment(first) if writer is None else writer
 
     def _reopened(self, writer: SegmentWriter) -> SegmentWriter | None:
-        """The same with its file open; None when somebody has removed that, or cut it. Raises OSError."""
+        """*writer* with its file open; None when somebody has removed or cut the file. Raises OSError."""
         self._open_files.make_room()
         if writer.reopen():
             return writer
@@ -118,7 +118,7 @@ class LogWriter(ShrinkingLog):
         return None
 
     def rest(self, *, synced_only: bool) -> bool:
-        """Close the file that is appended to until something is appended; False when it is used just now."""
+        """Close the file that is appended to until the next append; False when it must stay open."""
         writer = self._writer
         if writer is None:
             return True
@@ -148,14 +148,14 @@ class LogWriter(ShrinkingLog):
             try:
                 self._disk.make_folder(self.folder)
             except FileExistsError:
-                # Nothing of a topic that is unknown to us is to become part of this one.
+                # Files of a topic that is not known here must not become part of this one.
                 if self._disk.names(self.folder):
                     raise
             self._exists = True
             self._syncing.new_names = True
 
     def seal(self) -> None:
-        """Let the next append begin another segment."""
+        """End the newest segment, so that the next append begins another."""
         writer = self._writer
         if writer is not None:
             if not self.deleted:
@@ -180,11 +180,11 @@ class LogWriter(ShrinkingLog):
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody has made sure in this life that the folder's own name is on the disk."""
+        """Whether the folder's own name has not been made durable yet in this life."""
         return self._syncing.folder_is_new
 
     def begin_sync(self) -> SyncJob | None:
-        """What makes all appends so far durable; None when all are. One at a time."""
+        """A job that makes all appends so far durable; None when all are. Only one job runs at a time."""
         syncing = self._syncing
         if syncing.running is not None or self.deleted or not (self.unsynced or syncing.sealed):
             return None
@@ -192,15 +192,15 @@ class LogWriter(ShrinkingLog):
         return syncing.begin(self.folder, self._writer)
 
     def begin_trial(self, next_seq: int) -> None:
-        """Have something for the next sync to try, behind one that failed. Raises OSError."""
+        """After a sync that failed: give the next sync something to try. Raises OSError."""
         if self._writer is None:
             self._begin_segment(next_seq)
         self.unsynced += 1
 
     def end_sync(self, job: SyncJob, error: OSError | None) -> OSError | None:
-        """*job* has run, or failed: then nobody knows what of it is on the disk.
+        """*job* has succeeded, or failed with *error*: then nobody knows what of it is on the disk.
 
-        Returns why those who waited for it cannot rely on the disk, if they cannot.
+        Returns the error because of which those who waited for it cannot rely on the disk, or None.
         """
         if error is None:
             for writer in self._syncing.worked(job):
@@ -212,7 +212,7 @@ class LogWriter(ShrinkingLog):
             for writer in self._syncing.failed(job, error):
                 self._close(writer)
                 if not writer.segment.pages and self._segments[-1:] == [writer.segment]:
-                    # Made for a trial; every one that fails would leave an empty file behind.
+                    # It was made for a trial; each trial that fails would leave an empty file behind.
                     self._remove_empty(writer.segment)
         # The file that was synced may have been let go of meanwhile.
         for writer in [one for one in self._syncing.sealed if one.segment not in self._segments]:
@@ -224,7 +224,7 @@ class LogWriter(ShrinkingLog):
             if segment in self._segments:
                 segment_index.write(self._disk, segment)
         except OSError as error:
-            # It would only have saved time at the next start.
+            # The index only saves time at the next start.
             self._warn(f"cannot write {segment.index_path}: {error}")
 
     @property
@@ -244,7 +244,7 @@ class LogWriter(ShrinkingLog):
         return self.notes
 
     def mark(self, next_seq: int) -> Mark:
-        """What a checkpoint of this moment, which covers messages below *next_seq*, is to say of the log."""
+        """What a checkpoint made now, which covers messages below *next_seq*, must say of the log."""
         return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 
     # --- what somebody else has removed ---
@@ -265,7 +265,7 @@ class LogWriter(ShrinkingLog):
             self._lose([writer.segment])
 
     def look_for_folder(self) -> bool:
-        """Begin again in another folder if somebody has removed this one: then False. Raises OSError."""
+        """False if somebody removed the folder: then the log begins again in another one. Raises OSError."""
         if self._syncing.running is not None or self.deleted:
             return True
         try:
@@ -302,16 +302,16 @@ class LogWriter(ShrinkingLog):
             self._stop_writing(writer)
 
     def _stop_writing(self, writer: SegmentWriter) -> None:
-        """Close a sealed file, which need not be synced; one that a sync is using when that has ended."""
+        """Close a sealed file that need not be synced; one that a sync is using is closed when that ends."""
         if not self._syncing.uses(writer):
             self._syncing.sealed.remove(writer)
             self._close(writer)
 
     def move_away(self, name: str) -> Path | None:
-        """Give the folder another *name*, for good; returns what is to be removed, if anything.
+        """Rename the folder to *name* permanently; returns the folder that is to be removed, if there is one.
 
-        Raises OSError; then nothing has changed. No thread may be writing into the folder: its name may soon
-        be that of another log's. The caller syncs the folder above.
+        Raises OSError; then nothing has changed. No thread may be writing into the folder, because its old
+        name may soon be that of another log's folder. The caller syncs the folder above.
         """
         deleted = None
         if self._exists:
