@@ -1,1 +1,1 @@
-"""What the three daemons, the pipelines and the tests share; imports no service."""
+"""Code shared by the three daemons, the pipelines and the tests; it imports no service."""

@@ -1,8 +1,8 @@
-"""Regular expressions as the original reads them: RE2's, in time that grows with the text alone.
+"""Regular expressions as the original reads them: those of RE2, which match in time linear in the text.
 
-The package google-re2 (the extra ``re2``) knows them all. It has no wheels for musl, so Alpine does without,
-and so does who installs no extra: then those are understood that are simple enough for ``re`` to mean the
-same by them, and quickly. Others are refused with the name of the extra.
+The package google-re2 (the extra ``re2``) supports all of them. It has no wheels for musl, so it is missing
+on Alpine and wherever the extra was not installed. Then only patterns are accepted that are so simple that
+``re`` matches the same texts, and quickly. Others are refused with the name of the extra.
 """
 
 import re
@@ -14,7 +14,7 @@ from nsqcore.plain_patterns import translated
 try:
     import re2
 except ImportError:
-    re2 = None  # it has no types, so this needs none either
+    re2 = None  # the package has no types, so this needs none
 
 Search: TypeAlias = Callable[[str], bool]
 
@@ -22,7 +22,7 @@ NEEDS_RE2: Final = "not understood without the package google-re2: pip install n
 
 
 class PatternError(ValueError):
-    """It is none, or one that needs google-re2; the text says what is wrong and, after that, where."""
+    """The pattern is invalid, or needs google-re2; the text says what is wrong and, after that, where."""
 
     def __init__(self, what: str, where: str = "") -> None:
         super().__init__(f"{what}: {where}" if where else what)
@@ -30,15 +30,15 @@ class PatternError(ValueError):
 
 
 def search_for(pattern: str) -> Search:
-    """Return what tells whether *pattern* matches anywhere in a text. Raises PatternError."""
+    """Return a function that tells whether *pattern* matches anywhere in a text. Raises PatternError."""
     return _in_plain(pattern) if re2 is None else _of_re2(pattern)
 
 
 def _of_re2(pattern: str) -> Search:
     options = re2.Options()
-    # It would be written to stderr, past our log.
+    # The library would write errors to stderr instead of the log.
     options.log_errors = False
-    # Where a group matched is of no interest here, and costs time.
+    # The positions of groups are not needed, and cost time.
     options.never_capture = True
     try:
         found = re2.compile(pattern, options).search
@@ -47,7 +47,7 @@ def _of_re2(pattern: str) -> Search:
         what, _, where = error.args[0].decode("utf-8", "replace").partition(": ")
         raise PatternError(what, where) from error
     except UnicodeEncodeError as error:
-        # JSON can spell half of a surrogate pair.
+        # JSON can contain half of a surrogate pair.
         raise PatternError("invalid UTF-8") from error
     return lambda text: found(text) is not None
 

@@ -1,15 +1,15 @@
-"""The part of RE2's syntax that Python's ``re`` can stand in for. Pure.
+"""The part of RE2's syntax that Python's ``re`` can replace. Pure.
 
-``re`` tries one way after the other, so a careless pattern may take it years. Here a repeat is of one
-character, there are few of them, and there is one group, which is not repeated: the worst of these patterns
-takes milliseconds for a name of NSQ. What the two read differently is spelled out in the translation.
+``re`` backtracks, so a careless pattern may take it years. Here a repeat is of one character, there are few
+repeats, and at most one group, which is not repeated: the worst of these patterns takes milliseconds for a
+name of NSQ. Syntax that the two read differently is translated.
 """
 
 import re
 from typing import Final
 
-# Each repeat of a way through a pattern may be as long as the name: three of them take so many steps, and
-# so do some thousand ways of one.
+# Each repeat on one way through a pattern may be as long as the name. Three such repeats take 64**3 steps,
+# and so do some thousand alternatives with one repeat.
 _LONGEST_NAME: Final = 64
 _MOST_REPEATS: Final = 3
 _MOST_TIMES: Final = 1000  # as in RE2
@@ -34,7 +34,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
-_PERL: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}  # ``re`` counts \v as a blank as well
+_PERL: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}  # ``re`` also counts \v as a blank
 _POSIX: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -46,7 +46,7 @@ _POSIX: Final = {
 
 
 def translated(pattern: str) -> str | None:
-    """The same for ``re``; None when it is no pattern or not so simple."""
+    """The same pattern for ``re``; None when it is invalid or not simple enough."""
     found = []
     work = _Work()
     at = 0
@@ -71,17 +71,17 @@ def translated(pattern: str) -> str | None:
 
 
 class _Work:
-    """What it may take to find out that nothing matches."""
+    """The number of steps that it may take to find out that nothing matches."""
 
     def __init__(self) -> None:
         self._groups = 0
-        self._is_open = False  # inside of the group
-        self._steps = 0  # of the choices before
-        self._outside = 0  # repeats of this choice
-        self._inside = [0]  # repeats of each choice within its group
+        self._is_open = False  # inside the group
+        self._steps = 0  # of the alternatives before
+        self._outside = 0  # repeats of this alternative, outside the group
+        self._inside = [0]  # repeats of each alternative within its group
 
     def passes(self, place: str) -> bool:
-        """Whether this may stand here."""
+        """Whether a group, its end, an anchor or ``|`` is allowed here."""
         if place == "|" and self._is_open:
             self._inside.append(0)
         elif place == "|":
@@ -140,6 +140,6 @@ def _class(inverse: str, members: str) -> str | None:
 
 
 def _has_sense(token: re.Match[str]) -> bool:
-    """Whether a repeat is one that RE2 takes."""
+    """Whether RE2 accepts the numbers of a repeat."""
     least, most = int(token["least"] or 0), int(token["most"] or token["least"] or 0)
     return least <= most <= _MOST_TIMES or (token["most"] == "" and least <= _MOST_TIMES)

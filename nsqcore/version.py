@@ -1,4 +1,4 @@
-"""Which version this is: the release of NSQ whose behaviour it has, and its own."""
+"""The versions: that of the NSQ whose behaviour this has, and its own."""
 
 import sys
 from typing import Final
@@ -10,7 +10,7 @@ VERSION: Final = "0.1.0"
 
 
 def build(kind: str = "") -> str:
-    """Return ``nsq-cluster-0.1.0-python3.11``, and *kind* behind it (``compiled``)."""
+    """Return ``nsq-cluster-0.1.0-python3.11``, followed by *kind* (``compiled``)."""
     name = f"nsq-cluster-{VERSION}-python{sys.version_info.major}.{sys.version_info.minor}"
     return f"{name}-{kind}" if kind else name
 
@@ -18,11 +18,11 @@ def build(kind: str = "") -> str:
 def banner(program: str, kind: str = "") -> str:
     """Return what ``--version`` prints: ``nsqd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11)``.
 
-    Test suites of clients parse it: behind ``w/`` may only be ``a-z``, ``0-9``, ``.`` and ``-``.
+    Test suites of clients parse it: after ``w/`` only ``a-z``, ``0-9``, ``.`` and ``-`` are allowed.
     """
     return f"{program} v{NSQ_VERSION} (built w/{build(kind)})"
 
 
-# A question that is asked again and again says so, and is logged at the debug level only.
+# A request that is repeated regularly has this header, and is logged only at the debug level.
 POLL_HEADER: Final = "X-Nsq-Purpose"
 POLL_HEADERS: Final = {POLL_HEADER: "poll"}

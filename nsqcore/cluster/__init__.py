@@ -1,1 +1,1 @@
-"""A running cluster seen over HTTP: typed answers, and partial failure as a value."""
+"""Asks a running cluster over HTTP: typed answers, and partial failure as a value."""

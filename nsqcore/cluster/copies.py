@@ -1,4 +1,4 @@
-"""What an nsqd says of copies, as typed records read from its ``/carried``."""
+"""What an nsqd says about copies, as typed records read from its ``/carried``."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class KeeperSeen(msgspec.Struct, frozen=True):
 
 
 class KeptSeen(msgspec.Struct, frozen=True):
-    """What a node keeps of another one: ``owed`` is what consumers get of it there."""
+    """The copy that a node keeps of another node; ``owed`` are the messages consumers get from it there."""
 
     identity: str = ""
     appointment: int = 0
@@ -41,7 +41,7 @@ class KeptSeen(msgspec.Struct, frozen=True):
 
 
 class CarriedCopies(msgspec.Struct, frozen=True):
-    """Both sides of one node."""
+    """The keepers of one node, and the copies that it keeps of others."""
 
     kept_by: tuple[KeeperSeen, ...] = ()
     keeps: tuple[KeptSeen, ...] = ()

@@ -1,4 +1,4 @@
-"""Who is in the cluster: asked of nsqlookupds, or of a fixed list of nsqds."""
+"""Finds the nsqds, topics and channels of a cluster, from nsqlookupds or from a fixed list of nsqds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,13 +13,13 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 
 
 class Discovery(Protocol):
-    """One of the two ways to learn what the cluster consists of."""
+    """One of the two ways to find what the cluster consists of."""
 
     # The kind of node that is asked, for error texts: "nsqlookupd" or "nsqd".
     asks: str
 
     async def topics(self) -> Partial[list[str]]:
-        """Return the sorted names of all topics, those without a producer included where they are known."""
+        """Return the sorted names of all topics, including known topics without a producer."""
         ...
 
     async def channels(self, topic: str) -> Partial[list[str]]:
@@ -36,7 +36,7 @@ class Discovery(Protocol):
 
 
 class LookupdDiscovery:
-    """The cluster is what the union of these nsqlookupds lists."""
+    """The cluster is everything that any of these nsqlookupds lists."""
 
     asks = "nsqlookupd"
 
@@ -101,12 +101,12 @@ class StaticDiscovery:
 
 
 async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:
-    """Make of an nsqd's own words what nsqlookupd would say about it."""
+    """Ask an nsqd, and describe it as nsqlookupd would."""
     info = await nsqd.info()
     stats = await nsqd.stats(topic=topic, include_clients=False)
     host, _, port = nsqd.address.rpartition(":")
     host = host.strip("[]")
-    # An old nsqd does not tell where it can be reached; we just reached it, so we know.
+    # An old nsqd does not tell its address, so the address at which it was just asked is used.
     if not info.broadcast_address:
         info = replace(info, broadcast_address=host, http_port=int(port))
     if not info.hostname:
@@ -115,7 +115,7 @@ async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:
 
 
 def merge_nodes(answers: Iterable[tuple[str, Iterable[NodeInfo]]]) -> list[NodeInfo]:
-    """Unite ``/nodes`` answers: the first to list an nsqd describes it, each one adds where it saw it."""
+    """Unite ``/nodes`` answers: the first that lists an nsqd describes it, each notes that it lists it."""
     merged: dict[str, NodeInfo] = {}
     for lookupd_address, producers in answers:
         for producer in producers:
@@ -131,7 +131,7 @@ def merge_nodes(answers: Iterable[tuple[str, Iterable[NodeInfo]]]) -> list[NodeI
 
 
 def merge_lookups(answers: Iterable[Iterable[NodeInfo]]) -> list[NodeInfo]:
-    """Unite ``/lookup`` answers; an nsqd that reconnected may be listed twice and counts once."""
+    """Unite ``/lookup`` answers; an nsqd that reconnected may be listed twice, but counts once."""
     merged: dict[str, NodeInfo] = {}
     for producers in answers:
         for producer in producers:

@@ -1,4 +1,4 @@
-"""Why a node gave no usable answer, as a value that can be collected, shown and counted."""
+"""The error of a node that gave no usable answer, which can be collected, shown and counted."""
 
 import json
 from http import HTTPStatus
@@ -11,10 +11,10 @@ CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 
 
 class NodeError(Exception):
-    """One node's failure to answer one request: what was asked, of whom, and what went wrong.
+    """One node's failure to answer one request: the request, the node, and what went wrong.
 
-    ``status`` is None when the node could not be reached at all; otherwise it answered, but not with what was
-    asked for. ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
+    ``status`` is None when the node could not be reached. Otherwise the node answered, but not with what was
+    asked for; ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class NodeError(Exception):
 
     @classmethod
     def from_status(cls, verb: Verb, url: str, address: str, status: int, body: bytes) -> "NodeError":
-        """Describe an answer whose status says no."""
+        """Make the error for an answer whose status is not success."""
         text = body.decode("utf-8", "replace")
         try:
             phrase = HTTPStatus(status).phrase

@@ -1,4 +1,4 @@
-"""Ask many nodes at once; keep what was answered and who did not answer."""
+"""Asks many nodes at once, and keeps both their answers and their failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,7 +14,7 @@ Target = TypeVar("Target")
 
 @dataclass(frozen=True, slots=True)
 class Partial(Generic[T]):
-    """A result that may be incomplete: ``value`` holds what was learned, ``errors`` who is missing in it."""
+    """A result that may be incomplete: ``value`` holds the answers, ``errors`` those of the missing nodes."""
 
     value: T
     errors: tuple[NodeError, ...] = ()
@@ -22,7 +22,7 @@ class Partial(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Tell whether nobody answered. Having had nobody to ask is not a failure."""
+        """Whether no node answered. If there was no node to ask, it is not a failure."""
         return self.asked > 0 and len(self.errors) >= self.asked
 
     def map(self, change: Callable[[T], U]) -> "Partial[U]":
@@ -34,8 +34,8 @@ async def ask_all(
 ) -> Partial[list[tuple[Target, T]]]:
     """Call *ask* for all targets in parallel, or for at most *at_once* of them at any time.
 
-    Answers come back in the order of the targets. Nodes are asked without a bound, so that one that hangs
-    delays no other; many questions to the same few nodes need one.
+    Answers are in the order of the targets. Different nodes are asked without a bound, so that a node that
+    hangs delays no other; many requests to the same few nodes need a bound.
     """
     asked = list(targets)
     free = asyncio.Semaphore(at_once or len(asked) or 1)

@@ -1,4 +1,4 @@
-"""JSON over HTTP to one node: every way of failing ends in a NodeError."""
+"""JSON over HTTP to one node; every failure is a NodeError."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ Params = Sequence[tuple[str, str]]
 class ClusterHttp:
     """A pool of connections to the HTTP ports of a cluster's nodes.
 
-    ``connect_timeout`` and ``request_timeout`` are seconds; ``tls`` is used for nodes that insist on HTTPS.
+    ``connect_timeout`` and ``request_timeout`` are seconds; ``tls`` is used for nodes that require HTTPS.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class ClusterHttp:
         secret: SecretFile = NO_SECRET,
         bodies_at_once: int = 64,
     ) -> None:
-        """*secret* is shown to every node: nsqd with --http-auth asks for it.
+        """*secret* is sent to every node, because nsqd with --http-auth asks for it.
 
-        *bodies_at_once* bounds the answers that are in memory while they arrive.
+        *bodies_at_once* limits how many answers are in memory while they arrive.
         """
         self._connect_timeout = connect_timeout
         self._request_timeout = request_timeout
         self._tls = tls
         self._secret = secret
         self._session: aiohttp.ClientSession | None = None
-        # Held only while a body arrives: nodes that do not answer must not keep others from being read.
+        # Held only while a body arrives, so that nodes that do not answer do not keep others from being read.
         self._bodies = asyncio.Semaphore(bodies_at_once)
         # How requests ended, for /metrics.
         self.answered = 0
@@ -54,8 +54,8 @@ class ClusterHttp:
         self.unreachable = 0
 
     async def __aenter__(self) -> Self:
-        # A session belongs to the running loop, so it cannot be made any earlier. The pool is unbounded: a
-        # bound would make one frozen node queue the requests to healthy ones.
+        # A session belongs to the running loop, so it cannot be made earlier. The pool is unbounded: with a
+        # bound, requests to healthy nodes would wait for those to a frozen node.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
             timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
@@ -74,16 +74,16 @@ class ClusterHttp:
             self._session = None
 
     async def get(self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """Ask *address* for a JSON object and let *read* make a typed value of it."""
+        """Ask *address* for a JSON object, and return what *read* makes of it."""
         return read_object(address, path, params, await self.fetch(address, path, params), read)
 
     async def fetch(self, address: str, path: str, params: Params) -> bytes:
-        """Ask *address* and return what it answers, for those who parse it themselves."""
+        """Ask *address* and return its answer unparsed."""
         return await self._request("GET", _url(address, path, params), address)
 
     @asynccontextmanager
     async def answer(self, address: str, path: str, params: Params) -> AsyncIterator[bytes]:
-        """Like :meth:`fetch` for what may be large: it counts among *bodies_at_once* until it is left."""
+        """Like :meth:`fetch`, for large answers: each counts in *bodies_at_once* until its block is left."""
         body = await self._request("GET", _url(address, path, params), address, keeps_place=True)
         try:
             yield body
@@ -91,26 +91,26 @@ class ClusterHttp:
             self._bodies.release()
 
     async def ask(self, address: str, path: str) -> None:
-        """Ask *address* something that is answered by the status alone, such as a probe."""
+        """Ask *address* something that the status alone answers, such as a probe."""
         await self._request("GET", _url(address, path, ()), address)
 
     async def post(self, address: str, path: str, params: Params, content: bytes | None = None) -> None:
-        """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
+        """Tell *address* to do something; the arguments are in the query string, as NSQ requires."""
         await self._request("POST", _url(address, path, params), address, content)
 
     async def post_for(
         self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]
     ) -> T:
-        """Tell *address* to do something and let *read* make a typed value of what it says it did."""
+        """Tell *address* to do something, and return what *read* makes of its answer."""
         body = await self._request("POST", _url(address, path, params), address)
         return read_object(address, path, params, body, read)
 
     async def put(self, address: str, path: str, params: Params, content: bytes) -> None:
-        """Give *address* something to keep."""
+        """Store *content* at *address*."""
         await self._request("PUT", _url(address, path, params), address, content)
 
     async def delete(self, address: str, path: str, params: Params) -> None:
-        """Have *address* keep something no longer."""
+        """Delete something that *address* stores."""
         await self._request("DELETE", _url(address, path, params), address)
 
     async def _request(
@@ -122,7 +122,7 @@ class ClusterHttp:
         *,
         keeps_place: bool = False,
     ) -> bytes:
-        """Return the answer; with *keeps_place* the caller gives back its place among the bodies."""
+        """Return the answer; with *keeps_place* the caller releases its place in ``_bodies``."""
         status, body = await self._once(verb, url, address, content)
         if status == 403 and (upgraded := _https_url(url, body)) is not None:
             self._bodies.release()
@@ -139,7 +139,7 @@ class ClusterHttp:
     async def _once(
         self, verb: Verb, url: str, address: str, content: bytes | None = None
     ) -> tuple[int, bytes]:
-        """Return status and body, which has a place among the bodies that the caller gives back."""
+        """Return status and body; the caller releases the place of the body in ``_bodies``."""
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
@@ -167,18 +167,18 @@ class ClusterHttp:
             raise NodeError(verb, url, address, _reason(error)) from error
 
     def _headers(self, verb: Verb) -> dict[str, str]:
-        # What is asked every few seconds need not fill the logs of those who are asked.
+        # Requests that come every few seconds need not fill the logs of the nodes.
         return self._secret.headers() | (POLL_HEADERS if verb == "GET" else {})
 
 
-# What parsing an answer may raise.
+# The errors that parsing an answer may raise.
 UNUSABLE: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
 
 def read_object(
     address: str, path: str, params: Params, body: bytes, read: Callable[[Mapping[str, Any]], T]
 ) -> T:
-    """Let *read* make a typed value of the JSON object that *address* answered."""
+    """Return what *read* makes of the JSON object that *address* answered; raises NodeError."""
     try:
         answer = json.loads(body)
         if not isinstance(answer, dict):
@@ -191,7 +191,7 @@ def read_object(
 def unusable(address: str, path: str, params: Params, error: Exception) -> NodeError:
     """Return the error for an answer that cannot be read.
 
-    It did answer, so this node is not unreachable: it is not the service it was taken for.
+    The node did answer, so it is not unreachable, but it is not the expected service.
     """
     url = _url(address, path, params)
     why = f"there is no {error} in it" if isinstance(error, KeyError) else str(error)
@@ -199,14 +199,14 @@ def unusable(address: str, path: str, params: Params, error: Exception) -> NodeE
 
 
 def _url(address: str, path: str, params: Params) -> str:
-    """*address* is ``host:port``, or begins with ``https://``."""
+    """The URL to ask; *address* is ``host:port``, or begins with ``https://``."""
     query = urlencode(params, quote_via=quote, safe="")
     base = address if "://" in address else f"http://{address}"
     return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
 def _https_url(url: str, body: bytes) -> str | None:
-    """Return where a node that requires TLS wants to be asked, or None when its refusal names no port."""
+    """Return the URL at which a node that requires TLS can be asked; None when its refusal names no port."""
     try:
         port = json.loads(body)["https_port"]
     except (ValueError, TypeError, LookupError):
@@ -222,12 +222,12 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"no such host: {error.host}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        # Event loops put their own words into strerror; the number says it plainly.
+        # Event loops put their own words into strerror, so the text is made from the number.
         number = error.os_error.errno
         text = os.strerror(number) if number else str(error.os_error)
         return f"connect: {text[:1].lower()}{text[1:]}"
     if isinstance(error, aiohttp.ClientResponseError):
-        # A line of HTTP was expected. What came instead is the binary greeting of a daemon.
+        # Instead of a line of HTTP the binary greeting of a daemon arrived.
         return "no answer in HTTP; is it a TCP port? HTTP is on 4151 (nsqd) and 4161 (nsqlookupd) by default"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the connection was closed before an answer came"

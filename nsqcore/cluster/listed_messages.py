@@ -1,10 +1,10 @@
-"""What ``/messages`` of an nsqd answers; PURE."""
+"""The answers of an nsqd to ``/messages``. Pure."""
 
 import msgspec
 
 
 class ListedMessage(msgspec.Struct, frozen=True):
-    """One message as ``/messages`` lists it; what stands on a channel only where one was named."""
+    """One message as ``/messages`` lists it; the state on a channel is set only when a channel was named."""
 
     id: str
     sequence: int
@@ -24,7 +24,7 @@ class ListedMessage(msgspec.Struct, frozen=True):
 
 
 class LogGap(msgspec.Struct, frozen=True):
-    """A part of the log in which there is nothing, and why."""
+    """A part of the log without messages, and the reason."""
 
     start: int
     end: int

@@ -29,7 +29,7 @@ class LookupdApi:
         )
 
     async def lookup(self, topic: str) -> Lookup:
-        """Return who produces *topic*; a topic it never heard of is a NodeError with TOPIC_NOT_FOUND."""
+        """Return the nsqds that have *topic*; an unknown topic is a NodeError with TOPIC_NOT_FOUND."""
         return await self._http.get(self.address, "/lookup", [("topic", topic)], Lookup.from_json)
 
     async def nodes(self) -> tuple[NodeInfo, ...]:
@@ -37,20 +37,20 @@ class LookupdApi:
         return found.producers
 
     async def topics_by_node(self) -> dict[tuple[str, int, int], frozenset[str]]:
-        """Return the topics of each nsqd, which is named by broadcast address, TCP and HTTP port."""
-        # A fleet has a million of these pairs, so they are read without a record for each.
+        """Return the topics of each nsqd; its key is broadcast address, TCP port and HTTP port."""
+        # A fleet has a million pairs of nsqd and topic, so they are read without a record for each.
         return await self._http.get(self.address, "/nodes", (), read_topics_by_node)
 
     async def ready(self) -> None:
-        """Ask whether its answers can be trusted; a NodeError says no, or with 404 that it is too old."""
+        """Ask whether its answers can be trusted; raises NodeError if not, with 404 if it is too old."""
         await self._http.ask(self.address, "/ready")
 
     async def fetch(self, path: str) -> bytes:
-        """Return an answer as it came, for those who look whether it is the same as before."""
+        """Return an answer unparsed, for callers that compare it with the one before."""
         return await self._http.fetch(self.address, path, ())
 
     def read(self, path: str, body: bytes, change: Callable[[Mapping[str, Any]], T]) -> T:
-        """Parse what :meth:`fetch` returned."""
+        """Parse an answer that :meth:`fetch` returned."""
         return read_object(self.address, path, (), body, change)
 
     async def create_topic(self, topic: str) -> None:

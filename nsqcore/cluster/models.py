@@ -46,7 +46,7 @@ class NodeInfo:
     topology_zone: str = ""
     topology_region: str = ""
     remote_address: str = ""
-    # What names its data path, and whether it takes copies of others' logs; the original says neither.
+    # The identity of its data path, and whether it keeps copies of other logs; the original says neither.
     data_path: str = ""
     keeps: bool = False
     # One "lookupd/peer" entry per nsqlookupd that lists this nsqd.
@@ -87,7 +87,7 @@ class NodeInfo:
         )
 
     def listed_by(self, lookupd_address: str) -> "NodeInfo":
-        """Note that *lookupd_address* lists this nsqd."""
+        """Return a copy that notes that *lookupd_address* lists this nsqd."""
         entry = f"{lookupd_address}/{self.remote_address or 'N/A'}"
         return replace(self, remote_addresses=(*self.remote_addresses, entry))
 
@@ -108,7 +108,7 @@ class Lookup:
 class Stats(msgspec.Struct, frozen=True, gc=False):
     """A part of ``/stats``. A cluster has a hundred thousand of them, so they are parsed by compiled code.
 
-    They refer to each other downwards only, so the garbage collector need not look at them.
+    References between them only go downwards, so the garbage collector need not look at them.
     """
 
     @classmethod
@@ -183,7 +183,7 @@ class ChannelStats(
     region_local_msg_count: int = 0
     global_msg_count: int = 0
     paused: bool = False
-    # When the oldest message was published that is owed, in ns since 1970: 0 is none, -1 is not told.
+    # When the oldest owed message was published, in ns since 1970; 0 means none, -1 means unknown.
     oldest_message_time: int = -1
     listed_clients: tuple[ClientStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
@@ -198,7 +198,7 @@ class ChannelStats(
 
     @property
     def owed(self) -> int:
-        """What consumers have not finished yet, in whatever state it is."""
+        """The number of messages that consumers have not finished yet, in any state."""
         return self.depth + self.in_flight_count + self.deferred_count
 
 
@@ -214,7 +214,7 @@ class TopicStats(
     message_count: int = 0
     message_bytes: int = 0
     paused: bool = False
-    # Of keepers whose word counts for it, and how many are wanted; 0 where none are.
+    # Copies at keepers whose word counts for this topic, and how many are wanted; 0 where none are wanted.
     copies: int = 0
     copies_wanted: int = 0
     listed_channels: tuple[ChannelStats, ...] | None = ()
@@ -230,7 +230,7 @@ class TopicStats(
 
 
 class DiskStats(Stats, frozen=True, gc=False):
-    """The disk of an nsqd; -1 is not known."""
+    """The disk of an nsqd; -1 means unknown."""
 
     free_bytes: int = -1
     total_bytes: int = -1
@@ -238,7 +238,7 @@ class DiskStats(Stats, frozen=True, gc=False):
 
 
 class CarriedHome(Stats, frozen=True, gc=False):
-    """A node that is gone, whose messages another one gives out from its copy."""
+    """A home that is gone, whose messages another node gives out from its copy."""
 
     identity: str = ""
     phase: str = ""
@@ -246,14 +246,14 @@ class CarriedHome(Stats, frozen=True, gc=False):
 
 
 class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
-    """The whole of one nsqd's ``/stats``."""
+    """All of one nsqd's ``/stats``."""
 
     version: str = ""
     health: str = ""
     start_time: int = 0
     listed_topics: tuple[TopicStats, ...] | None = ()
     disk: DiskStats | None = None
-    # Topics with fewer copies than are wanted.
+    # How many topics have fewer copies than are wanted.
     under_copied: int = 0
     carries: tuple[CarriedHome, ...] = ()
 
@@ -266,11 +266,11 @@ _decode_stats = msgspec.json.Decoder(NodeStats).decode
 
 
 def read_stats(body: bytes) -> NodeStats:
-    """Read the answer of ``/stats``; a field that is ``null`` is as one that is missing."""
+    """Read the answer of ``/stats``; a ``null`` field counts as missing."""
     try:
         return _decode_stats(body)
     except msgspec.ValidationError:
-        # Rare, and takes its time.
+        # Slow, but rarely needed.
         return msgspec.convert(_without_nulls(msgspec.json.decode(body)), NodeStats)
 
 
@@ -284,7 +284,7 @@ def _without_nulls(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NodePolicies:
-    """The policies of one nsqd as it tells them, and, if a topic was named, what is in force there."""
+    """The policies of one nsqd and, if a topic was named, those in force for it."""
 
     digest: str
     policies: tuple[Mapping[str, Any], ...]

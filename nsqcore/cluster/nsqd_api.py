@@ -14,7 +14,7 @@ _CARRIED: Final = "/carried"
 
 
 def stats_params(*, topic: str = "", channel: str = "", include_clients: bool = True) -> Params:
-    """Return the arguments with which ``/stats`` tells what is wanted of it."""
+    """Return the arguments of ``/stats`` for what is wanted."""
     params = [("format", "json")]
     if topic:
         params.append(("topic", topic))
@@ -42,21 +42,21 @@ class NsqdApi:
         return self.read_stats(body, params)
 
     def stats_body(self, params: Params) -> AbstractAsyncContextManager[bytes]:
-        """Return ``/stats`` as it came: a large one is better parsed where nobody waits for the thread.
+        """Return ``/stats`` unparsed, so that a large answer can be parsed in another thread.
 
-        Only so many are in memory at a time; this one is until the context is left.
+        The number of answers in memory is limited; this one counts until the context is left.
         """
         return self._http.answer(self.address, STATS, params)
 
     def read_stats(self, body: bytes, params: Params) -> NodeStats:
-        """Parse what :meth:`stats_body` gave."""
+        """Parse the answer of :meth:`stats_body`."""
         try:
             return read_stats(body)
         except UNUSABLE as error:
             raise unusable(self.address, STATS, params, error) from error
 
     async def is_draining(self) -> bool:
-        """Tell whether the node refuses publishes to be emptied; an nsqd that knows no draining is not."""
+        """Whether the node is draining: refusing publishes to become empty; False if it knows no draining."""
         try:
             await self._http.fetch(self.address, "/ready", ())
         except NodeError as error:
@@ -70,28 +70,28 @@ class NsqdApi:
         return await self._http.get(self.address, "/drain", (), lambda answer: int(answer["remaining"]))
 
     async def drain(self, *, cancel: bool = False) -> None:
-        """Have the node take no publishes, to be emptied; or have it take them again."""
+        """Let the node refuse publishes so that it becomes empty; *cancel* lets it take them again."""
         await self._http.post(self.address, "/drain", [("cancel", "true")] if cancel else [])
 
     async def policies(self, *, topic: str = "", channel: str = "") -> NodePolicies:
-        """Return the policies of the node, with a topic also what is in force for it or its channel."""
+        """Return the policies of the node and, with *topic*, those in force for it or its channel."""
         asked = [(name, value) for name, value in (("topic", topic), ("channel", channel)) if value]
         return await self._http.get(self.address, "/policies", asked, NodePolicies.from_json)
 
     async def put_policies(self, content: bytes, *, name: str = "", apply: bool = False) -> None:
-        """Set the policy of that *name*, or all that are not in the node's own file."""
+        """Set the policy *name*, or without a name all policies that are not in the node's own file."""
         params = [("name", name)] if name else []
         await self._http.put(
             self.address, "/policies", [*params, *([("apply", "true")] if apply else [])], content
         )
 
     async def delete_policy(self, name: str, *, apply: bool = False) -> None:
-        """Take the policy of that *name* away."""
+        """Delete the policy *name*."""
         params = [("name", name), *([("apply", "true")] if apply else [])]
         await self._http.delete(self.address, "/policies", params)
 
     async def carried(self) -> CarriedCopies:
-        """Return who keeps copies of the node, and whose it keeps."""
+        """Return the keepers of the node, and the copies that it keeps of others."""
         body = await self._http.fetch(self.address, _CARRIED, ())
         try:
             return read_copies(body)

@@ -1,4 +1,4 @@
-"""What an nsqd says of messages and does to them: typed calls to the endpoints that the original has not."""
+"""Typed calls to the endpoints of nsqd for single messages, which the original does not have."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import msgspec
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
 from nsqcore.cluster.listed_messages import ListedMessages
 
-# What a call says which messages are meant: an id, or a filter.
+# The arguments that say which messages are meant: an id, or a filter.
 Which = Mapping[str, str]
 
 _MESSAGES: Final = "/messages"
@@ -26,7 +26,7 @@ class NsqdMessages:
         self.address = address
 
     async def look(self, wanted: Which) -> ListedMessages:
-        """Return an answer of ``/messages``; it touches no state."""
+        """Return an answer of ``/messages``; this changes no state."""
         params = _params(wanted)
         body = await self._http.fetch(self.address, _MESSAGES, params)
         try:
@@ -47,7 +47,7 @@ class NsqdMessages:
         )
 
     async def seek(self, topic: str, channel: str, to: str) -> int:
-        """Have a channel owe all from a place on; return how much that is."""
+        """Let a channel owe all messages from a place on; return their number."""
         params = [("topic", topic), ("channel", channel), ("to", to)]
         return await self._http.post_for(
             self.address, "/channel/seek", params, lambda answer: int(answer["owed"])
@@ -56,7 +56,7 @@ class NsqdMessages:
     async def publish(
         self, topic: str, content: bytes, *, headers: Mapping[str, str] | None = None, defer_ms: int = 0
     ) -> None:
-        """Publish one message, with headers only where there are any: not every nsqd knows them."""
+        """Publish one message, by ``/pub_ext`` only if it has headers, because not every nsqd knows them."""
         params = [("topic", topic)]
         if defer_ms:
             params.append(("defer", str(defer_ms)))

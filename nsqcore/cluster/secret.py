@@ -1,4 +1,4 @@
-"""A secret in a file of its own, as Kubernetes mounts it; every use reads it again, so it can be changed."""
+"""A secret in a file, as Kubernetes mounts it; every use reads the file again, so the secret can change."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """The text of a file without the blanks around it, or no secret when there is no file."""
+    """The text of a file without surrounding blanks, or no secret when no file is given."""
 
     path: str = ""
 
@@ -24,7 +24,7 @@ class SecretFile:
         return secret
 
     def headers(self) -> dict[str, str]:
-        """Return what an HTTP request carries to show the secret."""
+        """Return the headers with which an HTTP request sends the secret."""
         secret = self.read()
         return {"Authorization": f"Bearer {secret}"} if secret else {}
 

@@ -1,4 +1,4 @@
-"""What NSQ's HTTP handlers work with: the request, the replies, and the error that becomes a reply.
+"""The objects of NSQ's HTTP handlers: the request, the replies, and the error that becomes a reply.
 
     async def do_lookup(request: Request) -> Response:
         topic = request.require("topic")
@@ -28,18 +28,18 @@ Response: TypeAlias = web.StreamResponse
 JSON_TYPE: Final = "application/json; charset=utf-8"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 
-# Spelled as it stands on the wire, whatever the documentation calls it.
+# Spelled as on the wire, whatever the documentation says.
 _NSQ: Final = {"X-Nsq-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON: Final = {**_NSQ, "Content-Type": JSON_TYPE}
 _NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
 
-# A publisher that stalls in the middle of its body does not hold a handler forever.
+# How long a publisher may stall in the middle of its body, so that it does not hold a handler forever.
 BODY_STALL_S: Final = 60.0
 
-# Items of a long list that are written in one go.
+# How many items of a long list are written at once.
 _ITEMS_AT_ONCE: Final = 50
 
-# What a browser could take for markup, or for the end of a line of a script.
+# Characters that a browser could take for markup, or for the end of a line of a script.
 _ESCAPED: Final = (
     (b"&", b"\\u0026"),
     (b"<", b"\\u003c"),
@@ -66,7 +66,7 @@ class ApiError(Exception):
 
 
 class Request:
-    """One HTTP request: the parts NSQ's handlers look at, each worked out when asked for."""
+    """One HTTP request: the parts that NSQ's handlers use, each computed when it is used."""
 
     __slots__ = ("_query", "method", "params", "raw", "target")
 
@@ -94,13 +94,13 @@ class Request:
 
     @property
     def query(self) -> dict[str, str]:
-        """The arguments after ``?``, the first of each name; a malformed query is INVALID_REQUEST."""
+        """The arguments after ``?``, the first of each name; raises INVALID_REQUEST for a malformed query."""
         if self._query is None:
             self._query = parse_query(self.target.partition("?")[2])
         return self._query
 
     def require(self, name: str) -> str:
-        """Return a query argument that must be there, though it may be empty."""
+        """Return a query argument that must be given, but may be empty."""
         value = self.query.get(name)
         if value is None:
             raise ApiError(400, f"MISSING_ARG_{name.upper()}")
@@ -111,10 +111,10 @@ class Request:
         return self.raw.content_length
 
     async def read(self, limit: int, too_big: str = "BODY_TOO_BIG") -> bytes:
-        """Return the body, or answer 413 *too_big* when it is longer than *limit*."""
+        """Return the body; raises ApiError 413 *too_big* when it is longer than *limit*."""
         declared = self.raw.content_length
         if declared is not None and declared > limit:
-            # Refused unread; what the client still sends belongs to no request, so the connection ends.
+            # Refused unread; the rest of the body belongs to no request, so the connection is closed.
             raise ApiError(413, too_big, close=True)
         content = self.raw.content
         chunks: list[bytes] = []
@@ -138,15 +138,15 @@ class Request:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def _say_continue(self) -> None:
-        """Tell a client that waits for it that its body is wanted; curl does so from 1 MiB on."""
+        """Send 100 Continue to a client that waits for it before its body; curl does so from 1 MiB on."""
         writer = self.raw.writer
         await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # Not counted: the reply proper has not begun.
+        # Not counted, because the reply itself has not begun.
         writer.output_size = 0
 
 
 def parse_query(text: str) -> dict[str, str]:
-    """Decode a query string strictly: a bad escape or a ``;`` makes the whole request invalid."""
+    """Decode a query string strictly: an invalid escape or a ``;`` makes the whole request invalid."""
     if not text:
         return {}
     if ";" in text or _BAD_ESCAPE.search(text):
@@ -166,9 +166,9 @@ def parse_query(text: str) -> dict[str, str]:
 
 
 def json_text(value: object) -> str:
-    """Write JSON as Go does: no blanks, and nothing a browser could take for markup."""
+    """Write JSON as Go does: without blanks, and without characters a browser could take for markup."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    # These characters can stand only inside strings, so replacing them in the whole text is right.
+    # These characters can occur only inside strings, so they can be replaced in the whole text.
     return (
         text.replace("&", "\\u0026")
         .replace("<", "\\u003c")
@@ -179,9 +179,9 @@ def json_text(value: object) -> str:
 
 
 def json_bytes(value: object) -> bytes:
-    """Write JSON as :func:`json_text` does, but faster; *value* has no halves of surrogate pairs."""
+    """Write JSON as :func:`json_text` does, but faster; *value* must not have halves of surrogate pairs."""
     text = msgspec.json.encode(value)
-    # Most texts have nothing to escape; looking is cheaper than copying.
+    # Most texts have nothing to escape, and searching is cheaper than copying.
     for raw, escaped in _ESCAPED:
         if raw in text:
             text = text.replace(raw, escaped)
@@ -194,7 +194,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 
 
 async def paced_json_reply(value: dict[str, Any]) -> web.Response:
-    """The same for an object whose members may be long lists: others get their turn between their items."""
+    """The same for an object with long lists: other tasks get their turn between the items."""
     pace = Pace(_ITEMS_AT_ONCE)
     members: list[str] = []
     for key, member in value.items():
@@ -211,12 +211,12 @@ async def paced_json_reply(value: dict[str, Any]) -> web.Response:
 
 
 def json_bytes_reply(body: bytes, status: int = 200) -> web.Response:
-    """Reply with JSON that was encoded before."""
+    """Reply with JSON that is already encoded."""
     return web.Response(body=body, status=status, headers=_NSQ_JSON)
 
 
 async def json_stream(request: Request) -> web.StreamResponse:
-    """Begin a reply whose JSON is written piece by piece, as fast as the client reads."""
+    """Begin a reply whose JSON is written in pieces, as fast as the client reads."""
     reply = web.StreamResponse(headers=_NSQ_JSON)
     await reply.prepare(request.raw)
     return reply
@@ -228,7 +228,7 @@ def text_reply(text: str | bytes, status: int = 200) -> web.Response:
 
 
 def empty_reply() -> web.Response:
-    """Success without data: no body, and so no content type."""
+    """Success without data: no body, and therefore no content type."""
     return web.Response(headers=_NSQ)
 
 
@@ -238,7 +238,7 @@ def plain_reply(text: str, status: int = 200) -> web.Response:
 
 
 def tls_required(https_port: int) -> Callable[[], Response]:
-    """What every request without TLS is answered; clients of NSQ come back on that port."""
+    """The answer to every request without TLS; clients of NSQ then use that port."""
     # With the original's blanks.
     body = json.dumps({"message": "TLS_REQUIRED", "https_port": https_port}).encode()
     return lambda: json_bytes_reply(body, 403)

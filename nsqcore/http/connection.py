@@ -1,7 +1,7 @@
-"""One HTTP connection as aiohttp serves it, with what NSQ's clients expect besides.
+"""One HTTP connection as aiohttp serves it, changed for what NSQ's clients expect.
 
-A client may end its sending side behind its request, as ``nc -N`` and some probes do: it is still answered.
-What aiohttp would say by itself is said in our words, and no reply names the libraries that run here.
+A client may end its sending side after its request, as ``nc -N`` and some probes do: it is still answered.
+Errors that aiohttp answers itself have the words of this project, and no reply names the libraries in use.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from nsqcore.http.api import Response, error_reply, plain_reply
 
-# Bytes of one line of the head of a request: where it goes, or one header.
+# The most bytes in one line of the head of a request: the request line, or one header.
 MOST_LINE: Final = 64 << 10
 
 
 class HttpRequest(web.BaseRequest):
-    """A request whose reply does not name our libraries and their versions."""
+    """A request whose reply does not name libraries and their versions."""
 
     @classmethod
     def of(
@@ -43,35 +43,35 @@ class HttpRequest(web.BaseRequest):
 def connections(
     handler: Callable[[web.BaseRequest], Awaitable[Response]], **options: Any
 ) -> tuple[web.Server, Callable[[], "HttpConnection"]]:
-    """What ends all connections at a stop, and what makes one of them; *options* are aiohttp's."""
+    """The server that ends all connections at a stop, and the factory of one; *options* are aiohttp's."""
     loop = asyncio.get_running_loop()
     server = web.Server(handler, request_factory=HttpRequest.of)
     return server, lambda: HttpConnection(server, loop=loop, **options)
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection; requests that are whole are answered after the client has ended its side."""
+    """aiohttp's connection; complete requests are answered even after the client has ended its side."""
 
     __slots__ = ("_ended", "answering", "body")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._ended = False
-        # A request was taken up, and its answer is not written yet. aiohttp itself waits for the next request
-        # a moment later: a client that ends its side in between would not be noticed.
+        # A request was begun, and its answer is not written yet. aiohttp itself waits for the next request a
+        # moment later, so that it would not notice a client that ends its side in between.
         self.answering = False
-        # Of the request that is answered. aiohttp knows it only once the task that answers has begun.
+        # The body of the request being answered. aiohttp knows it only once the answering task has begun.
         self.body: StreamReader | None = None
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's always closes
-        """True while an answer is owed: the connection is closed behind it."""
+        """Return True while an answer is owed; the connection is closed after that answer."""
         if self.ssl_context is not None or not (self._messages or self.answering):
-            # With TLS the transport closes in any case, and complains of a different wish.
+            # With TLS the transport closes in any case, and warns when True is returned.
             return False
         self._ended = True
         payload = self._last_payload()
         if payload is not None and not payload.is_eof():
-            # A body that cannot come any more is not waited for.
+            # The rest of the body will never arrive, so it is not waited for.
             payload.set_exception(web.RequestPayloadError("the client ended its side within a body"))
         return True
 
@@ -83,10 +83,10 @@ class HttpConnection(web.RequestHandler):
         finished = await super().finish_response(request, resp, start_time)
         self.answering = False
         if self._ended and request.content.exception() is not None:
-            # Or aiohttp would wait for the rest of the body, and complain of what it hears.
+            # Otherwise aiohttp would wait for the rest of the body, and log its error.
             request.content.feed_eof()
         if self._ended and not self._messages:
-            # It may have ended its side while the reply was written.
+            # The client may have ended its side while the reply was written.
             self.close()
         return finished
 
@@ -97,9 +97,9 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - aiohttp's words
     ) -> Response:
-        """Answer what no handler was asked for, or none has survived."""
+        """Answer a request that reached no handler, or whose handler failed."""
         if isinstance(exc, HttpProcessingError):
-            # Its sender's fault: a line will do, without a traceback of ours.
+            # The client's mistake: one line is enough, without a traceback.
             reason = exc.message.strip().partition("\n")[0].rstrip(":")
             self.logger.warning("Error handling request from %s - %s", request.remote, reason)
         else:
@@ -119,7 +119,7 @@ class HttpConnection(web.RequestHandler):
         return reply
 
     def _last_payload(self) -> Any:
-        """The body of the request that came last."""
+        """The body of the last request received."""
         if self._messages:
             return self._messages[-1][1]
         return self.body

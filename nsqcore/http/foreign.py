@@ -1,13 +1,13 @@
-"""Requests that a browser sends on behalf of somebody else's page."""
+"""Recognises requests that a browser sends for a page of another site."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:
-    """Tell whether a browser sends this request on behalf of another site.
+    """Whether a browser sends this request on behalf of another site.
 
-    Browsers say so themselves, and a page cannot forge these headers; programs send none of them and pass.
+    Browsers say so in headers that a page cannot forge. Programs send none of these headers and are accepted.
     """
     site = headers.get("Sec-Fetch-Site")
     if site is not None:
@@ -16,5 +16,5 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
     if origin is None:
         return False
     host = urlsplit(origin).netloc
-    # A proxy in front may rewrite Host; another site's page cannot add X-Forwarded-Host without our consent.
+    # A proxy may rewrite Host. A page of another site cannot add X-Forwarded-Host without our consent.
     return not host or host not in {headers.get("Host"), headers.get("X-Forwarded-Host")}

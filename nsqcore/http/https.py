@@ -57,7 +57,7 @@ class HttpListeners:
 
     @property
     def address(self) -> str:
-        """Where plain HTTP is spoken, with the real port."""
+        """The address of plain HTTP, with the bound port."""
         return self.http.address
 
     @property

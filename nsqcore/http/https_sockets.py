@@ -1,4 +1,4 @@
-"""The ports of a daemon's HTTP side, taken before the HTTP library is loaded."""
+"""The ports of a daemon's HTTP side, bound before the HTTP library is loaded."""
 
 import socket
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from nsqcore.process.tls import Certificates, reason, server_certificates
 
 @dataclass(frozen=True, slots=True)
 class HttpSockets:
-    """They belong to the listeners that are made with them."""
+    """The bound sockets and the certificate; the listeners made with them close the sockets."""
 
     plain: socket.socket
     secure: socket.socket | None
@@ -25,14 +25,14 @@ class HttpSockets:
 
 
 def open_http(options: HttpsOptions) -> HttpSockets:
-    """Read the certificate and take the ports. Raises StartupError."""
+    """Read the certificate and bind the ports. Raises StartupError."""
     certificates = _certificates(options)
     with ExitStack() as opened:
         plain = opened.enter_context(bind(options.http_address, _usual_port(options, "http_address")))
         secure = None
         if certificates is not None and options.https_address:
             secure = opened.enter_context(bind(options.https_address, _usual_port(options, "https_address")))
-        # All are there: they are the caller's to close.
+        # All are bound: from now on the caller closes them.
         opened.pop_all()
     return HttpSockets(plain, secure, certificates)
 

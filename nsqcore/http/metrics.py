@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus: figures are read when somebody asks, so that the hot path pays nothing."""
+"""``/metrics`` for Prometheus: figures are read at scrape time, so that the hot path pays nothing."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,21 +16,21 @@ from prometheus_client.utils import floatToGoString
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.version import VERSION, build
 
-# Samples that are written in one go: a millisecond.
+# How many samples are written at once: this takes a millisecond.
 _SLICE: Final = 1000
 BUILD_MEANING: Final = "always 1; the version of nsq-cluster, the NSQ it mirrors, and the build"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
-# Values of the labels, in their order, and the figure.
+# The values of the labels, in order, and the figure.
 Sample = tuple[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Figures of one name; *samples* are read while they are written.
+    """The figures of one name; *samples* are read while they are written.
 
     The library's own families hold an object for each sample and take five times as long to write: with
-    thousands of topics that is a second of the event loop at every scrape.
+    thousands of topics that would block the event loop for a second at every scrape.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Family:
     counter: bool = False
 
     def text(self) -> Iterator[str]:
-        """The lines as the library would write them, name and meaning first."""
+        """Yields the lines as the library would write them, name and meaning first."""
         name = f"{self.name}_total" if self.counter else self.name
         meaning = self.help.replace("\\", r"\\").replace("\n", r"\n")
         yield f"# HELP {name} {meaning}\n# TYPE {name} {'counter' if self.counter else 'gauge'}\n"
@@ -52,18 +52,18 @@ class Family:
 
 
 class PacedCollector(ABC):
-    """Has so many figures that others get their turn while they are read."""
+    """A collector of so many figures that other tasks get their turn while they are read."""
 
     @abstractmethod
     def families(self) -> Iterator[Family]:
-        """The figures as they are when they are read, a family after the other."""
+        """Yields one family after another; the figures are those of the moment they are read."""
 
 
 class Metrics:
     """The registry of one daemon: its own collector, its version, memory, CPU and descriptors."""
 
     def __init__(self, collector: Collector | PacedCollector, program: str, build_name: str = "") -> None:
-        # Not the library's global registry: two daemons in one process must not see each other's figures.
+        # Not the library's global registry, because two daemons in one process must not share figures.
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -80,7 +80,7 @@ class Metrics:
         return _reply(generate_latest(self._registry))
 
     async def paced_reply(self) -> web.Response:
-        """The same of a paced collector."""
+        """The same for a paced collector."""
         parts = [generate_latest(self._registry)]
         for family in self._paced.families() if self._paced is not None else ():
             lines = family.text()

@@ -1,4 +1,4 @@
-"""``/metrics`` whose library is loaded at the first request: a start does not wait for it."""
+"""``/metrics`` whose library is loaded at the first request, so that a start does not wait for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MetricsOnDemand:
-    """Makes its :class:`Metrics` when somebody asks for figures for the first time."""
+    """Makes its :class:`Metrics` at the first request for figures."""
 
     def __init__(self, make: "Callable[[], Metrics]") -> None:
         self._make = make
@@ -22,7 +22,7 @@ class MetricsOnDemand:
 
     async def paced_reply(self) -> web.Response:
         if self._made is None:
-            # Loading the library takes 70 ms, which would be everybody's.
+            # Loading the library takes 70 ms, which would block the event loop.
             made = await asyncio.to_thread(self._make)
             self._made = self._made or made
         return await self._made.paced_reply()

@@ -1,13 +1,13 @@
-"""Long work in the middle of an event loop that others need too."""
+"""Lets other tasks have their turn during long work on an event loop."""
 
 import asyncio
 
 
 class Pace:
-    """Awaited for each piece of the work; gives the others their turn after so many."""
+    """Its ``done()`` is awaited for each piece of the work, and lets others have their turn after so many."""
 
     def __init__(self, pieces: int) -> None:
-        """*pieces* that together take a few milliseconds."""
+        """*pieces* should take a few milliseconds together."""
         self._pieces = pieces
         self._done = 0
 

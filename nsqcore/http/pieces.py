@@ -1,7 +1,7 @@
 """A body of several MiB, sent a little at a time while others have their turn.
 
-To put it together first would keep everybody waiting for milliseconds, most of them spent on memory that was
-never touched before.
+Joining it first would block the event loop for milliseconds, most of them spent on memory that was never
+touched before.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import Final
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
-# Bytes that are sent in one go: a tenth of a millisecond.
+# How many bytes are sent at once: this takes a tenth of a millisecond.
 _AT_ONCE: Final = 64 << 10
 
 
 class InPieces(Payload):
-    """Takes the place of the bytes as the body of a response."""
+    """The body of a response, in place of its bytes."""
 
     _autoclose = True
 

@@ -1,4 +1,4 @@
-"""Which handler a request goes to, and what a request without one is told. Pure."""
+"""Finds the handler of a request, or the answer to a request without one. Pure."""
 
 import posixpath
 from collections.abc import Callable, Coroutine, Iterable
@@ -13,8 +13,8 @@ Handler: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
 class Route:
     """One line of a route table. ``:name`` in the pattern stands for one path segment.
 
-    ``logged=False`` keeps hot paths out of the access log. With ``head=True`` a GET can be asked for without
-    its body, as probes do; the server leaves the body out.
+    ``logged=False`` keeps hot paths out of the access log. With ``head=True`` the path also accepts HEAD, as
+    probes send it; the server leaves the body out.
     """
 
     method: str
@@ -32,7 +32,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The same thing lives at *path*: an extra slash, a doubled one or wrong letter case was asked for."""
+    """The right path is *path*: the request had an extra or doubled slash, or the wrong letter case."""
 
     path: str
     status: int
@@ -49,7 +49,7 @@ NO_PARAMS: Final[dict[str, str]] = {}
 
 
 class Router:
-    """A route table. A path without parameters is one dict lookup away, in ``exact``."""
+    """A route table. A path without parameters is found by one dict lookup in ``exact``."""
 
     def __init__(self, routes: Iterable[Route], base_path: str = "/") -> None:
         self.base_path = "" if base_path == "/" else base_path
@@ -65,7 +65,7 @@ class Router:
                 self.exact[route.method, pattern] = route
 
     def find(self, method: str, raw_path: str) -> Match | Redirect | NotAllowed | None:
-        """Answer for a path as it stood in the request line, without the query; None means not found."""
+        """Find the answer for a path as in the request line, without the query; None means not found."""
         path = unquote(raw_path)
         match = self._match(method, path)
         if match is not None:
@@ -95,7 +95,7 @@ class Router:
         return None
 
     def _fixed(self, method: str, path: str) -> str | None:
-        """Find the canonical spelling of *path* that has a handler for this method."""
+        """Find the canonical spelling of *path* for which this method has a handler."""
         clean = posixpath.normpath("/" + path.lstrip("/"))
         if clean != path and self._match(method, clean):
             return clean

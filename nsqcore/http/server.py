@@ -1,6 +1,6 @@
 """The HTTP listener of a daemon: dispatch, error replies, access log, start and stop.
 
-It stands on aiohttp's low-level server, which carries three times the requests of a ``web.Application``.
+It uses aiohttp's low-level server, which serves three times the requests of a ``web.Application``.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ from nsqcore.version import POLL_HEADER
 # Wraps the factory of the connections' protocols.
 Front: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]]
 
-# Longer than the 90 s after which Go's clients drop an idle connection, so that we are never the one to close
-# what a client is about to use. Also the longest a client may take to send its request line and headers.
+# Longer than the 90 s after which Go's clients drop an idle connection, so that the server never closes a
+# connection that a client is about to use. A client may also take so long for its request line and headers.
 IDLE_S: Final = 120.0
 
-# A request body nobody read is swallowed this long, so that the client sees our reply and not a reset.
+# An unread request body is discarded for this long, so that the client sees the reply and not a reset.
 LINGER_S: Final = 2.0
 
-# A host and a port, as they may stand in a URL; empty where the target has none.
+# A host and a port, as allowed in a URL; empty where the target has none.
 _HOST: Final = re.compile(r"[0-9A-Za-z!$%&'()*+,.:;=\[\]_~-]*")
 
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 
-# How long running handlers may finish in at a stop.
+# How long running handlers may take to finish at a stop.
 STOP_S: Final = 3.0
 
-# Go's server refuses such a path, aiohttp lets it through.
+# Go's server refuses a path with an invalid escape; aiohttp accepts it.
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
@@ -77,10 +77,10 @@ class HttpServer:
     ) -> None:
         """With *refusal* no route is served: it makes the answer to every request.
 
-        With *refuse_foreign* nothing is changed for a page of another site that somebody's browser shows.
+        With *refuse_foreign* a page of another site in a browser cannot change anything.
 
-        *front* makes a protocol factory of ours: what its connections do not serve themselves, they leave
-        to ours.
+        *front* wraps the protocol factory of this server: requests that its connections do not serve
+        themselves go to a connection of this server.
         """
         self.kind = kind
         self.sock = sock
@@ -94,7 +94,7 @@ class HttpServer:
         self._front = front
         self._refuse_foreign = refuse_foreign
         self._acceptor: Acceptor | None = None
-        # Makes the protocol of a connection, once started.
+        # Makes the protocol of a connection; set by start().
         self.factory: Callable[[], asyncio.Protocol]
         self._log = log
         self._runner: web.ServerRunner | None = None
@@ -104,7 +104,7 @@ class HttpServer:
             self._serve if self._refusal is None else self._refusing(self._refusal),
             logger=_library_log,
             access_log=None,
-            auto_decompress=False,  # a body is a message: its bytes are nobody's to change
+            auto_decompress=False,  # a body is a message, whose bytes must not change
             keepalive_timeout=IDLE_S,
             lingering_time=LINGER_S,
             max_line_size=MOST_LINE,
@@ -120,7 +120,7 @@ class HttpServer:
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
-        """Accept no more, let running handlers finish for a moment, close every connection."""
+        """Accept no more, let running handlers finish for STOP_S at most, and close every connection."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
         if self._acceptor is not None:
@@ -187,8 +187,8 @@ class HttpServer:
             if error.retry_after_s:
                 reply.headers["Retry-After"] = str(error.retry_after_s)
         except ConnectionError:
-            raise  # the client went away: nobody is left to answer
-        except Exception as error:  # noqa: BLE001 - the edge of the daemon: one bad request must not end it
+            raise  # the client has left
+        except Exception as error:  # noqa: BLE001 - one bad request must not end the daemon
             self._log.error("panic in HTTP handler - %s", error, error=error)
             reply = error_reply(500, "INTERNAL_ERROR")
         if self._compress:
@@ -197,7 +197,10 @@ class HttpServer:
 
 
 def _not_http_1(raw: web.BaseRequest) -> web.Response:
-    """What aiohttp lets through and HTTP/1.1 forbids; a missing or second Host it refuses itself."""
+    """The refusal of a request that aiohttp accepts and HTTP/1.1 forbids.
+
+    aiohttp itself refuses a missing or second Host.
+    """
     if raw.version[0] != 1:
         reply = plain_reply("HTTP version not supported", 505)
     else:
@@ -236,7 +239,7 @@ def _compress(reply: Response, request: Request) -> None:
         return
     reply.headers["Vary"] = "Accept-Encoding"
     accepted = request.headers.get("Accept-Encoding", "").lower()
-    # Level and size threshold are left to aiohttp; pictures and fonts are packed already.
+    # aiohttp chooses the level and the smallest size; pictures and fonts are already compressed.
     if reply.content_type.startswith(("text/", "application/j", "image/svg")):
         for coding in (web.ContentCoding.gzip, web.ContentCoding.deflate):
             if coding.value in accepted:

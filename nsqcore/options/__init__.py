@@ -1,1 +1,1 @@
-"""Flags and configuration files: what may be given, what it may be, and the sentence when it is not."""
+"""Flags and configuration files: the options, their values, and the sentence for an invalid one."""

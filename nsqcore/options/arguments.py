@@ -1,4 +1,4 @@
-"""The command lines of the programs that are not NSQ's own: argparse, with one sentence for a mistake."""
+"""The command lines of the programs that NSQ does not have: argparse, with one sentence for a mistake."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (--?[\w-]+)")
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Says one sentence of a mistake, without a page of usage before it, and ends with code 2.
+    """Writes one sentence about a mistake, without a page of usage before it, and ends with code 2.
 
     Every program has ``--version``; its subcommands, whose names have a blank, do not.
     """
@@ -35,7 +35,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def duration_of(text: str) -> Duration:
-    """As the ``type`` of an argument: ``90s`` in nanoseconds."""
+    """For the ``type`` of an argument: ``90s`` in nanoseconds."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -43,7 +43,7 @@ def duration_of(text: str) -> Duration:
 
 
 class Address:
-    """As the ``type`` of an argument: ``host:port``, which usually has this port."""
+    """For the ``type`` of an argument: ``host:port``; *port* is the usual one, for hints."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""The flags by which a daemon serves its HTTP side over TLS as well; nsqd has more of them."""
+"""The flags by which a daemon also serves its HTTP side over TLS; nsqd has more of them."""
 
 import ssl
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The kinds of values an option can have: how a flag word, a TOML value and a printed default map to it."""
+"""The kinds of values an option can have: how flags and TOML are read into it and a default is printed."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _MAX_INT: Final = 2**63 - 1
 
 
 class RefusedError(ValueError):
-    """A value that ends the start with this one plain line instead of the usage text."""
+    """A value that ends the start with the text as one plain line instead of the usage text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Kind:
     """How values of one kind are read and shown. Readers raise ValueError with the reason."""
 
     word: str
-    """What the usage text puts after the flag's name."""
+    """The word that the usage text puts after the flag's name."""
     from_flag: Callable[[str], Any]
     from_toml: Callable[[Any], Any]
     boolean: bool = False
@@ -38,11 +38,11 @@ class Kind:
     listed: bool = False
     """Each occurrence of the flag adds to a tuple."""
     descending: bool = False
-    """What flags gave is sorted, the largest first; a file's order is kept."""
+    """Values from flags are sorted, the largest first; the order in a file is kept."""
     fatal_in_file: bool = False
-    """A bad TOML value is a FATAL ``failed parsing KEY VALUE``, checked before all others."""
+    """An invalid TOML value is a FATAL ``failed parsing KEY VALUE``, checked before all others."""
     show: Callable[[Any], object] = lambda value: value
-    """The value ``/config/:opt`` answers: text goes out raw, anything else as JSON."""
+    """The value that ``/config/:opt`` answers: text is sent raw, anything else as JSON."""
     default_text: Callable[[Any], str] = lambda value: go_text(value)  # noqa: PLW0108 - defined below
 
 
@@ -70,12 +70,12 @@ def parse_bool(word: str) -> bool:
 
 
 def parse_int(word: str) -> int:
-    """Read a whole number as flags allow it: decimal, 0x, 0o, 0b, with underscores between digits."""
+    """Read an integer as flags allow it: decimal, 0x, 0o, 0b, with underscores between digits."""
     if not _INT.fullmatch(word):
         raise ValueError("parse error")
     sign, digits = (word[0], word[1:]) if word[0] in "+-" else ("", word)
     if len(digits) > 1 and digits[0] == "0" and digits[1] in "_01234567":
-        digits = "0o" + digits[1:]  # a leading zero alone means octal too
+        digits = "0o" + digits[1:]  # a leading zero also means octal
     return _in_range(int(sign + digits, 0))
 
 
@@ -116,7 +116,7 @@ def _bool_from_toml(value: object) -> bool:
             return parse_bool(value)
         except ValueError:
             raise _wrong_type("true or false") from None
-    # 1 is true and 0 is false. (The original had them the wrong way round, which helps nobody.)
+    # 1 is true and 0 is false. The original has them the wrong way round.
     if isinstance(value, int):
         return value != 0
     raise _wrong_type("true or false")
@@ -144,7 +144,7 @@ def _float_from_toml(value: object) -> float:
 
 
 def _duration_from_toml(value: object) -> int:
-    # A bare number is milliseconds: these options were integers once and old files still say 60000.
+    # A bare number is in milliseconds: these options were once integers, and old files still have 60000.
     if isinstance(value, int) and not isinstance(value, bool):
         return _in_range(value * MILLISECOND)
     if isinstance(value, str):

@@ -24,7 +24,7 @@ from nsqcore.process.logs import LogLevel, timestamp
 from nsqcore.version import banner
 
 NO_KEY: Final = ""
-"""As ``key=``: the option can be given as a flag only."""
+"""A value of ``key=``: the option can only be given as a flag."""
 
 _METADATA: Final = "option"
 
@@ -33,7 +33,7 @@ O = TypeVar("O", bound="CommandOptions")  # noqa: E741 - the one type this modul
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """One declared option, as the parser, the documentation and the chart's tests see it."""
+    """One declared option, for the parser, the documentation and the tests of the chart."""
 
     field: str
     flag: str
@@ -51,12 +51,12 @@ def option(
     flag: str | None = None,
     key: str | None = None,
     kind: Kind = STR,
-    help: str = "",  # noqa: A002 - the word everybody uses for it
+    help: str = "",  # noqa: A002 - the usual word for it
     check: Callable[[Any], str | None] | None = None,
 ) -> Any:
     """Declare a field of an options class.
 
-    *factory* computes a default that depends on the machine; *check* returns a sentence for a refused value.
+    *factory* computes a default that depends on the machine; *check* returns a sentence for an invalid value.
     """
     metadata = {_METADATA: (flag, key, kind, help, check)}
     if factory is not None:
@@ -66,7 +66,7 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """What every command understands, and how it words its refusals."""
+    """The options of every command, and the texts with which it refuses."""
 
     version: bool = option(False, key=NO_KEY, kind=BOOL, help="print version string")
 
@@ -76,7 +76,7 @@ class CommandOptions:
 
     @staticmethod
     def banner(program: str) -> str:
-        """What ``-version`` prints."""
+        """The text that ``-version`` prints."""
         return banner(program)
 
     @staticmethod
@@ -87,7 +87,7 @@ class CommandOptions:
     @staticmethod
     def stray(program: str, words: Sequence[str]) -> tuple[int, str]:
         """The exit code and the line for words that are no flags."""
-        # The original ignores all that follows a stray word and runs with defaults nobody asked for.
+        # The original ignores everything after such a word and runs with defaults.
         return 2, (
             f"unexpected argument {quoted(words[0])}: {program} takes flags only"
             " (a boolean flag takes its value after =)"
@@ -96,7 +96,7 @@ class CommandOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonOptions(CommandOptions):
-    """What every daemon understands."""
+    """The options of every daemon."""
 
     config: str = option("", key=NO_KEY, help="path to config file")
     log_level: LogLevel = option(
@@ -130,7 +130,7 @@ def specs(options_class: type[CommandOptions]) -> list[OptionSpec]:
 
 
 def config_value(options: CommandOptions, key: str) -> object:
-    """Return what ``GET /config/<key>`` answers (text goes out raw, all else as JSON), or raise KeyError."""
+    """Return what ``GET /config/<key>`` answers (text is sent raw, all else as JSON); raises KeyError."""
     for spec in specs(type(options)):
         if spec.key == key and key != NO_KEY:
             return spec.kind.show(getattr(options, spec.field))
@@ -142,7 +142,7 @@ def usage(options_class: type[CommandOptions], program: str) -> str:
     lines = [f"Usage of {program}:"]
     for spec in sorted(specs(options_class), key=lambda spec: spec.flag):
         lines.append(f"  -{spec.flag}" + (f" {spec.kind.word}" if spec.kind.word else ""))
-        # As in the original: a default of nothing (empty, zero, false) goes without saying.
+        # As in the original, an empty, zero or false default is not shown.
         shown = f" (default {spec.kind.default_text(spec.default)})" if spec.default else ""
         lines.append(f"    \t{spec.help}{shown}")
     return "\n".join(lines) + "\n"
@@ -157,8 +157,8 @@ def parse(
 ) -> O:
     """Return the options that *argv* (without the program's name) and its ``-config`` file give.
 
-    Anything wrong is written to *stderr* and ends the program with SystemExit: 2 for the command line, 1 for
-    the file and for values that cannot work; help and version end it with 0.
+    Any mistake is written to *stderr* and ends the program with SystemExit: 2 for the command line, 1 for the
+    file and for values that cannot work. Help and version end it with 0.
     """
     reader = _Reader(options_class, program, stdout or sys.stdout, stderr or sys.stderr)
     given = reader.flags(argv)
@@ -173,7 +173,7 @@ def parse(
 
 
 class _Reader:
-    """Reads one command line; every complaint ends the program from here."""
+    """Reads one command line; ends the program at a mistake."""
 
     def __init__(
         self, options_class: type[CommandOptions], program: str, stdout: TextIO, stderr: TextIO
@@ -241,7 +241,7 @@ class _Reader:
     # -- the file --------------------------------------------------------------
 
     def file(self, path: str) -> dict[str, Any]:
-        """Return field -> value of a TOML file; keys that mean nothing here are warned of."""
+        """Return field -> value of a TOML file; unknown keys get a warning."""
         try:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -251,7 +251,7 @@ class _Reader:
         by_key = {spec.key: spec for spec in self.specs if spec.key != NO_KEY}
         for key in content:
             if key not in by_key:
-                # Not refused: the original takes them, so files with such keys are about.
+                # Not refused: the original accepts unknown keys, so files with such keys exist.
                 hint = _meant(key, self.by_flag, by_key)
                 self.line(f"WARNING: config file {path}: the key {key} is not known and has no effect{hint}")
         present = [spec for key, spec in by_key.items() if key in content]
@@ -279,7 +279,7 @@ class _Reader:
             self.refuse(sentence)
 
     def misused(self, sentence: str) -> NoReturn:
-        # The original prints the whole usage text behind it, so that the sentence is off the screen.
+        # The original prints the whole usage text after it, which scrolls the sentence off the screen.
         end = "" if sentence.endswith("?") else ";"
         self.stderr.write(f"{sentence}{end} {self.program} -help lists all flags\n")
         raise SystemExit(2)
@@ -301,7 +301,7 @@ class _Reader:
 
 
 def _meant(key: str, by_flag: Mapping[str, OptionSpec], by_key: Mapping[str, OptionSpec]) -> str:
-    """Guess what somebody wanted who wrote an unknown key; empty without an idea."""
+    """A guess at what was meant by an unknown key; empty without a guess."""
     flag = by_flag.get(key.replace("_", "-"))
     if flag is not None:
         return f"; that of -{flag.flag} is {flag.key}" if flag.key != NO_KEY else ""

@@ -1,4 +1,4 @@
-"""How the TLS options are written: --tls-required and --tls-min-version."""
+"""The kinds of the TLS options --tls-required and --tls-min-version."""
 
 import ssl
 from enum import IntEnum

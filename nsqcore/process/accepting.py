@@ -1,8 +1,8 @@
-"""Accepting connections, also while the system is short of descriptors or memory.
+"""Accepts connections, also while the system is short of descriptors or memory.
 
-uvloop closes a listening socket for good, and without a word, when accepting on it fails; asyncio writes one
-traceback for each place in the backlog. So the daemons accept by themselves: a failure is logged once, the
-loop rests, and clients wait in the kernel's backlog meanwhile. Connections that exist go on.
+When accepting fails, uvloop closes the listening socket permanently and silently, and asyncio writes one
+traceback for each place in the backlog. Therefore the daemons accept themselves: a failure is logged once,
+accepting pauses, and clients wait in the kernel's backlog meanwhile. Existing connections continue.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Final
 
 from nsqcore.process.logs import Log
 
-# Connections taken in one go; the loop then looks after those it has.
+# How many connections are accepted at once; then the event loop serves those it has.
 AT_ONCE: Final = 64
-# Long enough to cost nothing while it fails, short enough that clients hardly wait when it works again.
+# Long enough to cost nothing while accepting fails, short enough that clients hardly wait when it works.
 REST_S: Final = 0.2
 
 
@@ -39,7 +39,7 @@ class Acceptor:
         self._log = log
         self._ssl_context = ssl_context
         self._loop = asyncio.get_running_loop()
-        # Connections that are being made; with TLS that takes a handshake.
+        # Connections that are being made; with TLS this includes the handshake.
         self._making: set[asyncio.Task[None]] = set()
         self._rest: asyncio.TimerHandle | None = None
         # When accepting began to fail, on the loop's clock.
@@ -50,7 +50,7 @@ class Acceptor:
         self._loop.add_reader(self._sock, self._accept)
 
     async def close(self) -> None:
-        """Accept no more; handshakes that go on are given up."""
+        """Accept no more, and cancel unfinished handshakes."""
         self._loop.remove_reader(self._sock)
         if self._rest is not None:
             self._rest.cancel()
@@ -68,7 +68,7 @@ class Acceptor:
                 self._caught_up()
                 return
             except ConnectionAbortedError:
-                # That client has left again.
+                # This client has already left.
                 continue
             except OSError as error:
                 self._pause(error)
@@ -88,17 +88,17 @@ class Acceptor:
 
     def _try_again(self) -> None:
         self.start()
-        # All who waited may have been taken before it failed: nobody would come to show that it is over.
+        # All waiting clients may have been accepted before the failure; then no event would call _accept().
         self._accept()
 
     def _caught_up(self) -> None:
-        """Nobody waits any more; a single client that was accepted is not yet the end of a shortage."""
+        """No client waits any more: the shortage is over, which a single accepted client does not prove."""
         if self._failing_since is not None:
             failed_s = self._loop.time() - self._failing_since
             self._failing_since = None
             self._log.warning("%s: accepting again after %.1f s", self._kind, failed_s)
 
     async def _make(self, connection: socket.socket) -> None:
-        # A client whose handshake fails is told by the handshake itself.
+        # When a handshake fails, the handshake itself tells the client.
         with suppress(OSError):
             await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)

@@ -1,4 +1,4 @@
-"""Addresses as flags give them: taken apart, or told that they are none. Pure."""
+"""Splits addresses as flags give them, or says what is wrong with them. Pure."""
 
 
 def split_host_port(address: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A clock for time-outs: it starts as the one on the wall and never steps."""
+"""A clock for time-outs: it starts with the time of the wall clock and never steps."""
 
 import time
 from typing import Final
@@ -7,5 +7,5 @@ _ANCHOR_NS: Final = time.time_ns() - time.monotonic_ns()
 
 
 def steady_ns() -> int:
-    """Nanoseconds since 1970 as they were when the process began, and from there on monotonic."""
+    """Nanoseconds since 1970 at the start of the process, and monotonic from then on."""
     return time.monotonic_ns() + _ANCHOR_NS

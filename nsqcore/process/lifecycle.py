@@ -1,4 +1,4 @@
-"""From a coroutine to a process: event loop, signals, exit code."""
+"""Runs a coroutine as a process: event loop, signals, exit code."""
 
 import resource
 import signal
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nsqcore.process.logs import Log
 
-# Half of what a command loads; --help and --version do without.
+# Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
     import asyncio
 
-# SIGHUP is a graceful stop too: a closed terminal must not lose what a clean stop would keep.
+# SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StartupError(Exception):
-    """Why a daemon cannot start, as one sentence for its operator."""
+    """The reason why a daemon cannot start, as one sentence for its operator."""
 
 
 def run(program: str, main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], log: Log) -> int:
-    """Run ``main(stop)`` until it returns and answer the exit code.
+    """Run ``main(stop)`` until it returns, and return the exit code.
 
     *main* starts the daemon, waits for ``stop``, which the first SIGINT, SIGTERM or SIGHUP sets (later ones
     are ignored), and stops in order. A StartupError or any other exception is logged as FATAL and gives 1.
@@ -30,12 +30,12 @@ def run(program: str, main: Callable[["asyncio.Event"], Coroutine[Any, Any, None
     try:
         run_until_stopped(main)
     except StartupError as error:
-        # Whatever --log-prefix says, this line starts with the program's name: it is what people grep for.
+        # This line starts with the program's name whatever --log-prefix says, because people grep for it.
         Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
         return 1
     except KeyboardInterrupt:
         return 0
-    except Exception as error:  # noqa: BLE001 - the last owner: whatever was not handled ends the process with a line
+    except Exception as error:  # noqa: BLE001 - every error not handled before ends the process with a line
         log.fatal("%s: %s", type(error).__name__, error, error=error)
         return 1
     return 0
@@ -54,30 +54,30 @@ def run_until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Nothing is in hand yet."""
+    """End the process at once, because nothing has begun yet."""
     del number, frame
     raise SystemExit(0)
 
 
 async def _until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]]) -> None:
-    """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is gone."""
+    """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is closed."""
     import asyncio
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    # The handlers stay until the loop is gone: a second signal during the stop must not kill the process.
+    # The handlers stay until the loop is closed: a second signal during the stop must not kill the process.
     await main(stop)
 
 
 def raise_file_limit() -> None:
-    """Allow as many open files as the system grants: each client is one."""
+    """Allow as many open files as the system grants, because each client is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):
-        # Some systems refuse an unlimited soft limit; the old one simply stays.
+        # Some systems refuse an unlimited soft limit; then the old one stays.
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,4 +1,4 @@
-"""Listening sockets from addresses, with the sentences operators know when that fails."""
+"""Opens listening sockets; failures have the sentences that operators know."""
 
 import asyncio
 import errno
@@ -18,14 +18,14 @@ from nsqcore.process.logs import Log
 # Publishers reconnect all at once after a restart; the kernel caps this at its own limit.
 BACKLOG: Final = 4096
 
-# A peer that vanished without a word is noticed after 15 + 9 * 15 seconds instead of two hours.
+# A peer that vanished silently is noticed after 15 + 9 * 15 seconds instead of two hours.
 KEEPALIVE_IDLE_S: Final = 15
 
 
 def bind(address: str, usual_port: int = 0, *, allow_unix: bool = False) -> socket.socket:
     """Return a listening, non-blocking socket on *address*, or raise StartupError with one sentence.
 
-    *usual_port* is for the guess what somebody meant who wrote no address.
+    *usual_port* is for the hint after an invalid address.
     """
     try:
         if allow_unix and is_unix_path(address) and not is_no_path(address):
@@ -47,7 +47,7 @@ def shown_address(sock: socket.socket) -> str:
 
 
 def listen_port(sock: socket.socket) -> int | None:
-    """The port really bound, or None on a unix socket."""
+    """The port that is bound, or None on a unix socket."""
     return None if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
 
 
@@ -59,7 +59,7 @@ def shown_peer(peername: object) -> str:
 
 
 def set_keepalive(sock: socket.socket) -> None:
-    """Have the kernel probe a silent peer, so that a half-open connection ends at last."""
+    """Let the kernel probe a silent peer, so that a half-open connection ends."""
     if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -84,7 +84,7 @@ class TcpServer:
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
-        """Accept no more; connections that exist are the caller's to end."""
+        """Accept no more; the caller ends existing connections."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
         if self._acceptor is not None:
@@ -110,7 +110,7 @@ def _bind_tcp(address: str) -> socket.socket:
     family, name = _resolve(host, port)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A restarted daemon must get its port back while old connections linger in TIME_WAIT.
+        # A restarted daemon must get its port back while old connections are in TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host in {"", "::"} else 1)
@@ -127,7 +127,7 @@ def _resolve(
     host: str, port: int
 ) -> tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]:
     if not host:
-        # ":4150" means every interface, of both families where the machine has IPv6.
+        # ":4150" means every interface, of both families if the machine has IPv6.
         if _has_ipv6():
             return socket.AF_INET6, ("::", port, 0, 0)
         return socket.AF_INET, ("0.0.0.0", port)
@@ -167,7 +167,7 @@ def _bind_unix(path: str) -> socket.socket:
 
 
 def _is_stale(path: str) -> bool:
-    """Tell whether *path* is a socket file nobody listens on, as a killed daemon leaves it behind."""
+    """Whether *path* is a socket file on which nobody listens, such as a killed daemon leaves."""
     try:
         if not stat.S_ISSOCK(Path(path).stat().st_mode):
             return False

@@ -1,6 +1,6 @@
 """NSQ log lines on the standard logging package.
 
-A line is ``<prefix>2026/11/20 09:16:38.123456 INFO: text``, on stderr; other people's test harnesses wait for
+A line is ``<prefix>2026/11/20 09:16:38.123456 INFO: text``, on stderr; test harnesses of others wait for
 certain lines.
 """
 
@@ -55,15 +55,15 @@ _CONTROL: Final = {
 
 
 def one_line(text: str) -> str:
-    """Write what would end a line, or move a terminal's cursor, as it is written in a program.
+    """Escape characters that would end a line or move a terminal's cursor.
 
-    So nobody's name for a topic makes a line of its own that looks like another deed.
+    Otherwise a name of a topic could make a line that looks like another event.
     """
     return text if text.isprintable() else text.translate(_CONTROL)
 
 
 def without_passwords(text: str) -> str:
-    """Leave users and passwords of addresses out of *text*."""
+    """Remove users and passwords of addresses from *text*."""
     return _PASSWORD.sub("://", text) if "://" in text and "@" in text else text
 
 
@@ -84,7 +84,7 @@ class _LineFormatter(logging.Formatter):
 class Log:
     """The log of one daemon; several may live in one process without sharing anything.
 
-    ``debug_enabled`` is a plain attribute: hot code skips building a debug line for the price of a look.
+    ``debug_enabled`` is a plain attribute, so that hot code can cheaply skip building a debug line.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Log:
         self.prefix = prefix
         self.handler: logging.Handler = logging.StreamHandler(stream)
         self.handler.setFormatter(_LineFormatter(prefix))
-        # A registered logger is global and would mix the lines of two daemons.
+        # Not registered: a registered logger is global and would mix the lines of two daemons.
         self._logger = logging.Logger(prefix.strip() or "nsq")  # noqa: LOG001
         self._logger.addHandler(self.handler)
         self.debug_enabled = False
@@ -122,11 +122,11 @@ class Log:
         self._logger.error(text, *values, exc_info=_exc_info(error))
 
     def fatal(self, text: str, *values: object, error: BaseException | None = None) -> None:
-        """Write a FATAL line. Ending the process is the caller's business."""
+        """Write a FATAL line; the caller ends the process."""
         self._logger.critical(text, *values, exc_info=_exc_info(error))
 
     def adopt_root(self) -> None:
-        """Let warnings of libraries (asyncio, aiohttp) come out as lines of this log."""
+        """Write warnings of libraries (asyncio, aiohttp) as lines of this log."""
         root = logging.getLogger()
         root.handlers = [self.handler]
         root.setLevel(logging.WARNING)

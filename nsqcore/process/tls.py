@@ -1,4 +1,4 @@
-"""Certificates in files: read at the start, and read again whenever they change."""
+"""Certificates in files, which are read at the start and again whenever they change."""
 
 import asyncio
 import ssl
@@ -9,22 +9,22 @@ from typing import Final
 
 from nsqcore.process.logs import Log
 
-# A renewed certificate is there weeks before the old one ends; nobody waits for it.
+# A renewed certificate is written weeks before the old one expires, so this is soon enough.
 CHECK_S: Final = 2.0
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """A TLS context whose files can be loaded again; connections made from then on use what is new.
+    """A TLS context whose files can be loaded again; connections made after that use the new files.
 
-    An authority that is no longer in its file is believed until the restart.
+    An authority that was removed from its file is trusted until the restart.
     """
 
     def __init__(
         self, make: Callable[[], ssl.SSLContext], load: Callable[[ssl.SSLContext], None], files: Iterable[str]
     ) -> None:
-        """*load* puts *files* into a context of *make*; it raises OSError or ValueError with a reason."""
+        """*load* loads *files* into a context of *make*; it raises OSError or ValueError with a reason."""
         self._make = make
         self._load = load
         self.files = tuple(file for file in files if file)
@@ -33,11 +33,11 @@ class Certificates:
         load(self.context)
 
     def refresh(self) -> bool:
-        """Load the files again if they changed; tells whether they had. Raises OSError or ValueError."""
+        """Load the files again if they changed; return whether they had. Raises OSError or ValueError."""
         stamp = self._look()
         if stamp == self._stamp:
             return False
-        # What is wrong shows here, before the context that serves is touched.
+        # Loaded into a new context first, so that an error leaves the context in use untouched.
         self._load(self._make())
         self._load(self.context)
         self._stamp = stamp
@@ -48,7 +48,7 @@ class Certificates:
 
 
 async def watch(watched: Iterable[Certificates], log: Log) -> None:
-    """Keep *watched* up to date forever; a file that cannot be used is complained of once."""
+    """Keep *watched* up to date forever; a warning about an unusable file is logged once."""
     said: dict[Certificates, str] = {}
     followed = list(watched)
     while True:
@@ -74,12 +74,14 @@ def server_certificates(
     verify_clients: bool = False,
     authorities: str = "",
 ) -> Certificates:
-    """What a server shows. *verify_clients*: they need one of *authorities*, or of the system's."""
+    """The certificate of a server; *verify_clients* requires one of clients, from *authorities* or the
+    system's.
+    """
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         accept_from(context, min_version)
-        # A client that renegotiates over and over costs much more than it pays.
+        # A client that renegotiates again and again would cost the server much more than the client.
         context.options |= ssl.OP_NO_RENEGOTIATION
         if verify_clients:
             context.verify_mode = ssl.CERT_REQUIRED
@@ -98,7 +100,7 @@ def server_certificates(
 
 
 def trust(authorities: str, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> Certificates:
-    """Whom a client believes: the *authorities* of a file, or without one those of the system."""
+    """The authorities that a client trusts: those of a file, or without one those of the system."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -115,21 +117,21 @@ def trust(authorities: str, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
 
 def accept_from(context: ssl.SSLContext, least: ssl.TLSVersion) -> None:
-    """Allow TLS from this version on. Raises ValueError when this machine's OpenSSL has no such version."""
+    """Allow TLS from version *least* on. Raises ValueError when this machine's OpenSSL does not have it."""
     if least >= ssl.TLSVersion.TLSv1_2:
         context.minimum_version = least
         return
     if not (ssl.HAS_TLSv1 if least is ssl.TLSVersion.TLSv1 else ssl.HAS_TLSv1_1):
         raise ValueError("the OpenSSL of this machine has no TLS older than 1.2")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it is the operator's wish
+        warnings.simplefilter("ignore", DeprecationWarning)  # the operator asked for it
         context.minimum_version = least
     # The hashes of TLS 1.0 and 1.1 are below the security level that distributions set.
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
 
 
 def check_file(path: str) -> None:
-    """Raise OSError with the sentence that operators know; the library does not say which file it was."""
+    """Raise OSError with the sentence that operators know, because the library does not name the file."""
     if not path:
         raise OSError("open : no such file or directory")
     try:
@@ -139,7 +141,7 @@ def check_file(path: str) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, path: str) -> None:
-    """Believe the authorities in this file; raises OSError or ValueError."""
+    """Trust the authorities in the file *path*; raises OSError or ValueError."""
     check_file(path)
     try:
         context.load_verify_locations(path)
@@ -157,7 +159,7 @@ def reason(error: Exception) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with a file; a mounted secret is exchanged by moving a link."""
+    """Values that change with a file; a mounted secret is replaced by moving a link."""
     try:
         found = path.stat()
     except OSError:
