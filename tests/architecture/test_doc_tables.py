@@ -1,0 +1,50 @@
+"""Tables in docs/ that list what the code lists have all of it: what a secret has to grant, what a policy says."""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from nsqd.policies.definition import KEYS, TOPICS_OWN
+from nsqd.server.http.auth import NEEDS, Needs
+
+DOCS = Path(__file__).parents[2] / "docs"
+# What the rows of the table of requests need, in order.
+ROWS = (Needs.PUBLISH, Needs.SUBSCRIBE, Needs.TOPIC, Needs.NODE, Needs.NOTHING)
+
+
+def rows(page, head):
+    """The cells of each row below the line that is *head*."""
+    table = (DOCS / page).read_text(encoding="utf-8").split(f"{head}\n")[1].split("\n\n")[0]
+    return [line.split("|")[1:-1] for line in table.splitlines()[1:]]
+
+
+def requests_of(cell):
+    """(method or "", pattern of the path) of each request that a cell names."""
+    return re.findall(r"`(?:(GET|POST|PUT|DELETE) )?(/[^`]*)`", cell)
+
+
+@pytest.mark.parametrize("request_", NEEDS, ids=" ".join)
+def test_each_request_is_in_the_row_of_what_its_secret_has_to_grant(request_):
+    method, path = request_
+    table = rows("operations.md", "| requests | the secret has to grant |")
+
+    named = [
+        needs
+        for needs, (cell, _) in zip(ROWS, table, strict=True)
+        if any(of in ("", method) and fnmatchcase(path, pattern) for of, pattern in requests_of(cell))
+    ]
+
+    assert named == [NEEDS[request_]]
+
+
+def test_each_setting_of_a_policy_is_in_the_table_and_says_whether_it_is_about_the_topic():
+    named = {
+        key: about.strip()
+        for cell, about, _ in rows("policies.md", "| setting | about | meaning |")
+        for key in re.findall(r"`(\w+)`", cell)
+    }
+
+    assert named.keys() == set(KEYS)
+    assert {key for key, about in named.items() if about == "topic"} == set(TOPICS_OWN)
