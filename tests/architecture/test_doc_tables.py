@@ -1,4 +1,4 @@
-"""Tables in docs/ that list what the code lists have all of it: what a secret has to grant, what a policy says."""
+"""Tables in docs/ list all that the code lists: what a secret has to grant, what a policy may say."""
 
 import re
 from fnmatch import fnmatchcase
