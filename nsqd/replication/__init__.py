@@ -1,1 +1,1 @@
-"""Copies of a node's logs on other nodes: what is said, and what each side does. No sockets, no clock."""
+"""Copies of a node's logs on other nodes: what both sides say, and what each does. No sockets, no clock."""

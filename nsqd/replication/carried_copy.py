@@ -1,4 +1,4 @@
-"""One home's copies as their keeper knows them, and what is done with their files by any thread."""
+"""The copies of one home as their keeper knows them, and the jobs on their files, for any thread."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from nsqd.replication.serving import CopyPhase, Serving
 
 
 class OpensCopies(Protocol):
-    """What makes a topic of a copy's files, and puts it away again; both in any thread."""
+    """Makes a topic of a copy's files, and puts it away again; both in any thread."""
 
     def open(self, name: str, home: bytes, folder: Path, now_ns: int) -> CarriedTopic:
         """Raises OSError and NewerVersion."""
@@ -21,32 +21,32 @@ class OpensCopies(Protocol):
         """Note what is finished, durably, and close the files. Raises OSError."""
 
     def drop(self, topic: CarriedTopic) -> None:
-        """Close the files of one of which nothing is to be noted any more. Raises OSError."""
+        """Close the files of a topic of which nothing is to be noted any more. Raises OSError."""
 
     def held(self, topic: CarriedTopic) -> Ranges:
-        """What of it can be read."""
+        """The sequences of the topic that are stored."""
 
 
 @dataclass(slots=True)
 class CarriedCopy:
-    """All topics of one home, of one appointment."""
+    """All topics of one home that were copied under one appointment."""
 
     identity: bytes
     serving: Serving
     topics: dict[str, CarriedTopic] = field(default_factory=dict)
-    # A thread is at work on its files.
+    # A thread is using its files.
     busy: bool = False
     # Since when it is given out.
     carried_ns: int = 0
     told_ns: int = 0
-    # The home's answer that was last looked at.
+    # The serial of the home's answer that was last looked at.
     looked_at: int = 0
-    # Nobody needs it any more: it goes when it is put away.
+    # Nobody needs it any more: it is removed when it is put away.
     needless: bool = False
     # It is about to be another node's: nothing more is given out here.
     leaves: bool = False
-    # Why topics of it cannot be given out, by name, and when that is tried again. With no name: why none
-    # can be looked for.
+    # Why topics of it cannot be given out, by name, and when they are tried again. Under the empty name: why
+    # no topics can be looked for.
     troubles: dict[str, str] = field(default_factory=dict)
     again_ns: int = 0
 
@@ -55,14 +55,14 @@ class CarriedCopy:
         return self.serving.phase
 
     def in_flight(self) -> dict[str, dict[str, Ranges]]:
-        """By topic and channel; what has none is left out."""
+        """What is in flight, by topic and channel; those without any are left out."""
         found = {name: carried.in_flight(topic) for name, topic in self.topics.items()}
         return {name: flying for name, flying in found.items() if flying}
 
 
 @dataclass(slots=True)
 class OpenCopy:
-    """Recover topics of a copy, as a start would; one that cannot be read keeps no other one back."""
+    """Recover topics of a copy, as a start would; one that cannot be read does not hold the others back."""
 
     copy: CarriedCopy
     folders: dict[str, Path]
@@ -82,14 +82,14 @@ class OpenCopy:
 
 @dataclass(slots=True)
 class CloseCopy:
-    """Put a copy away; with *again* its home goes on with it."""
+    """Put the topics of a copy away."""
 
     copy: CarriedCopy
     topics: list[CarriedTopic]
     opens: OpensCopies
 
     def run(self, _disk: Disk) -> None:
-        """Raises OSError for the first that fails, behind the others."""
+        """Raises OSError for the first topic that fails, after the others were closed."""
         first: OSError | None = None
         for topic in self.topics:
             try:

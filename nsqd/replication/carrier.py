@@ -1,7 +1,7 @@
-"""What a keeper does with its copies: it gives them out while their home is gone, and no longer.
+"""What a keeper does with its copies: it gives them out while their home is gone, and only then.
 
-It decides with `serving`, and does with `nsqd.engine.carried`. What takes long is a job: the driver runs what
-:meth:`Carrier.tick` gives, in any thread, and hands each back to :meth:`Carrier.ended`. No socket, no clock.
+It decides with `serving`, and acts with `nsqd.engine.carried`. What takes long is a job: the driver runs the
+jobs of :meth:`Carrier.tick` in any thread, and hands each back to :meth:`Carrier.ended`. No socket, no clock.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -38,7 +38,7 @@ class Carrier:
         tell: Callable[[str], None],
         warn: Callable[[str], None] | None = None,
     ) -> None:
-        """*tell* hears one sentence of everything that begins or ends, *warn* of what fails."""
+        """*tell* gets one sentence about everything that begins or ends, *warn* about what fails."""
         self.broker = broker
         self.carry_after_ns = carry_after_ns
         self._copies = copies
@@ -47,12 +47,12 @@ class Carrier:
         self._warn = warn or tell
         self._known: dict[bytes, dict[Rank, CarriedCopy]] = {}
         self._here: set[bytes] = set()
-        # Homes that are here, and have other keepers by now.
+        # Homes that are here but have other keepers by now.
         self._visitors: set[bytes] = set()
         self._holdings: dict[bytes, Holdings] = {}
-        # The appointments that homes which are here write to.
+        # For each home that is here, the appointment to which it writes.
         self._today: dict[bytes, Rank] = {}
-        # Homes that are gone for good: their logs were handed over to this node.
+        # Homes that are gone permanently: their logs were handed over to this node.
         self.inherited = Inherited(copies)
         # Logs that this node has handed over to another.
         self._given_away: set[bytes] = set()
@@ -67,7 +67,7 @@ class Carrier:
     # --- what there is ---
 
     def look(self, now_ns: int) -> None:
-        """Find the copies that there are. Raises OSError."""
+        """Find the copies that exist. Raises OSError."""
         for identity in self._copies.identities():
             self.inherited.look(identity)
             self._look_at(identity, now_ns)
@@ -76,7 +76,7 @@ class Carrier:
         self.fellows.look(identity)
         known = self._known.setdefault(identity, {})
         if identity in self.inherited:
-            # Nobody comes back whom it would be given time.
+            # Its home does not come back, so it is given no time.
             now_ns -= self.carry_after_ns
         for appointment in self._copies.appointments(identity):
             if appointment not in known and self._copies.topics(identity, appointment):
@@ -96,9 +96,9 @@ class Carrier:
     # --- the home ---
 
     def came(self, identity: bytes, now_ns: int, *, visit: bool = False, by_keeper: bool = False) -> None:
-        """The home is here, or a keeper that speaks for it, and is about to name its topics. Raises OSError.
+        """The home, or a keeper that speaks for it, is here and is about to name its topics. Raises OSError.
 
-        A *visit* is of one that has other keepers by now: all that is here of it is older.
+        A *visit* is by a home that has other keepers by now: all copies of it here are older ones.
         """
         if not by_keeper:
             self.inherited.came_back(identity)
@@ -111,16 +111,16 @@ class Carrier:
         self.fellows.end(identity)
         for one in self.of(identity):
             one.serving.home_came()
-            # Whatever was not needed without it is looked at once more with it.
+            # What was not needed while the home was away is looked at again now.
             one.troubles, one.needless = {}, False
             if one.phase is CopyPhase.CARRIED:
-                # Also of an older copy: what the home lacks of it is found out while nobody is given any.
+                # Older copies too: what the home lacks of them is found out while nothing is given out.
                 self._stop(one)
 
     def went(self, identity: bytes, now_ns: int, *, for_good: bool = False) -> None:
-        """The connection is gone; *for_good*: the home has said that it leaves, and is not waited for."""
+        """The connection is gone; *for_good*: the home has said that it leaves, so it is not waited for."""
         try:
-            # It has begun copies since it came.
+            # The home may have begun copies since it came.
             self._look_at(identity, now_ns)
         except OSError as error:
             self._warn(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
@@ -138,7 +138,7 @@ class Carrier:
                 self._go_on(one)
 
     def _go_on(self, one: CarriedCopy) -> None:
-        """Give out again what was kept back for a home that has gone again."""
+        """Give out again what was held back for a home that has gone again."""
         if one.phase is CopyPhase.RETURNING:
             one.serving.go(CopyPhase.CARRIED)
             self.allow(one.identity)
@@ -148,18 +148,18 @@ class Carrier:
         return all(one.phase is CopyPhase.KEPT and not one.busy for one in self.of(identity))
 
     def left_over(self, identity: bytes) -> list[CarriedCopy]:
-        """Copies that a home that is here does not write to: it may lack something that is in them."""
+        """Copies to which a home that is here does not write: they may have something that it lacks."""
         if identity not in self._here:
             return []
         today = HOME if identity in self._visitors else self._today.get(identity, 0)
         return [one for one in self.of(identity) if one.serving.appointment < today]
 
     def began(self, identity: bytes, appointment: int) -> None:
-        """The home goes on in the copy of that appointment; those before it are older ones."""
+        """The home goes on in the copy of that appointment; copies of earlier ones are older."""
         self._today[identity] = appointment
 
     def answered(self, identity: bytes, holdings: Holdings) -> None:
-        """The home has told what it has, and all of that its keepers of today have too."""
+        """The home has told what it has; its keepers of today have all of that too."""
         before = self._holdings.get(identity)
         holdings.serial = 1 if before is None else before.serial + 1
         self._holdings[identity] = holdings
@@ -168,7 +168,7 @@ class Carrier:
                 self._give_the_rest(one)
 
     def _give_the_rest(self, one: CarriedCopy) -> None:
-        """Of an older copy give out what the home has not; it goes when nobody is owed any such thing."""
+        """Give out what an older copy has and the home has not; it goes when nobody is owed any of that."""
         holdings = self._holdings[one.identity]
         one.looked_at = holdings.serial
         owed: Ranges = []
@@ -194,11 +194,11 @@ class Carrier:
             self._stop(one, told=False)
 
     def _owed_here(self, topic: CarriedTopic) -> Ranges:
-        """What was never filled in here nobody gets from here."""
+        """What is owed of the topic and can be read here: what was never filled in is not given out here."""
         return facts.within_all(facts.owed_by_any(topic), self.readable(topic))
 
     def owes_more(self, older: CarriedCopy, newer: CarriedCopy) -> bool:
-        """Whether somebody is owed what is in the older copy, and not in the newer one."""
+        """Whether somebody is owed messages that are in the older copy and not in the newer one."""
         for name, topic in older.topics.items():
             other = newer.topics.get(name)
             held = [] if other is None or other.unfounded else self.readable(other)
@@ -218,7 +218,7 @@ class Carrier:
     def deleted(self, identity: bytes, name: str) -> None:
         """The home has deleted a topic: nothing more of it is given out, whatever becomes of the home."""
         for one in self.of(identity):
-            # While a thread has its files it is left to that, which finds them gone.
+            # While a thread uses its files, it is left to that thread, which finds them gone.
             topic = None if one.busy else one.topics.pop(name, None)
             if topic is not None:
                 carried.detach(self.broker, topic, force=True)
@@ -228,13 +228,13 @@ class Carrier:
     # --- what is done ---
 
     def tick(self, now_ns: int, hear: Container[bytes]) -> list[CarrierJob]:
-        """What is to be done now, by any thread; *hear* are the homes that are ready for the last word."""
+        """Jobs to be run now, in any thread; *hear* are the homes that are ready for the last facts."""
         jobs: list[CarrierJob] = []
         for one in list(self):
             if one.busy:
                 continue
             if one.phase is CopyPhase.KEPT and one.identity in self._given_away:
-                # Put away, or not given out yet when it became another's; perhaps it could not be removed.
+                # It was put away, or was not given out yet, when it became another's. Removing it may fail.
                 if now_ns >= one.again_ns:
                     self._remove(one, now_ns)
             elif one.phase is CopyPhase.RETURNING:
@@ -258,7 +258,7 @@ class Carrier:
     # --- what was handed over ---
 
     def _waits_for_higher(self, one: CarriedCopy) -> bool:
-        """Of a log that was handed over an older copy has little to give: the newest is opened first."""
+        """An older copy of a log that was handed over has little to give: the newest is opened first."""
         if one.identity in self._given_away:
             return True
         if one.identity not in self.inherited:
@@ -268,7 +268,7 @@ class Carrier:
         return any(other.phase is not CopyPhase.CARRIED and not other.troubles for other in higher)
 
     def _let_go(self) -> None:
-        """Remove the copies of logs that were handed over to this node, and of which nobody is owed any."""
+        """Remove copies of logs that were handed over to this node and of which nobody is owed anything."""
         for identity in [identity for identity in self._known if identity in self.inherited]:
             copies = self.of(identity)
             if not copies or any(one.busy or one.phase is not CopyPhase.CARRIED for one in copies):
@@ -279,14 +279,14 @@ class Carrier:
             for lower in copies[1:]:
                 for name in sorted(lower.topics.keys() & highest.topics.keys()):
                     self._unite(lower.topics[name], highest.topics[name], higher=True)
-            # The highest last: what is finished is known there.
+            # The highest copy goes last, because it has the facts about what is finished.
             done = [one for one in copies[1:] if is_done_with(one)]
             for one in done if len(done) < len(copies) - 1 else copies:
                 one.needless = True
                 self._stop(one, told=False)
 
     def give_away(self, identity: bytes) -> None:
-        """A log was handed over to another node: its copies here go."""
+        """A log was handed over to another node: remove its copies here."""
         self._given_away.add(identity)
         for one in self.of(identity):
             one.needless = True
@@ -295,13 +295,13 @@ class Carrier:
         self.inherited.forget(identity)
 
     def was_given_away(self, identity: bytes) -> bool:
-        """Whether it is another's by now."""
+        """Whether the log is another node's by now."""
         return identity in self._given_away
 
     def may_be_needed(self, identity: bytes) -> bool:
-        """Whether a copy here may have what nobody else has.
+        """Whether a copy here may have something that nobody else has.
 
-        It has not when its home writes to it: that has met it, and has all of it.
+        A copy that its home writes to has nothing of that kind: the home has met it and has all of it.
         """
         if identity in self._today and not self.left_over(identity):
             return False
@@ -310,7 +310,7 @@ class Carrier:
     # --- topics ---
 
     def _may_give_the_rest(self, one: CarriedCopy) -> bool:
-        """Whether it is an older copy, and its home has told what it has."""
+        """Whether it is an older copy whose home has told what it has."""
         holdings = self._holdings.get(one.identity)
         if holdings is None or one not in self.left_over(one.identity):
             return False
@@ -320,18 +320,18 @@ class Carrier:
 
     @staticmethod
     def _lacks_some(one: CarriedCopy) -> bool:
-        """Whether it is given out but for topics that could not be read."""
+        """Whether it is given out except for topics that could not be read."""
         return one.phase is CopyPhase.CARRIED and bool(one.troubles)
 
     def _open(self, one: CarriedCopy, now_ns: int) -> list[CarrierJob]:
-        """Have those of its topics recovered that are not given out yet."""
+        """A job that recovers those of its topics that are not given out yet."""
         folders = {}
         try:
             for name in self._copies.topics(one.identity, one.serving.appointment):
                 if name in one.topics:
                     continue
                 folder = self._copies.folder(one.identity, one.serving.appointment, name)
-                # Its files are what a process finds that begins: nobody knows them any more.
+                # Its files are to be read as a new process reads them, without what is known of them.
                 self._copies.forget(folder)
                 folders[name] = folder.path
         except OSError as error:
@@ -341,7 +341,7 @@ class Carrier:
         return [OpenCopy(one, folders, self._opens, now_ns)]
 
     def _failed(self, one: CarriedCopy, troubles: dict[str, str], now_ns: int) -> None:
-        """Some of it cannot be read just now; each reason is told once, and it is tried again."""
+        """Some of it cannot be read now; tell each reason once, and try again later."""
         one.again_ns = now_ns + _AGAIN_NS
         for name, reason in troubles.items():
             if one.troubles.get(name) != reason:
@@ -351,7 +351,7 @@ class Carrier:
 
     def _close(self, one: CarriedCopy) -> CloseCopy:
         one.busy = True
-        # What was answered since is told, too.
+        # What was answered since then is told too.
         one.told_ns = 0
         topics = list(one.topics.values())
         for topic in topics:
@@ -377,12 +377,12 @@ class Carrier:
         one.serving.go(CopyPhase.KEPT)
         given = one.identity in self.inherited or one.identity in self._given_away
         if one.needless and (given or one.identity in self._here):
-            # What could not be noted of it nobody needs either.
+            # Facts that could not be noted are not needed either.
             self._remove(one, now_ns)
             return
         one.needless = False
         if error is not None:
-            # The home gives out again what was finished here and could not be noted; it has been told.
+            # The home has been told what was finished here; what could not be noted may be given out again.
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
 
     def _remove(self, one: CarriedCopy, now_ns: int) -> None:
@@ -406,11 +406,11 @@ class Carrier:
         rest = one in self.left_over(one.identity) and one.identity in self._holdings
         came = one.identity in self._here and not rest
         if came or one.phase is CopyPhase.RETURNING or one.identity in self._given_away:
-            # It came back meanwhile, or is another's by now; nobody was given anything.
+            # The home came back meanwhile, or the log is another's by now; nothing was given out.
             self._close_unused(found)
             return
         if not (found or one.topics or rest):
-            # Its home has deleted all that was in it.
+            # Its home has deleted all topics that were in it.
             self._forget(one)
             return
         self.fellows.begin(one.identity, now_ns)
@@ -420,7 +420,7 @@ class Carrier:
             one.carried_ns = now_ns
         for topic in found.values():
             if topic.given_up and not facts.owed_by_any(topic):
-                # Somebody deleted it here, and its home has written nothing since.
+                # It was deleted here, and its home has written nothing since.
                 continue
             topic.given_up = False
             carried.attach(self.broker, topic, now_ns, [])
@@ -436,13 +436,13 @@ class Carrier:
         )
 
     def _close_unused(self, found: dict[str, CarriedTopic]) -> None:
-        """Put topics away of which nobody was given anything: what cannot be noted of them is no loss."""
+        """Put topics away of which nothing was given out: facts that cannot be noted of them are no loss."""
         for topic in found.values():
             with suppress(OSError):
                 self._opens.close(topic)
 
     def _meet_here(self, one: CarriedCopy) -> None:
-        """Copies of one log at one node learn from each other at once."""
+        """Let the copies of one log at this node learn from each other."""
         for other in self.of(one.identity):
             if other is one or other.phase is not CopyPhase.CARRIED:
                 continue
@@ -463,7 +463,7 @@ class Carrier:
             self.learn(topic, facts.all_facts(other), higher=higher)
 
     def learn(self, topic: CarriedTopic, known: dict[str, ChannelFacts], *, higher: bool) -> None:
-        """Another holder has told what is finished."""
+        """Learn what another holder has told to be finished."""
         higher = higher or topic.unfounded
         topic.unfounded = topic.unfounded and not known
         for channel, told in known.items():
@@ -476,7 +476,7 @@ class Carrier:
         return identity in self._here
 
     def allow(self, identity: bytes) -> None:
-        """Have each copy give out what no higher one has, here or at another keeper that was reached."""
+        """Let each copy give out what no higher one has, here or at another keeper that was reached."""
         for name in sorted({name for one in self.of(identity) for name in one.topics}):
             holders = [
                 (one.serving.appointment, self.readable(one.topics[name]))
@@ -495,11 +495,11 @@ class Carrier:
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
 
     def readable(self, topic: CarriedTopic) -> Ranges:
-        """What lower ones leave to this copy."""
+        """What can be read of this copy, which lower ones leave to it."""
         return facts.readable(topic, self._opens.held(topic))
 
     def held(self, topic: CarriedTopic) -> Ranges:
-        """What of it is stored, by number."""
+        """The sequences of the topic that are stored."""
         return self._opens.held(topic)
 
     def folder_of(self, identity: bytes) -> Path:
@@ -509,7 +509,7 @@ class Carrier:
     # --- what the home is told ---
 
     def to_tell(self, identity: bytes, now_ns: int) -> dict[str, list[CarriedTopic]] | None:
-        """The topics of which facts are to be told to a home that is back; None when it is not time yet."""
+        """The topics whose facts are to be told to a home that is back; None when it is not time yet."""
         due = False
         found: dict[str, list[CarriedTopic]] = {}
         for one in self.of(identity):

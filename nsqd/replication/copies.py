@@ -28,7 +28,7 @@ class Copies:
         self._opened: deque[tuple[CopyFolder, CopyFile]] = deque()
 
     def identities(self) -> list[bytes]:
-        """Whose logs are kept. Raises OSError."""
+        """Identities of the homes whose logs are kept. Raises OSError."""
         return [bytes.fromhex(name) for name in self._names(self.path) if _is_identity(name)]
 
     def folder_of(self, identity: bytes) -> Path:
@@ -36,11 +36,11 @@ class Copies:
         return self.path / identity.hex()
 
     def for_good(self, identity: bytes) -> ForGood | None:
-        """The note that a home is gone for good; None when there is none. Raises OSError."""
+        """The note that a home is gone permanently; None when there is none. Raises OSError."""
         return for_good.load(self.disk, self.folder_of(identity))
 
     def forget_for_good(self, identity: bytes) -> None:
-        """Its home has come after all. Raises OSError."""
+        """Remove that note, because the home has come after all. Raises OSError."""
         for_good.remove(self.disk, self.folder_of(identity))
 
     def read(self, identity: bytes, name: str) -> bytes:
@@ -54,7 +54,7 @@ class Copies:
         self.disk.replace(folder / name, content, durable=False)
 
     def appointments(self, identity: bytes) -> list[int]:
-        """Those of which there are copies, the earliest first. Raises OSError."""
+        """The appointments of which there are copies, the earliest first. Raises OSError."""
         folder = self.folder_of(identity)
         names = self._names(folder)
         for name in names:
@@ -63,7 +63,7 @@ class Copies:
         return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
 
     def begin(self, identity: bytes, appointment: int) -> None:
-        """An appointment is known from its beginning, also when it has no topics. Raises OSError."""
+        """Make an appointment known, even one without topics. Raises OSError."""
         self._make(self._base(identity, appointment))
 
     def topics(self, identity: bytes, appointment: int) -> list[str]:
@@ -78,7 +78,7 @@ class Copies:
         return found
 
     def folder(self, identity: bytes, appointment: int, topic: str) -> CopyFolder:
-        """That of one copy, which need not be there yet."""
+        """The folder of one copy, which need not exist yet."""
         path = topic_folder(self._base(identity, appointment), topic)
         found = self._folders.get(path)
         if found is None:
@@ -86,7 +86,7 @@ class Copies:
         return found
 
     def move(self, folder: CopyFolder, identity: bytes, appointment: int, topic: str) -> CopyFolder:
-        """Let a copy be that of a later appointment. Raises OSError."""
+        """Make a copy that of a later appointment. Raises OSError."""
         moved = self.folder(identity, appointment, topic)
         if not self._names(folder.path):
             return moved
@@ -104,7 +104,7 @@ class Copies:
         return folder
 
     def delete(self, identity: bytes, topic: str) -> None:
-        """Every copy of a topic goes. Raises OSError."""
+        """Remove every copy of a topic. Raises OSError."""
         for appointment in self.appointments(identity):
             path = topic_folder(self._base(identity, appointment), topic)
             if not self._names(path):
@@ -116,22 +116,22 @@ class Copies:
             self._put_aside(path)
 
     def remove(self, identity: bytes, appointment: int) -> None:
-        """All copies of an appointment go. Raises OSError."""
+        """Remove all copies of an appointment. Raises OSError."""
         base = self._base(identity, appointment)
         for path in [path for path in self._folders if path.parent == base]:
             self._folders.pop(path).close()
         self._put_aside(base)
 
     def forget(self, folder: CopyFolder) -> None:
-        """Nobody writes to a copy any more for now."""
+        """Close a copy to which nobody writes for now."""
         folder.close()
         if self._folders.get(folder.path) is folder:
             del self._folders[folder.path]
 
     def remove_deleted(self) -> None:
-        """Takes long, for any thread, one at a time.
+        """Remove the folders of deleted topics, which takes long; for any thread, one at a time.
 
-        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        Raises OSError for the first that cannot be removed, after removing the others; it is tried again.
         """
         first: OSError | None = None
         for folder in list(self.removable):
@@ -144,7 +144,7 @@ class Copies:
             raise first
 
     def _put_aside(self, path: Path) -> None:
-        """Have a folder removed, under a name that none has yet. Raises OSError."""
+        """Rename a folder, to a name that none has yet, and have it removed later. Raises OSError."""
         number = 0
         while self._names(path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
             number += 1

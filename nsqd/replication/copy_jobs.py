@@ -1,4 +1,4 @@
-"""What waits for the disk in a copy: each is a job for any thread, whose end is told to who began it."""
+"""Work on a copy that waits for the disk: jobs for any thread, whose end is reported to their owner."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FindCopy:
-    """Finding what there is of one copy, and the number of its folder."""
+    """Finding the files of one copy; *number* is that of its folder."""
 
     folder: "CopyFolder"
     number: int
@@ -32,7 +32,7 @@ class CopyJob:
 
     def __init__(self, folder: "CopyFolder", steps: "list[tuple[str, str, str]]") -> None:
         self.folder = folder
-        # What to do, to which file, and its new name.
+        # For each step: what to do, with which file, and its new name.
         self.steps = steps
         self.measured: dict[str, Segment | None] = {}
 
@@ -54,7 +54,8 @@ class CopyJob:
                 self.measured[name] = segment
             else:
                 if not covered:
-                    # What goes is finished because a checkpoint says so: that is on the disk before it.
+                    # Files are removed because a checkpoint says that they are finished, so the checkpoint is
+                    # made durable first.
                     covered = True
                     for slot in NAMES:
                         sync_file(disk, path / slot)
@@ -65,7 +66,7 @@ class CopyJob:
 
 
 class CopySync:
-    """What makes all that was written to some copies durable: :meth:`run` in any thread, then :meth:`end`."""
+    """Makes all that was written to some copies durable: :meth:`run` in any thread, then :meth:`end`."""
 
     def __init__(self, folders: "list[CopyFolder]") -> None:
         self._files = [(folder, found, found.size) for folder in folders for found in folder.dirty.values()]
@@ -81,14 +82,14 @@ class CopySync:
             disk.sync_folder(folder.path)
 
     def end(self) -> None:
-        """It has run without an error."""
+        """The job has run without an error: note what is durable."""
         for folder, found, size in self._files:
             found.synced = size
             if found.size == size and folder.dirty.get(found.name) is found:
                 del folder.dirty[found.name]
 
     def failed(self) -> None:
-        """What of it is on the disk nobody knows: what was not there before is had no more."""
+        """Nobody knows what is on the disk now: the copies are to be looked at again."""
         for folder in self._names:
             folder.new_names = True
         for folder, _, _ in self._files:

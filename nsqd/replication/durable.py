@@ -1,4 +1,4 @@
-"""Making what is in a copy durable: files, and the folders that they lie in."""
+"""Making the contents of a copy durable: files, and the folders that they lie in."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from nsqd.log.disk import Disk
 
 
 def make_folders(disk: Disk, path: Path) -> None:
-    """Make a folder and those above it, each of which is durable before there is anything in it."""
+    """Make a folder and those above it; each is durable before anything is put into it."""
     missing = []
     while True:
         try:
@@ -21,7 +21,7 @@ def make_folders(disk: Disk, path: Path) -> None:
 
 
 def sync_file(disk: Disk, path: Path) -> None:
-    """Make a file durable, if it is there. Raises OSError."""
+    """Make a file durable, if it exists. Raises OSError."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Other keepers of one home: who they are, what they have said, and when one waits for another. No socket.
 
 While their home is gone, keepers ask each other: each says what it has and what is finished there. The lower
-one leaves to the higher what that has. One that is not reached is as if it were not there: twice rather than
-never.
+keeper does not give out what the higher one has. A keeper that is not reached counts as absent: a message may
+then come twice, which is better than never.
 """
 
 import json
@@ -21,12 +21,12 @@ from nsqd.replication.ranks import Rank
 
 FILE_NAME: Final = "fellows.json"
 _S: Final = 1_000_000_000
-# So long the others are given to answer before anything is given out here.
+# How long the others are given to answer before anything is given out here.
 ASK_NS: Final = 2 * _S
-# So long a lower one waits for a higher that is about to give out, or says that the home is there.
+# How long a lower keeper waits for a higher one that is about to give out, or says that the home is there.
 WAIT_NS: Final = 30 * _S
-# So long what another has said counts. It is said once a second; who fell silent, or came back without the
-# copy and was never one of those that are asked here, keeps nothing back.
+# How long the word of another keeper counts, which is given once a second. So a keeper that fell silent, or
+# came back without the copy and was never asked here, holds nothing back.
 SAID_FOR_NS: Final = 10 * _S
 
 
@@ -34,7 +34,7 @@ class FellowStanding(IntEnum):
     """What a keeper does with a copy."""
 
     KEPT = 0
-    # The home is gone, and it will be given out in a moment.
+    # The home is gone, and the copy will be given out in a moment.
     SOON = 1
     HOME_IS_HERE = 2
     CARRIED = 3
@@ -57,9 +57,9 @@ class _Of:
     said: dict[str, list[FellowHas]] = field(default_factory=dict)
     # When they said it.
     said_ns: dict[str, int] = field(default_factory=dict)
-    # Those that were asked, and answered or did not.
+    # Those that were asked, whether they answered or not.
     asked: set[str] = field(default_factory=set)
-    # Since when its copies are given out here; 0 while they are not.
+    # Since when copies of it are given out here; 0 while they are not.
     began_ns: int = 0
     now_ns: int = 0
 
@@ -74,7 +74,7 @@ class KnownFellows:
     # --- who there is ---
 
     def look(self, identity: bytes) -> None:
-        """Read who keeps for this home. Raises OSError; damage is nothing, and costs a message twice."""
+        """Read who keeps for this home. Raises OSError; a damaged note counts as none: duplicates may come."""
         if identity in self._homes:
             return
         known = self._homes[identity] = _Of()
@@ -84,7 +84,7 @@ class KnownFellows:
                 for number, address in json.loads(self._copies.read(identity, FILE_NAME))
             ]
         with suppress(FileNotFoundError, ValueError, TypeError):
-            # Those that this node had appointed in the home's place: they may have given out since.
+            # Keepers that this node had appointed in the home's place: they may have given out since.
             said = Appointments.from_json(json.loads(self._copies.read(identity, appointing.FILE_NAME)))
             known.keepers += [Fellow(one.number, one.address) for one in (*said.current, *said.former)]
 
@@ -94,7 +94,7 @@ class KnownFellows:
         return () if found is None else tuple(found.keepers)
 
     def note(self, identity: bytes, keepers: tuple[Fellow, ...]) -> None:
-        """The home has said who keeps for it. Raises OSError."""
+        """Note the keepers that the home has named. Raises OSError."""
         known = self._homes.setdefault(identity, _Of())
         if known.keepers != list(keepers):
             known.keepers = list(keepers)
@@ -102,7 +102,7 @@ class KnownFellows:
             self._copies.note(identity, FILE_NAME, content)
 
     def others(self, identity: bytes, address: str) -> list[str]:
-        """Addresses of the keepers of this home but for that one."""
+        """Addresses of the keepers of this home, except that one."""
         known = self._homes.get(identity)
         found = [] if known is None else [one.address for one in known.keepers if one.address != address]
         return list(dict.fromkeys(found))
@@ -116,13 +116,13 @@ class KnownFellows:
         known.now_ns = now_ns
 
     def end(self, identity: bytes) -> None:
-        """The home is back: what was said before is old when it goes again."""
+        """The home is back: forget what was said, which will be out of date when the home goes again."""
         known = self._homes.get(identity)
         if known is not None:
             known.said, known.said_ns, known.asked, known.began_ns = {}, {}, set(), 0
 
     def time(self, identity: bytes, now_ns: int) -> None:
-        """It is so late: what was said long ago is forgotten."""
+        """Set the time, and forget what was said long ago."""
         known = self._homes.get(identity)
         if known is not None:
             known.now_ns = now_ns
@@ -130,13 +130,13 @@ class KnownFellows:
                 del known.said[address], known.said_ns[address]
 
     def told(self, identity: bytes, address: str, copies: list[FellowHas], now_ns: int) -> None:
-        """Another keeper has said what it has."""
+        """Remember what another keeper has said that it has."""
         known = self._homes.setdefault(identity, _Of())
         known.said[address], known.said_ns[address] = copies, now_ns
         known.asked.add(address)
 
     def silent(self, identity: bytes, address: str) -> None:
-        """Another keeper cannot be reached."""
+        """Remember that another keeper cannot be reached."""
         known = self._homes.setdefault(identity, _Of())
         known.said.pop(address, None)
         known.said_ns.pop(address, None)
@@ -155,7 +155,7 @@ class KnownFellows:
         ]
 
     def waits(self, identity: bytes, rank: Rank) -> bool:
-        """Whether a copy of that rank gives out nothing yet: others were not heard, or are about to."""
+        """Whether a copy of that rank must wait: others were not heard yet, or are about to give out."""
         known = self._homes.get(identity)
         if known is None:
             return False

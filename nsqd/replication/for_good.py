@@ -1,12 +1,12 @@
-"""The note of a keeper that a log was handed over to it: its home is gone for good, and does not come back.
+"""The note of a keeper that a log was handed over to it: its home is gone permanently.
 
-From then on the copies of that data path are this node's to give out, at once and after each start. A home
-that comes all the same, as a backup of its data path may, is refused. The note is durable before the home
-hears that it was written, and it outlasts the copies: what was handed over once is not served by its home
-again, whatever became of it here.
+From then on this node gives out the copies of that data path, at once and after each start. A home that comes
+back anyway, as a backup of its data path may, is refused. The note is durable before the home hears that it
+was written, and it outlasts the copies: a log that was handed over is not served by its home again, whatever
+became of it here.
 
-It may have been a keeper that handed it over, for a home that was away. That home knows nothing of it: when
-it comes it has its log back, and the note goes.
+The log may have been handed over by a keeper, for a home that was away. That home does not know of it: when
+it comes, it gets its log back, and the note is removed.
 """
 
 import json
@@ -22,19 +22,19 @@ FILE_NAME: Final = "for-good.json"
 
 @dataclass(frozen=True, slots=True)
 class ForGood:
-    """Which copy was taken, from which address, and when on the clock on the wall."""
+    """Which copy was taken, from which address, and when by the wall clock."""
 
     appointment: int
     home: str = ""
     taken_ns: int = 0
-    # The home was away, and a keeper of it has handed it over.
+    # The home was away, and one of its keepers has handed the log over.
     by_keeper: bool = False
 
 
 def load(disk: Disk, folder: Path) -> ForGood | None:
     """The note in the folder of a home's copies; None when there is none. Raises OSError.
 
-    A damaged one speaks for the hand-over all the same: a note is only ever written to say so.
+    A damaged note also means that the log was handed over, because it is written for nothing else.
     """
     try:
         content = disk.read_file(folder / FILE_NAME)
@@ -53,7 +53,7 @@ def load(disk: Disk, folder: Path) -> ForGood | None:
 
 
 def save(disk: Disk, folder: Path, note: ForGood) -> None:
-    """Durably. Raises OSError."""
+    """Write the note, durably. Raises OSError."""
     make_folders(disk, folder)
     value = {
         "appointment": note.appointment,
@@ -66,6 +66,6 @@ def save(disk: Disk, folder: Path, note: ForGood) -> None:
 
 
 def remove(disk: Disk, folder: Path) -> None:
-    """Durably. Raises OSError."""
+    """Remove the note, durably. Raises OSError."""
     disk.remove(folder / FILE_NAME)
     disk.sync_folder(folder)

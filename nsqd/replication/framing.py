@@ -1,7 +1,7 @@
 """Frames as bytes; docs/replication.md has them byte by byte. Pure.
 
-A frame is the size of what follows, its kind and its fields. `SHAPES` says which those are, in their order:
-what writes a frame and what reads it both follow it.
+A frame is the size of what follows, its kind and its fields. `SHAPES` has the fields of each kind in their
+order: both writing and reading follow it.
 """
 
 import struct
@@ -71,10 +71,10 @@ from nsqd.replication.frames import (
 )
 
 MAGIC: Final = b"  R1"
-# A longer piece of a file goes in several frames; a longer append does, too.
+# A longer piece of a file, or a longer append, goes in several frames.
 MAX_DATA: Final = 4 << 20
 MAX_FRAME: Final = MAX_DATA + 4096
-# What is appended in one go is one frame up to this size.
+# What the home appends in one go is one frame up to this size.
 MAX_LIVE: Final = 64 << 20
 
 _SIZE: Final = struct.Struct("<I")
@@ -143,7 +143,7 @@ def encode(frame: AnyFrame) -> bytes:
 
 
 def appends_head(folder: int, file: str, offset: int, size: int) -> bytes:
-    """What goes before *size* bytes that are appended, which then need not be copied."""
+    """The bytes in front of *size* bytes that are appended, which then need not be copied."""
     name = FILE_NAME.write(file)
     return b"".join(
         (_HEAD.pack(1 + _AT.size + len(name) + size, Appends.KIND), _AT.pack(folder, offset), name)
@@ -151,7 +151,7 @@ def appends_head(folder: int, file: str, offset: int, size: int) -> bytes:
 
 
 def in_parts(ranges: Ranges) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Ranges by as many as one frame takes; one part at least, so that nothing is said, too."""
+    """Ranges in parts that fit into one frame; at least one part, so that an empty list is sent too."""
     for at in range(0, max(1, len(ranges)), MAX_RANGES):
         yield tuple(ranges[at : at + MAX_RANGES])
 
@@ -162,7 +162,7 @@ def in_parts(ranges: Ranges) -> Iterator[tuple[tuple[int, int], ...]]:
 def decode(data: bytes, at: int, end: int) -> AnyFrame:
     """The frame whose kind and fields lie at ``at <= offset < end``. Raises BadFrame."""
     if data[at] == Ack.KIND and end - at == 1 + _ACK.size:
-        # One comes for each turn, and nothing else as often.
+        # One of these comes for each turn; no other frame is as frequent.
         return Ack(*_ACK.unpack_from(data, at + 1))
     kind = KINDS.get(data[at])
     if kind is None:
@@ -178,7 +178,7 @@ def decode(data: bytes, at: int, end: int) -> AnyFrame:
 
 
 def _of_another_version(kind: type[AnyFrame], version: int) -> AnyFrame:
-    """What follows may have another form."""
+    """A frame with its version only: its other fields may have another form."""
     if kind is FellowHello:
         return FellowHello(_NOBODY, 0, "", _NOBODY, version=version)
     if kind is Hello:
@@ -187,7 +187,7 @@ def _of_another_version(kind: type[AnyFrame], version: int) -> AnyFrame:
 
 
 class FrameReader:
-    """Cuts what comes off the wire into frames. It keeps one frame that is not whole yet, and no more."""
+    """Cuts received bytes into frames. It keeps at most one frame that is incomplete."""
 
     __slots__ = ("_have", "_need", "_pieces", "max_frame", "position")
 
@@ -200,9 +200,9 @@ class FrameReader:
         self._need = _HEAD.size
 
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
-        """The frames that are whole now; `position` stands behind the one that was given last.
+        """The frames that are complete now; `position` is behind the one that was given last.
 
-        Raises BadFrame, behind the frames before it.
+        Raises BadFrame, after the frames before it.
         """
         self._pieces.append(data)
         self._have += len(data)
@@ -225,6 +225,6 @@ class FrameReader:
                 at = end
                 yield frame
         finally:
-            # Also when nobody asks for the next one: it is there for the next call.
+            # Also when the caller does not ask for the next frame: the next call then has it.
             self._pieces = [data[at:]] if at < total else []
             self._have = total - at

@@ -1,4 +1,4 @@
-"""All that is copied of a node: its logs, whose word counts for each, and publishers that wait for that.
+"""Everything of a node that is copied: its logs, the keepers that count for each, and waiting publishers.
 
 A `Home` is the tap of all logs of a node. Each connection to a keeper is a `HomeLink`.
 """
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from nsqd.replication.home_link import HomeLink
 
 _S: Final = 1_000_000_000
-# Of what a log let go of in this life so much is remembered.
+# How many files that a log let go of in this life are remembered.
 _MOST_GONE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class HomeSettings:
-    """What the options say."""
+    """The settings that the options give."""
 
     replicas: int = 0
-    # With too few linked keepers publishers are refused.
+    # Publishers are refused while too few keepers are linked.
     refuse: bool = False
     strict: bool = False
     timeout_ns: int = 2 * _S
@@ -50,7 +50,7 @@ class _Known:
 
 
 class Home(Tap):
-    """All that is copied of this node; see the module."""
+    """Everything of this node that is copied; see the module."""
 
     def __init__(
         self,
@@ -63,20 +63,21 @@ class Home(Tap):
         replicas_of: Callable[[str], int] | None = None,
         heard: "Callable[[HomeLink, str, AnyFrame], None]" = lambda _link, _topic, _frame: None,
     ) -> None:
-        """*again* gives a keeper its next appointment, above a number; *replicas_of* asks a policy.
+        """*again* gives a keeper its next appointment, above a number; *replicas_of* asks a topic's policy.
 
-        *heard* is handed what a keeper that carried knows, with the name of the topic it is about.
+        *heard* gets what a keeper that carried knows, with the name of the topic it is about.
         """
-        # What is held and finished of a topic; and a keeper that says which older copies are gone.
+        # Gives what is held and finished of a topic; and is called when a keeper says which older copies are
+        # gone.
         self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
         self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
-        # A keeper tells of others, which somebody appointed who stood in for this home.
+        # Is called when a keeper names others, which a keeper that stood in for this home has appointed.
         self.others_keep: Callable[[tuple[Fellow, ...]], None] = lambda _keepers: None
         # All keepers that may have copies.
         self.fellows: Callable[[], tuple[Fellow, ...]] = lambda: ()
-        # Of a topic the messages for which nobody needs a copy.
+        # Gives the messages of a topic of which nobody needs a copy.
         self.settled: Callable[[str], Ranges] = lambda _name: []
-        # It is a keeper that speaks for a home which is gone.
+        # This is a keeper that speaks for a home which is gone.
         self.stands_in = False
         self.settings = settings
         self.identity = identity
@@ -85,11 +86,11 @@ class Home(Tap):
         self.again = again
         self.heard = heard
         self.links: list[HomeLink] = []
-        # Logs of which the next checkpoint is to be written soon, and whole.
+        # Logs whose next checkpoint is to be written soon, and whole.
         self.wants_checkpoint: dict[LogWriter, None] = {}
-        # Names of topics that were deleted, with those who have not heard of it: addresses of keepers.
+        # Names of deleted topics, each with the addresses of keepers that have not heard of it.
         self.untold: dict[str, set[str]] = {}
-        # Something of `untold` is new, and to be made durable.
+        # `untold` has changed and is to be made durable.
         self.untold_changed = False
         self.addresses: set[str] = set()
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
@@ -99,7 +100,7 @@ class Home(Tap):
     # --- the logs ---
 
     def add(self, log: LogWriter, name: str) -> None:
-        """A log of this node, found at the start or made since."""
+        """Add a log of this node, found at the start or made since."""
         self._logs[log] = _Known(name)
         log.tap = self
 
@@ -125,7 +126,7 @@ class Home(Tap):
             link.look_at(cast("LogWriter", log))
 
     def lost(self, _log: ShrinkingLog) -> None:
-        """The next connection finds that the copy has more than the home, and leaves it as it is."""
+        """The next connection finds that the copy has more than the home, and leaves the copy as it is."""
         for link in list(self.links):
             link.end("files of the log were removed by somebody")
 
@@ -141,11 +142,11 @@ class Home(Tap):
 
     @property
     def keepers(self) -> set[str]:
-        """Addresses of all that may have copies, those of former days as well."""
+        """Addresses of all keepers that may have copies, including former ones."""
         return self.addresses | {one.address for one in self.fellows()}
 
     def heard_of_deletion(self, name: str, address: str) -> None:
-        """A keeper has heard that a topic was deleted."""
+        """Note that a keeper has heard of the deletion of a topic."""
         left = self.untold.get(name)
         if left is not None:
             left.discard(address)
@@ -154,16 +155,16 @@ class Home(Tap):
             self.untold_changed = True
 
     def want_checkpoint(self, log: LogWriter) -> None:
-        """Have the next checkpoint of this log written soon, and whole."""
+        """Let the next checkpoint of this log be written soon, and whole."""
         self.wants_checkpoint[log] = None
 
     def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
-        """A checkpoint was written."""
+        """A checkpoint was written: pass it to the keepers."""
         for link in self.links:
             link.checkpointed(log, job)
 
     def say_who_keeps(self) -> None:
-        """Others have been appointed: each keeper hears who they are."""
+        """Tell each keeper who the keepers are, because others have been appointed."""
         for link in self.links:
             link.say_who_keeps()
 
@@ -174,7 +175,7 @@ class Home(Tap):
         return [link for link in self.links if link.counts(log)]
 
     def lacks(self, log: LogWriter) -> str:
-        """Why a publish to this topic is to be refused before it is written; empty when it is not."""
+        """Why a publish to this topic is refused before it is written; empty when it is not."""
         if not self.settings.refuse:
             return ""
         known = self._logs.get(log)
@@ -192,7 +193,7 @@ class Home(Tap):
         return sum(have < wanted for have, wanted in map(self.copies_of, self._logs))
 
     def wait(self, log: LogWriter) -> Wait | None:
-        """What a publisher waits for whose message was just appended; None when it waits for no keeper."""
+        """What the publisher of the message just appended waits for; None when it waits for no keeper."""
         known = self._logs.get(log)
         need = 0 if known is None else self._replicas_of(known.name)
         if not need:

@@ -17,9 +17,9 @@ from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.keeper_states import KeeperState
 from nsqd.replication.willing import Keeping
 
-# How often a home is asked what it has, while there are older copies of it here.
+# How often a home is asked what it has, while older copies of it are here.
 ASK_EVERY_NS: Final = 5_000_000_000
-# None at all.
+# The appointment in `Gone` that means: there is no copy at all.
 NO_COPY: Final = (1 << 64) - 1
 
 
@@ -27,20 +27,20 @@ class KeeperMeeting:
     """Joins the connections of a keeper to what it carries; :meth:`tick` is called a few times a second."""
 
     def __init__(self, keeping: Keeping, carrier: Carrier, wall_ns: Callable[[], int] = lambda: 0) -> None:
-        """*wall_ns* is the clock on the wall, for people."""
+        """*wall_ns* is the wall clock, for times that people read."""
         self._keeping = keeping
         self._carrier = carrier
         self._wall_ns = wall_ns
         self._now_ns = 0
-        # Answers that are not whole yet, and when they were asked for.
+        # Answers that are incomplete, and when they were asked for.
         self._answers: dict[bytes, Holdings] = {}
         self._asked_ns: dict[bytes, int] = {}
-        # How many copies each home had here when that was last told.
+        # How many older copies each home had here when it was last told.
         self._counted: dict[bytes, int] = {}
         keeping.came, keeping.went, keeping.released = self._came, self._went, carrier.is_released
         keeping.heard, keeping.deleted = self._heard, carrier.deleted
         keeping.given, keeping.not_back = self._given, carrier.inherited.not_back
-        # Notes on homes that are gone for good, which no thread writes yet.
+        # Notes on homes that are gone permanently, which no thread is writing yet.
         self._notes: list[NoteForGood] = []
         keeping.fellows = carrier.fellows.note
 
@@ -54,7 +54,7 @@ class KeeperMeeting:
             link.say(Told())
         successors = self._carrier.successors.of(identity)
         if successors:
-            # It goes and sees them, or they would give out what it has.
+            # The home visits them; otherwise they would give out what it has.
             link.say(Fellows(successors))
 
     def _went(self, link: KeeperLink, for_good: bool) -> None:
@@ -71,7 +71,7 @@ class KeeperMeeting:
         identity = link.hello.identity
         answer = self._answers.get(identity)
         if answer is None:
-            # It was not asked.
+            # The home was not asked.
             return
         if isinstance(frame, Told):
             del self._answers[identity]
@@ -84,16 +84,16 @@ class KeeperMeeting:
             add_finished(answer, name, frame)
 
     def at(self, now_ns: int) -> None:
-        """It is so late: a home is about to come, after a time in which nothing was to be done."""
+        """Set the time: a home is about to come, after a time without ticks."""
         self._now_ns = now_ns
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nobody to meet and nothing to look at."""
+        """Whether there is no home to meet and no copy to look at."""
         return not self._keeping.links and not any(True for _ in self._carrier)
 
     def _given(self, link: KeeperLink, appointment: int) -> None:
-        """A home leaves for good; it hears that it is so when the note is durable."""
+        """A home leaves permanently; it is told that it is accepted when the note is durable."""
         assert link.hello is not None  # noqa: S101 - it was welcomed
         identity, copies = link.hello.identity, self._keeping.copies
         if appointment not in copies.appointments(identity):
@@ -104,7 +104,7 @@ class KeeperMeeting:
         self._notes.append(NoteForGood(copies, identity, note, link))
 
     def tick(self, now_ns: int) -> "list[CarrierJob | NoteForGood]":
-        """What is to be done now, by any thread; each is handed to :meth:`ended`."""
+        """Jobs to be run now, in any thread; each is handed back to :meth:`ended`."""
         self._now_ns = now_ns
         for link in list(self._keeping.links.values()):
             link.look_at_offer()
@@ -127,7 +127,7 @@ class KeeperMeeting:
         return [*notes, *jobs]
 
     def _ask(self, identity: bytes, link: KeeperLink, now_ns: int) -> None:
-        """Ask a home of which there are older copies what it has."""
+        """Ask a home what it has, if there are older copies of it here."""
         if not (link.named if link.is_visit else link.state is KeeperState.COPYING):
             return
         if not link.is_visit:
@@ -140,7 +140,7 @@ class KeeperMeeting:
         if left != self._counted.get(identity, -1):
             self._counted[identity] = left
             if not left:
-                # Whatever was here of former days is gone.
+                # All older copies that were here are gone.
                 link.say(Gone(link.appointment - 1 if link.appointment else NO_COPY))
 
     def ended(self, job: "CarrierJob | NoteForGood", error: Exception | None, now_ns: int) -> None:
@@ -161,20 +161,20 @@ class KeeperMeeting:
         self._carrier.inherited.noted(job)
         now = self._keeping.links.get(job.identity)
         if now is not None and now.hello is not None and not now.hello.stands_in and job.note.by_keeper:
-            # Its home has come in this moment, and took the place of the keeper that spoke for it.
+            # Its home has come at this moment, and replaced the keeper that spoke for it.
             try:
                 self._carrier.inherited.came_back(job.identity)
             except OSError as failed:
                 now.refuse(Refuse.DISK, f"the keeper's disk: {failed}")
         elif job.link.closing:
-            # It has not heard, and asks again; until then this is its keeper, whose home is gone.
+            # The peer has not heard and asks again; until then this node is a keeper whose home is gone.
             self._carrier.went(job.identity, self._now_ns, for_good=True)
         else:
             job.link.taken()
 
 
 def _tell(link: KeeperLink, topics: dict[str, list[CarriedTopic]]) -> None:
-    """Say what is finished of each topic, and what consumers have of it yet."""
+    """Say what is finished of each topic, and what consumers still have of it."""
     for number, name in link.topics.items():
         out: dict[str, Ranges] = {}
         for topic in topics.get(name, ()):
@@ -185,5 +185,5 @@ def _tell(link: KeeperLink, topics: dict[str, list[CarriedTopic]]) -> None:
             for channel, ranges in carried.in_flight(topic).items():
                 out[channel] = [*out.get(channel, []), *ranges]
         for channel, ranges in out.items():
-            # So many are not in flight: what a frame cannot say is given out once more.
+            # Only as many as fit into one frame are reported in flight; the others are given out once more.
             link.say(StillOut(number, channel, next(iter(in_parts(sorted(ranges))))))

@@ -1,4 +1,4 @@
-"""Making a topic of a copy's files, and putting it away again. Both may be done in any thread."""
+"""Making a topic of a copy's files, and putting it away again; both may be done in any thread."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The topics of one connection as they are streamed: what is written, at once, and older files behind that.
+"""The topics of one connection as they are streamed: new data at once, and older files behind it.
 
 The stream of one topic is in the order in which the home wrote. No socket, no clock, no thread; reading a
 file is a job.
@@ -19,9 +19,9 @@ from nsqd.storage.slots import NAMES, CheckpointJob
 
 _MS: Final = 1_000_000
 _S: Final = 1_000 * _MS
-# Older files are sent while no more than this is under way.
+# Older files are sent only while no more bytes than this are unacknowledged.
 _FILL_WINDOW: Final = 4 << 20
-# So much of --fill-rate that was not used is used later.
+# So much of --fill-rate that was not used may be used later.
 _FILL_BURST_NS: Final = 100 * _MS
 
 
@@ -31,16 +31,16 @@ class Streaming:
     def __init__(
         self, out: SaidToKeeper, fill_rate: int, now_ns: int, want_checkpoint: Callable[[LogWriter], None]
     ) -> None:
-        """*fill_rate* is in bytes a second; a log of which a whole checkpoint is wanted is told of."""
+        """*fill_rate* is in bytes a second; *want_checkpoint* is called with a log that needs one."""
         self.bytes_filled = 0
-        # As fast as it can.
+        # Older files are sent without regard to the fill rate.
         self.hurries = False
         self._out = out
         self._fill_rate = fill_rate
         self._want_checkpoint = want_checkpoint
         self._streams: dict[LogWriter, TopicStream] = {}
         self._numbers: dict[int, TopicStream] = {}
-        # Those that may lack something.
+        # Streams that may lack something.
         self._to_look: dict[TopicStream, None] = {}
         self._next_number = 1
         self._fill_from_ns = now_ns
@@ -50,7 +50,7 @@ class Streaming:
     # --- which there are ---
 
     def name(self, log: LogWriter, name: str) -> TopicStream:
-        """Tell the keeper of a topic."""
+        """Name a topic to the keeper."""
         stream = TopicStream(self._next_number, name, log)
         self._next_number += 1
         self._streams[log] = self._numbers[stream.number] = stream
@@ -67,14 +67,14 @@ class Streaming:
         return self._numbers.get(number)
 
     def forget(self, log: LogWriter) -> None:
-        """Its topic was deleted."""
+        """Drop the stream of a log whose topic was deleted."""
         stream = self._streams.pop(log, None)
         if stream is not None:
             del self._numbers[stream.number]
             self._to_look.pop(stream, None)
 
     def begin(self, stream: TopicStream) -> None:
-        """Stream what is written from now on."""
+        """Stream what is written to this topic from now on."""
         stream.begin()
         self._to_look[stream] = None
         if stream.is_empty:
@@ -91,7 +91,7 @@ class Streaming:
     def appended(
         self, stream: TopicStream, segment: Segment, offset: int, pieces: list[bytes], *, new: bool
     ) -> None:
-        """The home has written this just now; *new*: it is the first that is told of this topic."""
+        """The home has just written this; *new*: nothing was said of this topic before."""
         if new:
             stream.begun = True
             if offset or len(stream.log.segments) > 1:
@@ -101,7 +101,7 @@ class Streaming:
             self._to_look[stream] = None
         if segment is not stream.live:
             if offset:
-                # It was begun before this connection.
+                # The segment was begun before this connection.
                 self.begin(stream)
                 return
             self._follow(stream, segment)
@@ -113,7 +113,7 @@ class Streaming:
         stream.has[stream.live_name] = offset + size
 
     def _follow(self, stream: TopicStream, segment: Segment) -> None:
-        """The log goes on in another file."""
+        """The log continues in another file."""
         before = stream.live
         if before is not None:
             if stream.has.get(stream.live_name) == before.size and before in stream.log.segments:
@@ -125,7 +125,7 @@ class Streaming:
         stream.has[stream.live_name] = 0
 
     def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
-        """The home has written a checkpoint, which tells of nothing that was not streamed before."""
+        """The home has written a checkpoint, which covers nothing that was not streamed before it."""
         stream = self._streams.get(log)
         if stream is None or not stream.begun:
             return
@@ -154,7 +154,7 @@ class Streaming:
     # --- filling ---
 
     def look_at(self, log: LogWriter) -> None:
-        """Files of a log have gone, or others took their place."""
+        """Look at the files of a log again, because some have gone or were replaced."""
         stream = self._streams.get(log)
         if stream is not None:
             self._to_look[stream] = None
@@ -191,16 +191,16 @@ class Streaming:
 
     @property
     def is_filled(self) -> bool:
-        """Whether nothing is to be looked at or read any more."""
+        """Whether nothing is left to be looked at or read."""
         return not (self._to_look or self._reads)
 
     def jobs(self) -> list[ReadJob]:
-        """Pieces of files that are to be read."""
+        """Pieces of files to be read."""
         jobs, self._jobs = self._jobs, []
         return jobs
 
     def ended(self, job: ReadJob, error: OSError | None) -> None:
-        """A piece was read, or could not be."""
+        """A piece was read, or could not be read."""
         self._reads -= 1
         stream, segment = job.stream, job.segment
         stream.reading = False
@@ -209,7 +209,7 @@ class Streaming:
         self._to_look[stream] = None
         if segment in stream.log.segments:
             if error is not None or len(job.data) < job.size:
-                # The home reports what it cannot read when somebody is owed it; the copy goes without.
+                # The home itself reports an unreadable piece that somebody is owed; the copy does without it.
                 stream.unreadable.add(segment)
             else:
                 self._filled(stream, job)

@@ -1,4 +1,4 @@
-"""What one keeper has of one topic's files, and what is to be sent next; reading is a job."""
+"""What one keeper has of one topic's files, and what is to be sent next; reading a file is a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _NEW: Final = ".new"
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """A file that the home had in this life, as it was when nobody wanted it any more."""
+    """A file that the home had in this life, as it was when the home let go of it."""
 
     salt: int
     size: int
@@ -32,7 +32,7 @@ class ReadJob:
     stream: "TopicStream"
     segment: Segment
     path: Path
-    # Its name in the copy until it is whole.
+    # Its name in the copy until the file is whole.
     target: str
     offset: int
     size: int
@@ -72,27 +72,27 @@ class TopicStream:
         self.number = number
         self.name = name
         self.log = log
-        # What the keeper said it has; None before that.
+        # The files that the keeper said it has; None before that.
         self.told: tuple[CopiedFile, ...] | None = None
-        # Sizes of the files in the copy, when all that was sent is there.
+        # Sizes of the files in the copy, once all that was sent has arrived.
         self.has: dict[str, int] = {}
-        # Files to which nothing comes any more, and that the keeper knows to be whole.
+        # Files that do not grow any more, and that the keeper knows to be whole.
         self.whole: set[str] = set()
         self.begun = False
         # The segment that is streamed while it is written.
         self.live: Segment | None = None
         self.live_name = ""
-        # A checkpoint that covers this makes the copy count.
+        # The copy counts when a checkpoint covers this.
         self.needs_end = 0
         self.needs_notes = 0
         self.linked = False
         self.filled = False
         self.reading = False
-        # Segments that could not be read to their end: they are left alone on this connection.
+        # Segments that could not be read to their end: they are skipped on this connection.
         self.unreadable: set[Segment] = set()
 
     def begin(self) -> None:
-        """From here on every append is streamed; what is there already is filled in behind."""
+        """Stream every append from here on; what exists already is filled in behind."""
         self.begun = True
         self.linked = False
         self.log.seal()
@@ -101,11 +101,11 @@ class TopicStream:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that a checkpoint would have to tell of."""
+        """Whether a checkpoint would have nothing to tell."""
         return not (self.log.segments or self.log.notes)
 
     def covered_by(self, end: int, notes: int) -> bool:
-        """Whether a checkpoint of so much, with what was streamed, is all there is to know."""
+        """Whether a checkpoint up to there, with what was streamed, covers everything."""
         return end >= self.needs_end and notes >= self.needs_notes
 
     # --- what the keeper has that the home has not ---
@@ -113,10 +113,10 @@ class TopicStream:
     def conflicts(self, gone: dict[str, LetGo], settled: Callable[[str], Ranges]) -> bool:
         """Whether the copy has something that this log has lost.
 
-        *gone* is what the home let go of in this life, by name. Messages are no loss that are *settled*, and
-        notes that the home's checkpoint knows. That it has numbered them says nothing: after a power cut it
-        goes on far above those that it has lost. Nor does it say anything that it has a file of that size: in
-        the middle of it a power cut may have taken some.
+        *gone* has the files that the home let go of in this life, by name. Messages that are *settled* are no
+        loss, nor are notes that the home's checkpoint knows. That the home has given out their numbers proves
+        nothing: after a power cut it goes on far above the messages that it has lost. A file of the same size
+        proves nothing either: a power cut may have taken something from its middle.
         """
         segments = {segment.path.name: segment for segment in self.log.segments}
         needless: Ranges | None = None
@@ -129,7 +129,7 @@ class TopicStream:
                     return True
             elif left is not None and one.salt == left.salt:
                 if one.size > left.size:
-                    # The end was lost, and then the rest was not wanted any more.
+                    # The home had lost the end of the file before it let go of the rest.
                     return True
             elif not one.next_seq or one.last_note > self.log.known_durable.notes:
                 return True
@@ -141,13 +141,13 @@ class TopicStream:
         return False
 
     def believe(self) -> None:
-        """Go on from what the keeper has."""
+        """Go on from the files that the keeper has."""
         self.has = {one.name: one.size for one in self.told or () if one.name not in NAMES}
 
     # --- filling ---
 
     def next_read(self) -> ReadJob | None:
-        """The next piece of what the copy lacks, the oldest first; None when there is none to be read now."""
+        """The next piece that the copy lacks, the oldest first; None when there is nothing to read now."""
         if self.reading or not self.begun:
             return None
         for segment in self.log.segments:
@@ -157,7 +157,7 @@ class TopicStream:
             if name in self.whole:
                 continue
             if segment.generation and self.has.get(name) == segment.size:
-                # It has got its name when it was whole.
+                # It gets this name only when it is whole.
                 self.whole.add(name)
                 continue
             target = name + _NEW if segment.generation else name
@@ -168,7 +168,7 @@ class TopicStream:
         return None
 
     def extra(self) -> list[str]:
-        """Files of the copy that the home has no more; nothing is missing that took their place."""
+        """Files of the copy that the home no longer has, and whose replacements the copy has."""
         segments = self.log.segments
         names = {segment.path.name for segment in segments}
         missing = [one.number for one in segments if one is not self.live and one.path.name not in self.whole]

@@ -1,6 +1,6 @@
-"""The file with the names of deleted topics of which a keeper that was away has not heard yet.
+"""The file with the names of deleted topics whose deletion a keeper that was away has not heard of yet.
 
-Without it a topic that was deleted while its keeper was away would come back from there.
+Without it, a topic that is deleted while a keeper is away would come back from there.
 """
 
 import json
@@ -11,16 +11,16 @@ from nsqclient.wire.names import is_valid_name
 from nsqd.log.disk import Disk
 
 FILE_NAME: Final = "deleted-topics.json"
-# Of more the oldest are forgotten.
+# If there are more, the oldest are forgotten.
 MOST_UNTOLD: Final = 10_000
 
 
 def load(disk: Disk, data_path: Path, identity: bytes) -> dict[str, set[str]]:
-    """Names, and addresses of keepers that have not heard. Raises OSError; damage is nothing."""
+    """Names, and addresses of keepers that have not heard. Raises OSError; a damaged file counts as empty."""
     try:
         value = json.loads(disk.read_file(data_path / FILE_NAME))
         if value["identity"] != identity.hex():
-            # Of another life of a copied data path.
+            # The data path was copied: the file is that of another identity.
             return {}
         return {
             str(name): {str(address) for address in addresses}
@@ -32,7 +32,7 @@ def load(disk: Disk, data_path: Path, identity: bytes) -> dict[str, set[str]]:
 
 
 def save(disk: Disk, data_path: Path, identity: bytes, untold: dict[str, set[str]]) -> None:
-    """Durably. Raises OSError."""
+    """Write the file, durably. Raises OSError."""
     topics = {name: sorted(untold[name]) for name in list(untold)[-MOST_UNTOLD:]}
     content = json.dumps({"identity": identity.hex(), "topics": topics}, separators=(",", ":")).encode()
     disk.replace(data_path / FILE_NAME, content, durable=True)
