@@ -1,7 +1,7 @@
-"""Finding messages: pages in order, those in a state, those that a filter finds. In steps of bounded size.
+"""Finding messages: pages in order, those in a state, those that a filter selects. In steps of bounded size.
 
-What is read and decoded in the loop goes in slices of a millisecond or two. A filter is looked for by a
-thread, which reads no more bytes a second than leaves the others their share.
+Reading and decoding in the event loop is done in slices of a millisecond or two. A filter is applied by a
+thread, whose bytes per second are limited so that others get their share.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ from nsqd.storage.data_path import extents_of
 from nsqd.storage.topic_store import store_of
 
 _T = TypeVar("_T")
-# One answer's frames at most, unless a single message is larger.
+# The most bytes of frames in one answer, unless a single message is larger.
 ANSWER_BYTES: Final = 4 << 20
-# An answer names so many gaps at most, and ends with the last of them.
+# An answer names at most so many gaps, and ends with the last of them.
 _MAX_GAPS: Final = 256
-# A filter looks through so much for one answer, in steps of so much.
+# How many bytes a filter searches for one answer, and in one step.
 SCAN_BYTES: Final = 64 << 20
 _STEP_BYTES: Final = 8 << 20
 _SCAN_BYTES_PER_SECOND: Final = 400 << 20
-# Of so many sequences it is worked out at once which are finished.
+# For how many sequences the state is determined in one step.
 _SORTED_AT_ONCE: Final = 1 << 16
-# ... and so often for one answer.
+# How many steps are taken for one answer, at most.
 _MOST_STEPS: Final = 64
-# Messages that are picked in one go, a millisecond's work; to read a page costs as much as so many.
+# How many messages are picked in one go, a millisecond's work; reading a page counts as so many messages.
 _AT_ONCE: Final = 1000
 _PAGE_COST: Final = 500
-# Of so many deferred messages a filter is asked for one answer.
+# How many deferred messages a filter checks for one answer, unless the limit is larger.
 _DEFERRED_AT_ONCE: Final = 1000
 
 
 @dataclass(slots=True)
 class Picked:
-    """Messages with the blocks they lie in, in the order that was asked for, and where to go on.
+    """Messages with the blocks they lie in, in the requested order, and where to go on.
 
-    That is at *position*, or, in the order of due times, *behind* a due time and a sequence.
+    The next answer begins at *position*, or, in the order of due times, *behind* a due time and a sequence.
     """
 
     position: int
@@ -77,7 +77,7 @@ class Picked:
             self.position = seq + 1 if query.forward else seq - 1
 
     def skip(self, gap: Gap, *, forward: bool) -> None:
-        """There is nothing in *gap*."""
+        """Go past *gap*, and name it unless its numbers were never used."""
         self.position = gap.end if forward else gap.start - 1
         if gap.why is not Why.UNUSED:
             self.gaps.append(gap)
@@ -90,21 +90,21 @@ class Finder:
     def __init__(self, disk: Disk, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
         self._disk = disk
         self._breaks = Breaks(bytes_per_second)
-        # One at a time: what it does not let others compute is then bounded.
+        # One thread, so that the processor time that it takes from others is bounded.
         self._pool = ThreadPoolExecutor(1, "search")
 
     def close(self) -> None:
-        """Whoever searches ends with the step it is at."""
+        """End searches after their present step."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], _T]) -> _T:
-        """Have something long worked out while others go on."""
+        """Run *work* in the search thread while the event loop goes on; returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     # --- for one answer ---
 
     async def pick(self, topic: Topic, channel: Channel | None, query: MessageQuery) -> Picked:
-        """The messages that are asked for, as many as fit into an answer. Raises ApiError."""
+        """The messages that *query* selects, as many as fit into an answer. Raises ApiError."""
         if channel is not None and query.by_due_time:
             return await self._pick_deferred(topic, channel, query)
         first, end = topic.log.kept_from, topic.log.next_seq
@@ -133,7 +133,7 @@ class Finder:
         return picked
 
     async def _read(self, topic: Topic, ranges: Ranges, query: MessageQuery, picked: Picked) -> None:
-        """Read messages, in the order in which *ranges* are given, until the answer is full."""
+        """Read the messages of *ranges*, in the given order, until the answer is full."""
         cursor, pace = Cursor(topic.log), Pace(_AT_ONCE)
         try:
             for start, end in ranges:
@@ -156,7 +156,7 @@ class Finder:
             picked.full = True
 
     async def _pick_deferred(self, topic: Topic, channel: Channel, query: MessageQuery) -> Picked:
-        """Those that fall due next, in that order; a filter is asked about so many and no more."""
+        """The deferred messages that fall due next, in that order; a filter checks a bounded number."""
         behind = query.behind or (0, 0)
         if query.behind is None and query.place.where is Where.TIME:
             behind = (max(0, query.place.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
@@ -178,7 +178,7 @@ class Finder:
         picked.full = len(listed) == most
         return picked
 
-    # --- looking for what matches ---
+    # --- searching for matches ---
 
     async def find(
         self,
@@ -191,9 +191,9 @@ class Finder:
         forward: bool = True,
         limit: int,
     ) -> Matches:
-        """Up to *limit* messages of ``start <= seq < end`` in the state of *sorting* that are *wanted*.
+        """Up to *limit* messages of ``start <= seq < end`` in the state of *sorting* that match *wanted*.
 
-        The work is bounded, so it may end before that with fewer. Raises ApiError.
+        The work is bounded, so it may end earlier with fewer messages. Raises ApiError.
         """
         found = Matches(start if forward else end - 1)
         for _ in range(_MOST_STEPS):
@@ -213,7 +213,7 @@ class Finder:
     async def _sort(
         self, sorting: Sorting | None, there: Ranges, left: int, found: Matches, *, forward: bool
     ) -> None:
-        """Look at the next messages that are there for those in a state."""
+        """Add the next messages of *there* that are in the state of *sorting*."""
         low, high = there[0] if forward else there[-1]
         low, high = (
             (low, min(high, low + _SORTED_AT_ONCE)) if forward else (max(low, high - _SORTED_AT_ONCE), high)
@@ -239,14 +239,14 @@ class Finder:
         forward: bool,
         limit: int,
     ) -> None:
-        """Look through the next parts of the log."""
+        """Search the next parts of the log."""
         store = store_of(topic)
         if store is None:
             parts: list[Part] = list(parts_in_memory(Cursor(topic.log), there, forward=forward))
         else:
             parts = list(parts_on_disk(self._disk, store.segments, there, _STEP_BYTES, forward=forward))
         if not parts:
-            # Files that were compacted to nothing.
+            # The files were compacted until nothing was left.
             found.position = there[-1][1] if forward else there[0][0] - 1
             return
         only = there
@@ -260,7 +260,7 @@ class Finder:
         except FileNotFoundError:
             part = search.at
             if store is not None and part is not None and part.segment in store.segments:
-                # Somebody removed it: whoever is owed that is told when it is delivered.
+                # Somebody removed the file: its messages are counted as lost when they are to be delivered.
                 found.position = part.end if forward else part.first - 1
         except OSError as error:
             if not found.matches:
@@ -268,12 +268,12 @@ class Finder:
 
 
 def cannot_read(error: CannotRead) -> ApiError:
-    """The answer where nothing can be said just now."""
+    """The answer when the messages cannot be read at the moment."""
     return ApiError(503, f"CANNOT_READ: {error}; try again later")
 
 
 def _together(seqs: list[int]) -> Ranges:
-    """The same as ranges, in the same order, up or down."""
+    """The sequences as ranges, in the same order, up or down."""
     ranges: Ranges = []
     for seq in seqs:
         if ranges and seq == ranges[-1][1]:

@@ -1,4 +1,4 @@
-"""What somebody asks of the messages of a topic or channel, as it stands in a query. Pure."""
+"""The parsed query of a request for messages of a topic or channel. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_LIMIT: Final = 10_000
 _DEFAULT_LIMIT: Final = 100
 _MAX_BODY: Final = 1 << 30
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
-# Where a list in the order of due times goes on: behind a due time and a sequence.
+# Where a list in the order of due times goes on: after a due time and a sequence.
 _CURSOR: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,18})")
 _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
@@ -23,9 +23,9 @@ _LINES_TYPE: Final = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """*wanted* is None when every message is; *behind* a due time and a sequence when a list goes on there.
+    """What to show. *wanted* is None for every message; *behind* a due time and a sequence to go on after.
 
-    Of a body longer than *most_body* that much is shown; *exact* is as base64, whatever it is.
+    A body is cut to *most_body* bytes; with *exact* every body is shown as base64.
     """
 
     place: Place
@@ -40,17 +40,17 @@ class MessageQuery:
 
     @property
     def by_due_time(self) -> bool:
-        """Deferred messages are listed in the order in which they fall due."""
+        """Whether messages are listed in the order in which they fall due, as deferred ones are."""
         return self.state is MessageState.DEFERRED
 
     @property
     def filters(self) -> bool:
-        """Whether it names anything that a message must be or have."""
+        """Whether it selects messages by state or content."""
         return self.state is not None or self.wanted is not None
 
 
 def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int) -> MessageQuery:
-    """Read the arguments; *accept* is the header, *now_ns* the time of the wall. Raises ApiError."""
+    """Parse the arguments; *accept* is the header, *now_ns* the wall clock's time. Raises ApiError."""
     state = _state(query)
     forward = _direction(query)
     if state is MessageState.DEFERRED and not forward:
@@ -70,7 +70,7 @@ def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int
 
 
 def refused(argument: str, why: str) -> ApiError:
-    """The answer to an argument that means nothing."""
+    """The error for an invalid argument."""
     return ApiError(400, f"INVALID_ARG_{argument}: {why}")
 
 
@@ -147,7 +147,7 @@ def _wanted(query: dict[str, str]) -> All | None:
     contains, json = query.get("contains"), query.get("json")
     for name, text in (("contains", contains), ("json", json)):
         if text == "":
-            # A variable that was not set would mean everything.
+            # Otherwise an unset variable in a script would select everything.
             raise refused(name.upper(), f"{name} is empty: leave it out to have all")
     if contains is not None:
         filters.append(Contains(contains.encode()))

@@ -15,9 +15,9 @@ _ID_END: Final = sum(ID_SPAN)
 
 
 def shown(block: Block, seq: int, most_body: int, *, exact: bool = False) -> dict[str, Any]:
-    """What a message is, whoever is owed it; of a longer body *most_body* bytes, as text or base64.
+    """A message, independent of channels; at most *most_body* bytes of its body, as JSON, text or base64.
 
-    *exact* is each body as base64: JSON is otherwise shown without the blanks between its parts.
+    With *exact* every body is base64; otherwise JSON is shown without the blanks between its parts.
     """
     frame = block.frames(seq, seq + 1)
     headers, body = headers_and_body(block, seq)
@@ -42,7 +42,7 @@ def shown(block: Block, seq: int, most_body: int, *, exact: bool = False) -> dic
 
 
 def headers_and_body(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
-    """The two; headers that cannot be understood are shown as the beginning of the body."""
+    """Headers and body of a message; headers that cannot be parsed are the beginning of the body."""
     try:
         return message(block, seq)
     except BadHeaders:
@@ -50,14 +50,14 @@ def headers_and_body(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
 
 
 def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:
-    """How a body is written, and so written: ``json`` for an object or an array, ``text``, or ``base64``."""
+    """A body's encoding and its value: ``json`` for an object or an array, ``text``, or ``base64``."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return "base64", base64.b64encode(body).decode("ascii")
     if whole and text.lstrip(" \t\r\n")[:1] in {"{", "["}:
         try:
-            # On one line, its numbers and names as they were written.
+            # On one line, with numbers and names as they were written.
             return "json", msgspec.Raw(msgspec.json.format(body, indent=-1))
         except (msgspec.DecodeError, RecursionError):
             pass
@@ -65,7 +65,7 @@ def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:
 
 
 def state_of(standing: Standing, attempts: int, offset_ns: int, client: dict[str, str]) -> dict[str, Any]:
-    """How a message stands on a channel; *offset_ns* leads from the engine's clock to the wall's."""
+    """The state of a message on a channel; *offset_ns* converts the engine's clock to the wall clock."""
     state: dict[str, Any] = {"state": standing.state.value}
     if standing.place:
         state["place"] = standing.place
@@ -79,7 +79,7 @@ def state_of(standing: Standing, attempts: int, offset_ns: int, client: dict[str
 
 
 def time_text(time_ns: int) -> str:
-    """RFC 3339, in UTC, with all digits; empty when no calendar has that time."""
+    """The time in RFC 3339, in UTC, with nine decimals; empty when it is outside the calendar."""
     try:
         when = datetime.fromtimestamp(time_ns // _NS, UTC)
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""A keeper asks the other keepers of a home that is gone what they have: connections, and time."""
+"""A keeper asks the other keepers of a home that is gone what they have: the connections and timing."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from nsqd.replication.frames import AnyFrame, FellowHello, StartTls
 from nsqd.replication.framing import MAGIC, FrameReader, encode
 from nsqd.server.clock import now_ns
 
-# So often each of them is asked.
+# How often each keeper is asked.
 EVERY_S: Final = 1.0
 _TIMEOUT_S: Final = 1.0
 _READ_BYTES: Final = 1 << 16
@@ -22,7 +22,7 @@ _READ_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a keeper says of itself to another."""
+    """What a keeper tells another about itself."""
 
     identity: bytes
     node_id: int
@@ -61,13 +61,13 @@ async def _answer(reader: asyncio.StreamReader) -> list[FellowHas]:
             raise ValueError("the other keeper has closed the connection")
         for frame in frames.feed(data):
             if not hears.take(frame):
-                # A refusal, say.
+                # For example a refusal.
                 raise ValueError(f"the other keeper says {type(frame).__name__}")
     return hears.copies
 
 
 class AskingFellows:
-    """Asks again and again, while copies are given out here; told by `tick`, some ten times a second."""
+    """Asks again and again while copies are given out here; `tick` is called some ten times a second."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AskingFellows:
         done: Callable[[], None],
         asks: Callable[[Introduction, bytes, str, list[AnyFrame]], Awaitable[list[FellowHas]]] = ask,
     ) -> None:
-        """*done* hears that something may be given out now."""
+        """*done* is called when something may be given out now."""
         self._fellowship = fellowship
         self._who = who
         self._done = done

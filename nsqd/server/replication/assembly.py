@@ -1,4 +1,4 @@
-"""All about copies put together: what is copied of this node, what it carries, and how it departs."""
+"""The parts for copies put together: copies of this node, the logs it carries, and its departure."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ from nsqd.storage.data_path import DataPath
 
 
 class CopyAssembly:
-    """See the module; made with the daemon, begun when the data path is loaded."""
+    """See the module; made with the daemon, started with `begin` when the data path is loaded."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CopyAssembly:
         server_tls: ssl.SSLContext | None,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
     ) -> None:
-        """*nodes* are those of nsqlookupd. Raises StartupError."""
+        """*nodes* returns the nodes that nsqlookupd names. Raises StartupError."""
         self.certificates: Certificates | None = to_keepers(options)
         self._tls = None if self.certificates is None else self.certificates.context
         self.copying = Replication(
@@ -77,7 +77,7 @@ class CopyAssembly:
         self._log = log
 
     async def leave_behind(self) -> None:
-        """Serve nothing again that was handed over to another nsqd. Raises StartupError."""
+        """Make sure that nothing handed over to another nsqd is served again. Raises StartupError."""
         options, data = self.copying.options, self._data
         try:
             await leave_behind(
@@ -96,7 +96,10 @@ class CopyAssembly:
             raise StartupError(str(error)) from error
 
     def begin(self) -> Departure:
-        """The data path is loaded, nobody is served yet; returns how to leave. Raises StartupError."""
+        """Start, after the data path is loaded and before anybody is served; returns the node's departure.
+
+        Raises StartupError.
+        """
         copying, carrying, data = self.copying, self.carrying, self._data
         copying.opened = self._copy_home
         try:
@@ -125,7 +128,7 @@ class CopyAssembly:
         )
 
     def _stand_in(self) -> None:
-        """For homes that do not come back."""
+        """Stand in for homes that do not come back."""
         carrier = self.carrying.carrier
         if carrier is not None:
             self.carrying.stands_in = StandsIn(
@@ -136,14 +139,14 @@ class CopyAssembly:
             )
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What runs until the daemon stops."""
+        """Start the tasks that run until the daemon stops."""
         return [
             asyncio.create_task(self.copying.watch(), name="copies"),
             asyncio.create_task(self.carrying.watch(), name="carried"),
         ]
 
     def _copy_home(self) -> None:
-        """Where there is a home, what is written here is streamed, and its keepers may know more of it."""
+        """If this node has keepers, stream what it writes to them, and ask what they gave out."""
         copying = self.copying
         if copying.home is not None:
             self.carrying.come_home(copying.home, copying.appointments)
@@ -151,14 +154,14 @@ class CopyAssembly:
             self._checkpoints.written = copying.checkpointed
 
     def _too_much(self, size: int) -> str:
-        """Why so many bytes are not taken for good."""
+        """Why a hand-over of *size* bytes is refused; empty when it is not."""
         left = self._watermark.room()
         if left < 0 or size <= left:
             return ""
         return f"the disk of the keeper has room for {left} bytes, and {size} are to be handed over"
 
     def _unwilling(self) -> str:
-        """Why no copies are taken just now."""
+        """Why no copies are taken at the moment; empty when they are."""
         if self._broker.draining:
             return "the keeper is draining"
         return "the disk of the keeper is nearly full" if self._broker.disk_low else ""

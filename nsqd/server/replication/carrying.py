@@ -1,4 +1,4 @@
-"""Giving out what others left here, and taking back what others gave out: time and threads for `Carrier`."""
+"""Giving out copies of other nodes, and taking back own logs: timing and threads for `Carrier`."""
 
 import asyncio
 import ssl
@@ -32,7 +32,7 @@ TICK_S = 0.1
 
 
 class Carrying:
-    """Both sides of one node; one task."""
+    """The keeper's side and the home's side of one node; one task."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Carrying:
         self._keepers: Keepers | None = None
         self._meeting: KeeperMeeting | None = None
         self._fellows: AskingFellows | None = None
-        # What is copied on in the place of homes that do not come back.
+        # Makes new copies in the place of homes that do not come back.
         self.stands_in: StandsIn | None = None
         self._home: Home | None = None
         self._linked: set[str] = set()
         self._jobs: set[asyncio.Task[None]] = set()
-        # Set when something may be to be done again.
+        # Set when there may be work again.
         self._awake = asyncio.Event()
 
     # --- beginning ---
 
     def keep(self, keepers: Keepers, copies: Copies, secret: bytes, tls: ssl.SSLContext | None) -> None:
-        """Keep for others; *secret* and *tls* are for other keepers that are asked. Raises OSError."""
+        """Keep for others; *secret* and *tls* are for connections to other keepers. Raises OSError."""
         self._keepers = keepers
         self.carrier = Carrier(
             self._broker,
@@ -88,7 +88,7 @@ class Carrying:
         self._meeting.at(now_ns())
 
     def come_home(self, home: Home, appointments: Appointments) -> None:
-        """Others keep for this node; nobody has been served yet."""
+        """Hold back what keepers of this node may have given out; called before anybody is served."""
         self._home = home
         known = {one.address for one in (*appointments.current, *appointments.former)}
         self.coming = ComingHome(self._broker, known, self._carry_ask_ns, now_ns(), claim)
@@ -99,21 +99,21 @@ class Carrying:
     # --- time ---
 
     def wake(self) -> None:
-        """A home is at the door, or a keeper has said what it carried."""
+        """Go on at once, because a home has connected, or a keeper has said what it carried."""
         if self._meeting is not None:
             self._meeting.at(now_ns())
         self._awake.set()
 
     @property
     def _is_idle(self) -> bool:
-        """Whether time changes nothing: no copies, no homes, and nothing is held back."""
+        """Whether there is nothing to do with time: no copies, no homes, and nothing is held back."""
         if self._keepers is not None and self._keepers.connections:
             return False
         holds = self.coming is not None and self.coming.is_holding
         return not holds and not self._jobs and (self._meeting is None or self._meeting.is_idle)
 
     async def watch(self) -> None:
-        """Until cancelled; nothing is looked at while there is nothing."""
+        """Run until cancelled; sleep while there is nothing to do."""
         try:
             while True:
                 self._tick()
@@ -127,7 +127,7 @@ class Carrying:
                 await self._fellows.close()
             if self.stands_in is not None:
                 await self.stands_in.close()
-            # A thread that is still at work would write behind what comes after it.
+            # Otherwise a thread that is still at work could write after later writes.
             await asyncio.gather(*self._jobs, return_exceptions=True)
 
     def _tick(self) -> None:
@@ -158,14 +158,14 @@ class Carrying:
                 await self._put_away(job.topics)
             else:
                 await asyncio.to_thread(job.run, self._data.disk)
-        except Exception as failed:  # noqa: BLE001 - whatever it is, it is told, and tried again
+        except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
             error = failed
         meeting.ended(job, error, now_ns())
         self._flush()
         self._ask_turn()
 
     async def _put_away(self, topics: list[CarriedTopic]) -> None:
-        """Raises OSError when something could not be noted."""
+        """Write the last checkpoints, and close the stores. Raises OSError if one could not be written."""
         noted = True
         for topic in topics:
             noted = await self._checkpoints.write_at_once(topic) and noted
@@ -184,5 +184,5 @@ class Carrying:
         if self.coming is not None:
             self.coming.heard(link.appointed.address, topic, frame)
             self.wake()
-            # What was learned is a note, and written in this turn.
+            # What was learned is staged as a note, and the turn writes it.
             self._ask_turn()

@@ -1,4 +1,4 @@
-"""Whom this node asks to keep its logs: those of --keepers, or the best of those that nsqlookupd names."""
+"""Which nsqd this node asks to keep its logs: those of --keepers, or the best that nsqlookupd names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ LOOK_S: Final = 5.0
 
 
 def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
-    """Those of nsqlookupd's nodes that keep for others; an nsqd of the original does not say so."""
+    """The nodes of nsqlookupd that say that they keep for others; an nsqd of the original does not."""
     return [
         Candidate(node.tcp_address, node.data_path, node.topology_zone, node.hostname)
         for node in nodes
@@ -23,7 +23,7 @@ def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
 
 
 class KeeperChoice:
-    """Appoints, again and again; one task."""
+    """Appoints keepers, and replaces them when needed; one task."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class KeeperChoice:
         appointed: Callable[[list[Appointed]], None],
         clock: Callable[[], int] = now_ns,
     ) -> None:
-        """*appointed* hears who is appointed now, when that has changed and is durable."""
+        """*appointed* is called with the appointed keepers, after a change is durable."""
         self.patience = KeeperPatience(patience_ns)
         self._me = me
         self._count = count
@@ -53,11 +53,11 @@ class KeeperChoice:
         self._too_few = -1
 
     def look_again(self) -> None:
-        """Something has changed: a keeper refused, say."""
+        """Check again soon, because something has changed; for example, a keeper refused."""
         self._look.set()
 
     def begin(self) -> None:
-        """Fixed keepers are known before anybody is served. Raises OSError."""
+        """Appoint fixed keepers, before anybody is served. Raises OSError."""
         before = list(self._file.appointments.current)
         if self._fixed:
             fixed = {one.address for one in self._fixed}
@@ -71,7 +71,7 @@ class KeeperChoice:
             self._file.save()
 
     async def run(self) -> None:
-        """Look now, then every few seconds, until cancelled."""
+        """Check now, then every few seconds, until cancelled."""
         while True:
             self._look.clear()
             await self.look()
@@ -92,7 +92,7 @@ class KeeperChoice:
                 await asyncio.to_thread(self._file.save)
             except OSError as error:
                 self._log.error("REPLICATION: failed to note the keepers - %s", error)
-                # Nobody hears of a number that could be given again.
+                # The number could be given again after a restart, so no keeper is told of it.
                 return
             for one in appointments.current:
                 if one not in before:

@@ -1,4 +1,4 @@
-"""Connections of a home to those whom it has appointed, and to those of former days: kept up, and looked at.
+"""Connections of a home to its present and former keepers: they are kept up and watched.
 
 The home is this node (`our_keepers`), or one that is gone and for which this node stands in (`standing_in`).
 """
@@ -20,7 +20,7 @@ from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeLink
 from nsqd.server.replication.linking import Linking
 
-# A keeper that says so is asked again later, and another one meanwhile.
+# A keeper that refuses with one of these is asked again later; meanwhile another keeper is looked for.
 _WILL_NOT: Final = frozenset(
     (
         Refuse.NOT_WANTED,
@@ -35,21 +35,21 @@ _WILL_NOT: Final = frozenset(
 
 @dataclass(slots=True)
 class KeeperConnection:
-    """A keeper, and the task that keeps up its connection."""
+    """The connection to one keeper, and the task that keeps it up."""
 
     linking: Linking
     task: asyncio.Task[None] = field(repr=False)
-    # Since when its word counts for all topics, in seconds since 1970; 0 while it does not.
+    # Since when it is linked for all topics, in seconds since 1970; 0 while it is not.
     linked_s: float = 0.0
 
     @property
     def link(self) -> HomeLink | None:
-        """The connection that there is just now."""
+        """The present connection; None while there is none."""
         connection = self.linking.connection
         return None if connection is None else connection.link
 
     def look(self) -> None:
-        """Note whether it is linked."""
+        """Note whether it is linked for all topics."""
         link = self.link
         up = link is not None and link.is_streamed_to and all(one.linked for one in link.streams())
         self.linked_s = (self.linked_s or time.time()) if up else 0.0
@@ -69,7 +69,7 @@ class KeeperConnections:
         readers: int,
         connect: Callable[..., Linking] = Linking,
     ) -> None:
-        """*file* is loaded; *connect* makes a connection, with the arguments of `Linking`."""
+        """*file* is already loaded; *connect* takes the arguments of `Linking`."""
         self.home = home
         self.file = file
         self._disk = disk
@@ -78,12 +78,13 @@ class KeeperConnections:
         self._connect = connect
         self._pool = ThreadPoolExecutor(readers, "fill")
         self._known: dict[str, KeeperConnection] = {}
-        # Others are known than before: found out by a connection, which cannot end while it is heard.
+        # The known keepers have changed. A connection reports that while it is read from, when it cannot be
+        # ended, so the next tick acts on it.
         self._changed = False
         home.gone = self._gone
 
     def __iter__(self) -> Iterator[KeeperConnection]:
-        """Those to keepers of today."""
+        """The connections to present keepers."""
         return (one for one in self._known.values() if not one.linking.visit)
 
     def of(self, address: str) -> KeeperConnection | None:
@@ -92,12 +93,12 @@ class KeeperConnections:
     # --- who they are ---
 
     def fellows(self) -> tuple[Fellow, ...]:
-        """All keepers that may have copies."""
+        """All present and former keepers, which may have copies."""
         known = self.file.appointments
         return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def keep_up(self, _current: object = None) -> None:
-        """Have a connection to each that is appointed, and to those of former days."""
+        """Keep a connection to each present and former keeper, and end those to others."""
         known = self.file.appointments
         today = {one.address: one for one in known.current}
         former = {one.address: one for one in known.former if one.address not in today}
@@ -119,28 +120,28 @@ class KeeperConnections:
         self.home.say_who_keeps()
 
     def leave(self, address: str) -> None:
-        """Speak to that one no more."""
+        """End the connection to the keeper at *address*."""
         one = self._known.pop(address, None)
         if one is not None:
             one.task.cancel()
 
     def _met(self, appointed: Appointed, identity: str) -> None:
-        """A keeper has said who it is."""
+        """Note the identity that a keeper has told."""
         self.file.appointments.met(appointed.number, identity)
         self.save()
 
     def _gone(self, link: HomeLink, number: int) -> None:
-        """A keeper has no copies of former days up to that appointment."""
+        """Note that a keeper has no older copies up to appointment *number*."""
         if self.file.appointments.forget_up_to(link.appointed.address, number):
             self.others_are_known()
 
     def others_are_known(self) -> None:
-        """Who is appointed has changed. Raises nothing."""
+        """Note that the known keepers have changed; a failure to save that is only logged."""
         self.save()
         self._changed = True
 
     def save(self) -> None:
-        """What cannot be noted is known for this life: a keeper is asked once more in the next one."""
+        """Save the appointments. If that fails, a keeper is asked once more after the next start."""
         try:
             self.file.save()
         except OSError as error:
@@ -149,7 +150,7 @@ class KeeperConnections:
     # --- time ---
 
     def tick(self) -> None:
-        """Some twenty times a second: who has answered since, and who is known."""
+        """Note which keepers have answered, and adjust connections; called some twenty times a second."""
         if self._changed:
             self._changed = False
             self.keep_up()
@@ -158,7 +159,7 @@ class KeeperConnections:
             one.look()
 
     def note_patience(self, patience: KeeperPatience, now: int) -> bool:
-        """Note who is there and who will not have us; whether another is to be looked for at once."""
+        """Note which keepers are connected, away or refuse; returns whether to look for another at once."""
         news = False
         for address, one in self._known.items():
             linking = one.linking
@@ -177,14 +178,14 @@ class KeeperConnections:
         return news
 
     def flush(self) -> None:
-        """Send what was said, to each keeper in one write."""
+        """Send the collected frames, to each keeper in one write."""
         for one in self._known.values():
             connection = one.linking.connection
             if connection is not None:
                 connection.go_on()
 
     async def close(self) -> None:
-        """After the last publisher was answered."""
+        """Close all connections; called after the last publisher was answered."""
         tasks = [one.task for one in self._known.values()]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What is copied of this node, and what it keeps of others: the parts joined, for the daemon and the turn."""
+"""Copies of this node, and copies that it keeps for others: the parts joined for the daemon and the turn."""
 
 import asyncio
 import ssl
@@ -39,7 +39,7 @@ async def _nobody() -> list[NodeInfo]:
 
 
 class Replication:
-    """See the module; made before the data path is loaded, begun when it is."""
+    """See the module; made before the data path is loaded, started with `begin` when it is."""
 
     def __init__(
         self,
@@ -54,16 +54,16 @@ class Replication:
         unwilling: Callable[[], str] = lambda: "",
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]] = _nobody,
     ) -> None:
-        """*unwilling* says why no copies are taken just now, or nothing; *nodes* are those of nsqlookupd."""
+        """*unwilling* returns why no copies are taken now, or ""; *nodes* the nodes that nsqlookupd names."""
         self.options = options
         self.home: Home | None = None
-        # Those that keep copies of this node; and whose copies this node keeps.
+        # The keepers of this node, and the homes for which this node keeps copies.
         self.ours: OurKeepers | None = None
         self.keepers: Keepers | None = None
-        # What is given out of the copies here; and who else is to know that a home is at the door.
+        # Gives out the copies here; and what to call when a home has connected.
         self.carrier: Carrier | None = None
         self.arrived: Callable[[], None] = lambda: None
-        # Called when there is a home that there was not at the start.
+        # Called when this node begins to be copied, and was not at the start.
         self.opened: Callable[[], None] = lambda: None
         self._broker = broker
         self._data = data
@@ -78,7 +78,7 @@ class Replication:
     # --- life ---
 
     def begin(self) -> None:
-        """The data path is loaded, and nobody is served yet. Raises OSError."""
+        """Start, after the data path is loaded and before anybody is served. Raises OSError."""
         options, identity = self.options, self._data.reservation.identity
         if options.keep_for_others:
             keeping = Keeping(
@@ -106,7 +106,7 @@ class Replication:
             self._open_home(self.ours, file)
             self.ours.begin()
             return
-        # Whoever was to take this node over when that was interrupted is a keeper no more.
+        # Without options for copies, a keeper that is appointed was the taker of an interrupted hand-over.
         for one in list(file.appointments.current):
             file.appointments.dismiss(one)
         if file.appointments.former:
@@ -115,7 +115,7 @@ class Replication:
             self.ours.connect()
 
     def _open_home(self, ours: OurKeepers, file: AppointmentsFile) -> None:
-        """Let there be copies of this node. Raises OSError."""
+        """Begin to copy this node. Raises OSError."""
         options, identity = self.options, self._data.reservation.identity
         home = Home(
             options.home,
@@ -144,7 +144,7 @@ class Replication:
             self.home.add(store, name)
 
     async def watch(self) -> None:
-        """Look at the time, until cancelled."""
+        """Drive everything that depends on time, until cancelled."""
         second = 0.0
         ours = self.ours
         if ours is not None:
@@ -173,14 +173,14 @@ class Replication:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether nobody copies to this node, nor this node to others."""
+        """Whether no node copies to this one, and this one copies to none."""
         keepers = self.keepers
         if self.home is not None or (self.carrier is not None and any(True for _ in self.carrier)):
             return False
         return keepers is None or not (keepers.connections or keepers.keeping.copies.removable)
 
     def _want_checkpoints(self, home: Home) -> None:
-        """Have topics written whole in the next round of checkpoints."""
+        """Have whole checkpoints of the wanted topics written in the next round."""
         if not home.wants_checkpoint:
             return
         wanted, home.wants_checkpoint = home.wants_checkpoint, {}
@@ -191,7 +191,7 @@ class Replication:
                 topic.changed = True
 
     async def _note_untold(self, home: Home) -> None:
-        """Have it on the disk of which deletions a keeper has not heard."""
+        """Save which deletions keepers were not told of yet, if that has changed."""
         if not home.untold_changed:
             return
         home.untold_changed = False
@@ -203,7 +203,7 @@ class Replication:
             self._log.warning("failed to note a deleted topic for its keepers - %s", error)
 
     async def settled(self) -> None:
-        """Wait until those who wait for a keeper were answered, as long as that may take at most."""
+        """Wait until publishers that wait for a keeper were answered, at most for --keeper-timeout."""
         home = self.home
         until = asyncio.get_running_loop().time() + self.options.home.timeout_ns / 1e9
         while home is not None and any(link.out.awaited for link in home.links):
@@ -213,7 +213,7 @@ class Replication:
                 return
 
     def take(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Another node has connected to have its logs kept."""
+        """Take over the connection of another node, or refuse it if nothing is kept here."""
         if self.keepers is not None:
             self._awake.set()
             self.arrived()
@@ -225,32 +225,29 @@ class Replication:
             transport.close()
 
     async def close(self) -> None:
-        """After the last publisher was answered."""
+        """Close all connections; called after the last publisher was answered."""
         if self.ours is not None:
             await self.ours.close()
         if self.keepers is not None:
             await self.keepers.close()
 
     async def nodes(self) -> Sequence[NodeInfo]:
-        """Those that could keep, as nsqlookupd has them."""
+        """The nodes that nsqlookupd names."""
         return await self._nodes()
 
     # --- handing over ---
 
     @property
     def appointments(self) -> Appointments:
-        """Whom this node has appointed."""
+        """The keepers that this node has appointed."""
         return Appointments() if self.ours is None else self.ours.appointments
 
     async def takers(self) -> list[str]:
-        """Who could have this node's logs for good, the best first."""
+        """The addresses of nsqd that could take this node's logs over, the best first."""
         return [] if self.ours is None else await self.ours.takers()
 
     def take_on(self, address: str) -> Linking:
-        """Have a connection to whom this node is handed over; nobody else is appointed meanwhile.
-
-        Raises OSError.
-        """
+        """Connect to the taker at *address*; no other keeper is appointed meanwhile. Raises OSError."""
         ours = self.ours
         assert ours is not None  # noqa: S101 - nothing is handed over before the data path is loaded
         if self.home is None:
@@ -260,27 +257,27 @@ class Replication:
         return ours.take_on(address)
 
     def leave_taker(self) -> None:
-        """All is the taker's: it is not spoken to any more."""
+        """End the connection to the taker, which has taken everything over."""
         if self.ours is not None:
             self.ours.leave_taker()
 
     def dismiss_taker(self) -> None:
-        """The node stays; a keeper stays one."""
+        """Give up the hand-over, because the node stays; a taker that is a keeper stays one."""
         if self.ours is not None:
             self.ours.dismiss_taker()
 
     # --- what the turn and the checkpoints call ---
 
     def lacks(self, store: LogWriter) -> str:
-        """Why what is published to this log is refused, or nothing."""
+        """Why publishes to this log are refused; empty when they are not."""
         return "" if self.home is None else self.home.lacks(store)
 
     def wait(self, store: LogWriter) -> Wait | None:
-        """What a publisher waits for; None when it waits for no keeper."""
+        """The wait for keepers that publishers to this log join; None when they wait for none."""
         return None if self.home is None else self.home.wait(store)
 
     def flush(self) -> None:
-        """Send what was written in this turn, to each keeper in one write."""
+        """Send the collected frames, to each keeper in one write."""
         if self.ours is not None:
             self.ours.flush()
 
@@ -288,10 +285,10 @@ class Replication:
         if self.home is not None:
             self.home.checkpointed(store, job)
 
-    # --- to be seen ---
+    # --- shown to operators ---
 
     async def shown(self) -> dict[str, Any]:
-        """What /carried shows: who keeps for this node, and what it keeps for others. Raises OSError."""
+        """The content of /carried: this node's keepers, and what it keeps for others. Raises OSError."""
         keeps: list[dict[str, Any]] = []
         if self.keepers is not None:
             keeps = await asyncio.to_thread(
@@ -300,16 +297,16 @@ class Replication:
         return {"kept_by": self.kept_by(), "keeps": keeps}
 
     def under_copied(self) -> int:
-        """Topics with fewer linked keepers than are wanted."""
+        """The number of topics with fewer linked keepers than are wanted."""
         return 0 if self.home is None else self.home.under_copied()
 
     def copies_of(self, topic: Topic) -> tuple[int, int]:
-        """How many keepers' word counts for a topic, and how many are wanted."""
+        """How many keepers are linked for a topic, and how many are wanted."""
         store = store_of(topic)
         return (0, 0) if self.home is None or store is None else self.home.copies_of(store)
 
     def homes(self) -> int:
-        """How many other nodes are copied to this one now."""
+        """How many other nodes copy to this one now."""
         return 0 if self.keepers is None else len(self.keepers.keeping.links)
 
     def kept_by(self) -> list[dict[str, Any]]:
@@ -317,5 +314,5 @@ class Replication:
         return [] if self.ours is None else self.ours.shown()
 
     def given_out(self) -> list[GivenOut]:
-        """What is given out here of other nodes' messages."""
+        """The copies here, with their phases and what is given out of them."""
         return [] if self.carrier is None else given_out_of(self.carrier)

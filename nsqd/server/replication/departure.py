@@ -1,4 +1,4 @@
-"""The end of a drain: all that is owed here goes to another nsqd, the logs of others that lie here first."""
+"""The end of a drain: all owed messages go to another nsqd, first those of other nodes' logs here."""
 
 import asyncio
 import math
@@ -32,7 +32,7 @@ _LOOK_S: Final = 0.1
 
 
 class Departure:
-    """What of a node is handed over, one log after the other; one task."""
+    """Hands over a node's logs, those of one data path after the other; one task."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Departure:
         ask_turn: Callable[[], None],
         around: Surroundings = OUTSIDE,
     ) -> None:
-        """*send_away* closes the connections of all clients; *around* is the network and the time."""
+        """*send_away* closes the connections of all clients; *around* is the network and the clock."""
         self.progress = HandOverProgress()
-        # To whom all of this node was handed over; empty while it was not.
+        # The address to which everything was handed over; empty until then.
         self.handed_to = ""
         self._broker = broker
         self._data = data
@@ -63,42 +63,42 @@ class Departure:
         self._ask_turn = ask_turn
         self._around = around
         self._task: asyncio.Task[None] | None = None
-        # It is the taker's, which has not said that it knows.
+        # The note that this node's own log belongs to a taker that has not confirmed it yet.
         self._noted: HandedOver | None = None
-        # It is the taker's, which knows; empty before.
+        # The taker that has this node's own log and has confirmed it; empty until then.
         self._gone_to = ""
 
-    # --- what is asked for ---
+    # --- requests ---
 
     def begin(self, to: str, in_flight_s: float) -> None:
-        """Hand over to that address, or to the best there is; once."""
+        """Begin to hand over to that address, or to the best taker, unless that is under way or done."""
         if self._task is None or (self._task.done() and not self.handed_to):
             self.progress = HandOverProgress("looking", to=to)
             self._task = asyncio.create_task(self._run(to, in_flight_s), name="hand-over")
 
     @property
     def under_way(self) -> bool:
-        """Whether something is on its way."""
+        """Whether a hand-over is under way."""
         return self._task is not None and not self._task.done()
 
     @property
     def may_be_cancelled(self) -> bool:
-        """Whether nothing of it is another's yet.
+        """Whether no note says yet that this node's log belongs to another nsqd.
 
-        What is published behind the note would be lost: the next start removes what is here.
+        After the note the next start removes what is here, so messages published then would be lost.
         """
         noted = self._noted is not None or self.progress.state in ("noting", "noted")
         return not (self.handed_to or self._gone_to or noted)
 
     async def cancel(self) -> None:
-        """Go on serving, as far as that is ours."""
+        """Stop handing over, and go on serving the logs that still belong to this node."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
             self.progress = HandOverProgress()
 
-    # --- doing it ---
+    # --- the hand-over ---
 
     async def _run(self, to: str, in_flight_s: float) -> None:
         try:
@@ -124,25 +124,25 @@ class Departure:
             self.progress.state, self.progress.problem = "failed", str(error)
             self._log.error("HAND-OVER: %s", error)
         except Exception as error:
-            # A fault: whoever waits for the end is told, and may begin again.
+            # A fault of ours: the caller sees it in the progress, and may begin again.
             self.progress.state = "failed"
             self.progress.problem = f"{type(error).__name__}: {error}"
             self._log.error("HAND-OVER: it ended with a fault - %s", self.progress.problem)
             raise
 
     async def _to(self, taker: str, in_flight_s: float) -> None:
-        """Raises HandOverFailed and OSError."""
+        """Hand everything over to *taker*. Raises HandOverFailed and OSError."""
         await self._pass_on(taker, in_flight_s)
         if not self._gone_to and any(map(self._owes, self._broker.topics.values())):
             await self._hand_over_own(taker, in_flight_s)
-            # A home may have begun anew meanwhile, without its end, which is here.
+            # Meanwhile a home may have started again without the end of its log, which is here.
             await self._pass_on(taker, in_flight_s)
         self._broker.leaving = True
         self.handed_to = taker
         self.progress.state = "handed over"
         self.progress.sent = max(self.progress.sent, self.progress.size)
         self._log.info("HAND-OVER: nothing is left here, all is at %s", taker)
-        # Consumers look for the topics elsewhere.
+        # So that consumers look for the topics elsewhere.
         self._send_away()
 
     @staticmethod
@@ -165,7 +165,7 @@ class Departure:
         except HandOverFailed as error:
             self._noted = self._noted or error.noted
             raise
-        # Others keep what they have of it until the taker has copies of its own, and tells them.
+        # Other keepers keep their copies until the taker has copies elsewhere and tells them.
         self._gone_to = taker
 
     def _handing(self, logs: OwnLogs | CarriedLogs, taker: str, in_flight_s: float) -> HandingOver:
@@ -176,19 +176,19 @@ class Departure:
             self._log,
             self.progress,
             in_flight_s=in_flight_s,
-            # What is noted is not served here any more: a taker that was killed is told when it is back.
+            # After the note nothing is served here, so a taker that was killed is told whenever it is back.
             tell_s=math.inf,
         )
 
     async def _pass_on(self, taker: str, in_flight_s: float) -> None:
-        """Hand over what this node has of others. A copy whose home may be back in a moment is waited for."""
+        """Hand over the logs of other nodes that are here, after waiting for homes that may be back soon."""
         carrier = self._carrier
         while carrier is not None:
             known = {one.identity for one in carrier if carrier.may_be_needed(one.identity)}
             if not known:
                 return
             for identity in sorted(known):
-                # While the one before it was handed on this one may have gone.
+                # This copy may have been removed while another one was handed on.
                 copies = carrier.of(identity)
                 if not copies or identity in carrier.stood_in or carrier.is_here(identity):
                     continue
@@ -211,7 +211,7 @@ class Departure:
         disk = self._data.disk
         folder = carrier.folder_of(identity)
         file = carrier.successors.file(identity)
-        # Above every copy there ever was: this one is the newest wherever it is looked at.
+        # The next number is above those of all copies that ever were, so the taker's copy is the newest.
         file.appointments.last = max(file.appointments.last, one.serving.appointment)
         options = self._copying.options
         home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
@@ -230,7 +230,7 @@ class Departure:
             around=self._around,
         )
         try:
-            # Of one whose topics were all deleted here there is nothing to have.
+            # If all its topics were deleted here, there is nothing to hand over.
             if logs.topics():
                 await self._handing(logs, taker, in_flight_s).run()
             is_over = carrier.is_here(identity)
@@ -238,19 +238,19 @@ class Departure:
             is_over = True
         except HandOverFailed as error:
             if error.code == Refuse.HANDED_OVER:
-                # It had that very copy once, which was given back since: what is here goes as another one.
+                # The taker once had this very copy and gave it back: hand it over under another number.
                 logs.give_up_number(taker)
             raise
         finally:
             await logs.close()
         if not is_over:
             carrier.give_away(identity)
-            # A thread puts them away, and is looked for by a timer.
+            # A thread puts the copies away; poll until it is done.
             while carrier.was_given_away(identity) and carrier.of(identity):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S)
             is_over = not carrier.was_given_away(identity)
         if is_over:
-            # Its home came back meanwhile and goes on with its copy: the taker has been told for nothing.
+            # The home came back meanwhile and goes on with its copy, so the hand-over has no effect.
             logs.go_on()
             await asyncio.to_thread(handed_over.remove, disk, folder)
             return

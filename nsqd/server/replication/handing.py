@@ -1,10 +1,10 @@
-"""Handing logs over to another nsqd for good: time and threads for what `handed_over` and `for_good` note.
+"""Handing logs over to another nsqd permanently: timing and threads for `handed_over` and `for_good`.
 
-The taker gets a copy, as a keeper does, while deliveries go on. Then the logs are held: nothing more is
-given out, what is in flight is waited for, and the last checkpoints go the same way. When the taker has all
-of it on its disk the home notes that it is handed over; from that moment on it is the taker's, whatever ends.
-Last the taker is told, and notes it too. Up to the home's note everything can be taken back, and is repeated
-from where it was; behind it only the telling is repeated.
+The taker gets a copy, as a keeper does, while deliveries go on. Then the logs are held: nothing more is given
+out, messages in flight are waited for, and the last checkpoints are streamed. When the taker has all of it on
+its disk, the home notes that the logs are handed over; from then on they belong to the taker, whatever
+process ends. Last the taker is told, and notes it too. Until the home's note everything can be taken back,
+and a repetition goes on where it was; after the note only the telling is repeated.
 """
 
 import asyncio
@@ -23,19 +23,20 @@ from nsqd.replication.home_link import HomeLink, HomeState
 from nsqd.server.replication.linking import Linking
 
 _LOOK_S: Final = 0.02
-# A taker that says so need not be told: it has noted it, or the home of what a keeper hands on is there
-# itself, to which the copy at the taker is one more to be met.
+# A taker that refuses with one of these need not be told: it has noted the hand-over, or the home of the log
+# that a keeper hands on is connected there itself, and meets the taker's copy as it meets any other.
 KNOWS: Final = frozenset((Refuse.HANDED_OVER, Refuse.HOME_IS_HERE))
-# Whoever asks a taker again is answered the same.
+# Refusals that a taker would repeat if it were asked again.
 _NEVER: Final = frozenset((Refuse.NOT_WANTED, Refuse.VERSION, Refuse.SAME_NODE_ID, Refuse.UNAUTHORIZED))
-# A taker that cannot be reached for so long is none.
+# A taker that cannot be reached for so long is given up.
 REACH_S: Final = 10.0
 
 
 def has_heard(link: HomeLink, note: HandedOver) -> bool:
-    """Whether a taker says that it has what is noted: it knows that already, has just been told, or had it.
+    """Whether a taker says that it has the noted logs: it knew that already, was just told, or had them once.
 
-    The same data path lets go of a copy only when others have all that is owed of it, or it is another's.
+    A taker with the same data path removes its copy only when others have all that is owed of it, or when the
+    copy belongs to another nsqd.
     """
     if link.taken or link.refused in KNOWS:
         return True
@@ -44,10 +45,10 @@ def has_heard(link: HomeLink, note: HandedOver) -> bool:
 
 
 class HandOverFailed(Exception):
-    """It was not handed over, or nobody knows; the text is one sentence.
+    """The logs were not handed over, or it is unknown whether they were; the text is one sentence.
 
-    With *noted* it is the taker's already, which has not said that it knows: that note is, or may be, on the
-    disk. *code* is that of the taker's refusal.
+    With *noted* they may already belong to the taker, which has not confirmed it: that note is, or may be, on
+    the disk. *code* is the code of the taker's refusal.
     """
 
     def __init__(self, sentence: str, *, noted: HandedOver | None = None, code: int = 0) -> None:
@@ -57,46 +58,46 @@ class HandOverFailed(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the taker will not have it: to try again is of no use."""
+        """Whether the taker refuses permanently, so that trying again is useless."""
         return self.code in _NEVER
 
 
 class NotOurs(Exception):
     """The home of these logs is back, or nobody is owed any of them: there is nothing to hand over.
 
-    It may be noted already that they were.
+    A note that they were handed over may exist already.
     """
 
 
 class LeavingLogs(Protocol):
-    """The logs of one data path that are to go: those of this node, or of another that it has for good."""
+    """The logs of one data path that are handed over: those of this node, or of another, carried here."""
 
     @property
     def identity(self) -> bytes:
-        """Of the data path."""
+        """The identity of the data path."""
 
     @property
     def home(self) -> Home:
-        """Whose keeper the taker is, from :meth:`appoint` on."""
+        """The home whose keeper the taker is, from :meth:`appoint` on."""
 
     @property
     def folder(self) -> Path:
-        """Where the note lies."""
+        """The folder of the note."""
 
     def are_ours(self) -> bool:
-        """Whether they are this node's to hand over yet."""
+        """Whether this node may still hand them over."""
 
     def size(self) -> int:
-        """Bytes of files."""
+        """The size of their files in bytes."""
 
     def appoint(self, taker: str) -> Linking:
-        """Have a connection to the taker, with a number that is durable. Raises OSError."""
+        """Connect to the taker, with a durable number of appointment. Raises OSError."""
 
     def dismiss(self) -> None:
-        """It is not the taker any more."""
+        """Give up handing over to this taker."""
 
     def leave(self) -> None:
-        """The taker knows: it is not spoken to any more."""
+        """End the connection to the taker, which has confirmed."""
 
     def hold(self) -> None:
         """Give out nothing more."""
@@ -105,18 +106,18 @@ class LeavingLogs(Protocol):
         """Give out again."""
 
     def in_flight(self) -> int:
-        """How many messages consumers have yet, or threads are to write."""
+        """How many messages are still in flight, plus topics that the turn has yet to write."""
 
     def send_away(self) -> None:
-        """Take back what is in flight: its consumers have had their time."""
+        """Close consumers' connections, so that messages in flight come back."""
 
     async def note(self) -> bool:
-        """Write the checkpoints of all, which are streamed; False when one could not be written."""
+        """Write the checkpoints of all topics, which are streamed; False if one could not be written."""
 
 
 @dataclass(slots=True)
 class HandOverProgress:
-    """How far it is, for those who ask."""
+    """The progress of a hand-over, as /drain shows it."""
 
     state: str = "idle"
     what: str = ""
@@ -124,7 +125,7 @@ class HandOverProgress:
     size: int = 0
     sent: int = 0
     problem: str = ""
-    # Nobody will have it; what failed otherwise may be tried again.
+    # Every taker refuses permanently; after any other failure it may be tried again.
     refused: bool = False
 
     def shown(self) -> dict[str, Any]:
@@ -155,7 +156,10 @@ class HandingOver:
         tell_s: float = REACH_S,
         save: Callable[[Disk, Path, HandedOver], None] = handed_over.save,
     ) -> None:
-        """*in_flight_s* is how long consumers have for what they have, *tell_s* a taker to hear of it."""
+        """*in_flight_s* is how long consumers have for their messages, *tell_s* how long a taker may be away.
+
+        The latter counts after the note; *reach_s* is the same before it.
+        """
         self._logs = logs
         self._taker = taker
         self._disk = disk
@@ -168,7 +172,7 @@ class HandingOver:
         self._time = asyncio.get_running_loop().time
 
     async def run(self, noted: HandedOver | None = None) -> HandedOver:
-        """All of it; of what an earlier run has *noted* only the telling.
+        """Hand the logs over; if an earlier run has *noted* that, only tell the taker. Returns the last note.
 
         Raises HandOverFailed, NotOurs, and OSError when something cannot be noted here.
         """
@@ -190,7 +194,7 @@ class HandingOver:
             await self._note(note)
         else:
             note = noted
-        # A taker that is about to leave itself lets those in whose copies it has, and takes no offers.
+        # A taker that leaves itself accepts homes whose copies it has, but no offers.
         linking.offers = None
         self._progress.state = "noted"
         self._log.info("HAND-OVER: %s has all of it, and has it for good", self._taker)
@@ -204,7 +208,7 @@ class HandingOver:
     # --- the copy ---
 
     async def _filled(self, linking: Linking) -> HomeLink:
-        """Wait until the taker has all that there is now."""
+        """Wait until the taker has everything that exists now."""
         progress, logs = self._progress, self._logs
         progress.state, progress.to, progress.size = "filling", self._taker, logs.size()
         said_s = reached_s = self._time()
@@ -227,7 +231,7 @@ class HandingOver:
             await asyncio.sleep(_LOOK_S)
 
     def _link(self, linking: Linking) -> HomeLink | None:
-        """The connection that there is. Raises HandOverFailed when the taker will not, and NotOurs."""
+        """The present connection, if any. Raises HandOverFailed when the taker refuses, and NotOurs."""
         if not self._logs.are_ours():
             raise NotOurs
         if linking.refused:
@@ -238,7 +242,7 @@ class HandingOver:
     # --- the moment ---
 
     async def _stopped(self, linking: Linking, link: HomeLink) -> HandedOver:
-        """Nothing happens here any more, and the taker has all of it on its disk: the note that says so."""
+        """Wait until nothing changes here and the taker has all of it on its disk; returns the note."""
         logs = self._logs
         await self._at_rest()
         if not await logs.note():
@@ -253,16 +257,16 @@ class HandingOver:
         return HandedOver(logs.identity.hex(), self._taker, link.keeper.identity.hex(), link.appointed.number)
 
     async def _note(self, note: HandedOver) -> None:
-        """Write the note. While that is under way nothing is taken back: a thread may be at it.
+        """Write the note. A cancellation meanwhile takes nothing back, because a thread may be writing it.
 
-        Raises OSError when there is none; and HandOverFailed, *noted*, when nobody knows whether there is.
+        Raises OSError when there is no note, and HandOverFailed with *noted* when that is unknown.
         """
         logs = self._logs
         self._progress.state = "noting"
         try:
             await asyncio.to_thread(self._save, self._disk, logs.folder, note)
         except OSError as error:
-            # It may be there all the same, and a start would believe it, whatever was published since.
+            # The note may exist nevertheless; the next start would believe it, whatever was published since.
             try:
                 await asyncio.to_thread(handed_over.remove, self._disk, logs.folder)
             except OSError as still:
@@ -276,7 +280,7 @@ class HandingOver:
             raise
 
     async def _at_rest(self) -> None:
-        """Wait until consumers have answered what they have; when their time is up it is taken back."""
+        """Wait until no message is in flight; consumers that take longer than *in_flight_s* are sent away."""
         until_s = self._time() + self._in_flight_s
         while self._logs.in_flight():
             if self._time() > until_s:
@@ -288,7 +292,7 @@ class HandingOver:
     # --- the telling ---
 
     async def _tell(self, linking: Linking, note: HandedOver) -> HandedOver:
-        """Until the taker has noted it; returns the note as it is then.
+        """Tell the taker until it has noted the hand-over; returns the note, which may have changed.
 
         Raises HandOverFailed when it cannot be reached, NotOurs, and OSError.
         """
@@ -300,7 +304,7 @@ class HandingOver:
             if linking.refused in KNOWS or (told is not None and has_heard(told, note)):
                 return note
             if not self._logs.are_ours():
-                # Their home has them again.
+                # Their home has taken them back.
                 raise NotOurs
             connection = linking.connection
             link = None if connection is None else connection.link
@@ -308,7 +312,7 @@ class HandingOver:
                 reached_s = self._time()
                 ready = link.has_everything or link.state is HomeState.VISITING
                 if ready and link.appointed.number != note.appointment:
-                    # It has lost some of that copy, or its disk, and there is another one, which is whole.
+                    # The taker lost part of that copy, or its disk, and now has another copy, which is whole.
                     if asked is not link:
                         asked, position = link, link.sync()
                     elif link.out.synced >= position:

@@ -1,4 +1,4 @@
-"""The keeper's connections: those of the TCP port that begin with the magic of the stream."""
+"""The keeper's connections: those to the TCP port that begin with the magic of the stream."""
 
 import asyncio
 import ssl
@@ -19,9 +19,9 @@ from nsqd.replication.willing import Keeping
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.layers import Tls
 
-# What is written is durable after so long at most.
+# How often written copies are made durable.
 SYNC_S: Final = 1.0
-# A home says something every half second.
+# A home that is silent for so long is cut off; it sends something every half second.
 _SILENT_S: Final = 15.0
 _THREADS: Final = 4
 _START_TLS: Final = encode(StartTls())
@@ -29,7 +29,7 @@ _START_TLS: Final = encode(StartTls())
 
 @dataclass(slots=True)
 class Keepers:
-    """All connections of homes to this node, and what each of them needs."""
+    """All connections of homes to this node, and the objects that each of them needs."""
 
     keeping: Keeping
     log: Log
@@ -38,7 +38,7 @@ class Keepers:
     auth: AuthServers
     connections: dict["HomeAtTheDoor", None] = field(default_factory=dict)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "copies"))
-    # The last removal of what was deleted.
+    # The last removal of deleted topics' copies.
     removing: "asyncio.Future[None] | None" = None
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
@@ -59,14 +59,14 @@ class Keepers:
         }
 
     def tick(self) -> None:
-        """Once a second: what was written is made durable."""
+        """Make written copies durable, and remove deleted ones; called once a second."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.connections):
             connection.tick(now)
         self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        """Begin to remove what was deleted, unless a thread is at it: that may take longer than a second."""
+        """Begin to remove deleted copies, unless a thread still does: that may take longer than a second."""
         if self.keeping.copies.removable and (self.removing is None or self.removing.done()):
             self.removing = asyncio.get_running_loop().run_in_executor(self.pool, self._remove)
 
@@ -83,7 +83,7 @@ class Keepers:
 
 
 class HomeAtTheDoor(asyncio.Protocol):
-    """One connection of a home; the link decides, this moves bytes and runs its jobs."""
+    """One connection of a home; the link decides, this class moves bytes and runs the link's jobs."""
 
     def __init__(self, keepers: Keepers) -> None:
         self.link = KeeperLink(keepers.keeping)
@@ -93,7 +93,7 @@ class HomeAtTheDoor(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._heard = self._loop.time()
-        # The first bytes may ask for TLS.
+        # The first bytes, which may ask for TLS; None once they are complete.
         self._first: bytes | None = b""
         self._shaking_hands = False
         self._asking: asyncio.Task[None] | None = None
@@ -147,12 +147,12 @@ class HomeAtTheDoor(asyncio.Protocol):
     # --- what the link wants ---
 
     def say(self) -> None:
-        """Send what somebody else has it say."""
+        """Send frames that other parts have put into the link."""
         if self.link.out:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Send what is to be said, begin what waits for the disk, ask who the home is."""
+        """Send waiting frames, begin jobs for the disk, ask the auth servers about the home."""
         link, transport = self.link, self._transport
         for job in link.jobs():
             future = self._loop.run_in_executor(
@@ -179,7 +179,7 @@ class HomeAtTheDoor(asyncio.Protocol):
         self._go_on()
 
     async def _ask(self) -> None:
-        """Ask the auth servers; whoever may publish to every topic may have its copies kept."""
+        """Ask the auth servers; a home that may publish to every topic may have its copies kept."""
         transport = self._transport
         if transport is None:
             return
@@ -209,7 +209,7 @@ class HomeAtTheDoor(asyncio.Protocol):
         self._go_on()
 
     def leave(self) -> None:
-        """The node stops."""
+        """End the connection, because the node stops."""
         self.link.refuse(Refuse.LEAVING, "the keeper stops")
         self._go_on()
 
@@ -220,7 +220,7 @@ class HomeAtTheDoor(asyncio.Protocol):
                 self._keepers.pool, sync.run, self._keepers.keeping.copies.disk
             )
         except RuntimeError:
-            # The pool is closed; what is not synced is found out at the next start.
+            # The pool is closed; the next start finds out what was not synced.
             return
         future.add_done_callback(lambda done: sync.failed() if done.exception() else sync.end())
 
@@ -247,5 +247,5 @@ class HomeAtTheDoor(asyncio.Protocol):
             self._transport = tls
 
 
-# A name that only a pattern for all names has in it.
+# A topic name that is only granted by a pattern for all names.
 EVERY_TOPIC: Final = "carried-logs-of-every-topic"

@@ -32,9 +32,9 @@ _TICK_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The network and the time, of which a simulation has others."""
+    """The network and the clock, which a simulation replaces."""
 
-    # With the arguments of `Linking`.
+    # Takes the arguments of `Linking`.
     connect: Callable[..., Linking] = Linking
     clock: Callable[[], int] = now_ns
 
@@ -43,7 +43,7 @@ OUTSIDE: Final = Surroundings()
 
 
 class WritesCheckpoints(Protocol):
-    """What of `upkeep.Checkpoints` is needed."""
+    """The part of `upkeep.Checkpoints` that is needed here."""
 
     async def write_at_once(self, topic: Topic) -> bool: ...
 
@@ -51,7 +51,7 @@ class WritesCheckpoints(Protocol):
 
 
 class TakesTakers(Protocol):
-    """What of `copying.Replication` is needed."""
+    """The part of `copying.Replication` that is needed here."""
 
     home: Home | None
 
@@ -63,17 +63,17 @@ class TakesTakers(Protocol):
 
 
 def size_of_files(topics: Iterable[Topic]) -> int:
-    """What is to be sent."""
+    """The bytes that are to be sent for these topics."""
     return sum(store.size for topic in topics if (store := store_of(topic)) is not None)
 
 
 def flying(topics: Iterable[Topic]) -> int:
-    """How many messages of these consumers have."""
+    """How many messages of these topics are in flight."""
     return sum(size_of(ranges) for topic in topics for ranges in carried.in_flight(topic).values())
 
 
 class OwnLogs:
-    """The topics of this node, while it runs."""
+    """The topics of this node, on which an nsqd runs."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class OwnLogs:
         self._copying.leave_taker()
 
     def hold(self) -> None:
-        # Nobody subscribes any more: a first channel would be given what waits.
+        # Nobody may subscribe any more: a first channel would be given the waiting messages.
         self._broker.leaving = True
         for topic in self._topics():
             carried.hold_back(topic, [(0, EVERYTHING)])
@@ -148,7 +148,7 @@ class OwnLogs:
 
 
 class ApartLogs:
-    """Logs that have a home for this alone, and a connection that is kept up here."""
+    """Logs with a `Home` made only for the hand-over, and a connection that is kept up here."""
 
     def __init__(
         self,
@@ -183,13 +183,13 @@ class ApartLogs:
         raise NotImplementedError
 
     async def turn(self) -> None:
-        """Do what is to be done some twenty times a second."""
+        """Do what needs doing some twenty times a second."""
 
     def size(self) -> int:
         return size_of_files(self.topics())
 
     def appoint(self, taker: str) -> Linking:
-        """Raises OSError."""
+        """Appoint the taker, and connect to it. Raises OSError."""
         known = self._file.appointments
         appointed = next((one for one in known.current if one.address == taker), None)
         if appointed is None:
@@ -207,24 +207,24 @@ class ApartLogs:
         return linking
 
     def _heard(self, appointed: Appointed, identity: str) -> None:
-        """The taker has said who it is."""
+        """Note the identity that the taker has told."""
         self._file.appointments.met(appointed.number, identity)
 
     def keepers(self) -> list[str]:
-        """Who keeps, or kept, copies of these logs: addresses of those that ever answered."""
+        """The addresses of all nsqd that ever answered as keepers of these logs."""
         known = self._file.appointments
         return sorted({one.address for one in (*known.current, *known.former) if one.identity})
 
     def dismiss(self) -> None:
-        """The number stays noted: the next try goes on with the same copy."""
+        """Give up this try. The number stays noted, so the next try goes on with the same copy."""
         for task in self._tasks:
             task.cancel()
         known = self._file.appointments
-        # Nobody has been there, so there is no copy.
+        # An appointed nsqd that never answered has no copy, so it is forgotten.
         known.current = [one for one in known.current if one.identity]
 
     def give_up_number(self, taker: str) -> None:
-        """Let the next try be another appointment. Raises OSError."""
+        """Make the next try use another appointment. Raises OSError."""
         known = self._file.appointments
         for one in [one for one in known.current if one.address == taker]:
             known.dismiss(one)
@@ -235,7 +235,7 @@ class ApartLogs:
             task.cancel()
 
     async def close(self) -> None:
-        """The last of it."""
+        """End the connection and the threads."""
         self.dismiss()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._pool.shutdown)
@@ -264,7 +264,7 @@ class ApartLogs:
 
 
 class CarriedLogs(ApartLogs):
-    """The topics of another data path, which this node gives out and passes on."""
+    """The topics of another data path, which this node carries and hands on."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class CarriedLogs(ApartLogs):
         ask_turn: Callable[[], None],
         around: Surroundings = OUTSIDE,
     ) -> None:
-        """*allow* has the carrier look what it gives out."""
+        """*allow* makes the carrier decide again what it gives out."""
         super().__init__(home, folder, disk, file, log, tls, around)
         home.stands_in = True
         self._copy = copy
@@ -300,11 +300,11 @@ class CarriedLogs(ApartLogs):
         return [topic for topic in self._copy.topics.values() if not topic.given_up]
 
     def are_ours(self) -> bool:
-        # What is not carried any more its home has come back for, or it is not needed and goes.
+        # If the copy is not carried any more, its home came back, or it is not needed and is removed.
         return self._copy.phase is CopyPhase.CARRIED
 
     async def turn(self) -> None:
-        """What was deleted here meanwhile is deleted there."""
+        """Tell the taker of topics that were deleted here meanwhile."""
         known = dict(self.home.known())
         for topic in self._copy.topics.values():
             store = store_of(topic)
@@ -328,7 +328,7 @@ class CarriedLogs(ApartLogs):
         self._send_away()
 
     async def note_topic(self, topic: Topic) -> bool:
-        """In place of its home, among whose files the checkpoint then is."""
+        """Write a checkpoint in place of the home, among the home's files, and stream it."""
         store = store_of(topic)
         if store is None or not isinstance(topic, CarriedTopic) or topic.deleted:
             return False
@@ -341,7 +341,7 @@ class CarriedLogs(ApartLogs):
                     self._slots[topic] = slots
                 slots.begin_anew()
                 job = slots.begin(topic, store.mark(topic.log.next_seq))
-                # Its changes are told there now: what is written here goes on from a whole one.
+                # That checkpoint has taken the topic's changes, so the carrier's own next one must be whole.
                 store.checkpoints.begin_anew()
                 topic.changed = True
                 await asyncio.to_thread(job.run, self._disk)
@@ -377,19 +377,19 @@ class StoppedLogs(ApartLogs):
         return list(self._broker.topics.values())
 
     def hold(self) -> None:
-        """Nobody is given anything."""
+        """Do nothing: nothing is given out."""
 
     def go_on(self) -> None:
-        """Nor later."""
+        """Do nothing: nothing is given out."""
 
     def in_flight(self) -> int:
         return 0
 
     def send_away(self) -> None:
-        """There is nobody."""
+        """Do nothing: there are no consumers."""
 
     async def turn(self) -> None:
-        """Write down what was learned of a keeper that gave some of it out."""
+        """Write the notes of what keepers reported as given out."""
         broker = self._broker
         while broker.dirty:
             topic, _ = broker.dirty.popitem()
@@ -417,12 +417,12 @@ class StoppedLogs(ApartLogs):
 
 
 def begin_checkpoint(topic: Topic, store: TopicStore) -> CheckpointJob:
-    """A whole one, for whoever has none of those before it. Raises OSError."""
+    """Begin a whole checkpoint, for a reader that has no earlier ones. Raises OSError."""
     store.checkpoints.begin_anew()
     store.make_folder()
     return store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
 
 
 def apart_home(identity: bytes, node_id: int, address: str, secret: bytes, file: AppointmentsFile) -> Home:
-    """A home for logs that are handed over and get nothing new."""
+    """A `Home` for logs that are handed over and get no new messages."""
     return Home(HomeSettings(secret=secret), identity, node_id, address, again=file.again)

@@ -1,4 +1,4 @@
-"""What a start makes of notes that logs were handed over: they are another's, and not served here again."""
+"""Notes of handed-over logs at a start: the logs belong to another nsqd and are not served here again."""
 
 import asyncio
 import ssl
@@ -24,21 +24,21 @@ from nsqd.server.replication.linking import Linking
 from nsqd.storage.reservation import Reservation
 
 _LOOK_S: Final = 0.02
-# How long a taker that was not told yet has to answer.
+# How long a taker that has not confirmed yet has to answer.
 ANSWER_S: Final = 10.0
 
 
 class NotTold(Exception):
-    """A taker does not say that it has what was handed over to it; the text is one sentence."""
+    """A taker does not confirm that it has the logs handed over to it; the text is one sentence."""
 
 
 class Tells(Protocol):
-    """Says to a taker that it has a log for good."""
+    """Tells a taker that a log belongs to it."""
 
     async def __call__(
         self, note: HandedOver, home: Home, disk: Disk, log: Log, tls: ssl.SSLContext | None
     ) -> None:
-        """Raises NotTold."""
+        """Tell the taker of *note*. Raises NotTold."""
 
 
 async def tell(
@@ -49,7 +49,7 @@ async def tell(
     tls: ssl.SSLContext | None,
     answer_s: float = ANSWER_S,
 ) -> None:
-    """Say to the taker once more that it has a log for good. Raises NotTold."""
+    """Tell the taker once more that a log belongs to it. Raises NotTold."""
     pool = ThreadPoolExecutor(1, "hand over")
     linking = Linking(home, Appointed(note.appointment, note.to), log, pool, disk, tls=tls, visit=True)
     task = asyncio.create_task(linking.run(), name=f"telling {note.to}")
@@ -88,10 +88,9 @@ async def leave_behind(
     tls: ssl.SSLContext | None,
     teller: Tells = tell,
 ) -> None:
-    """Before anything is loaded: let no start find what is another's.
+    """Remove logs that belong to another nsqd, before anything is loaded.
 
-    A taker that has not said that it knows is told again first, by *teller*, and nothing is removed before it
-    answers.
+    A taker that has not confirmed is told again first, by *teller*, and nothing is removed before it answers.
     Raises OSError, NotTold, DamagedHandOver and NewerVersion.
     """
     note = handed_over.load(disk, data_path)
@@ -102,7 +101,7 @@ async def leave_behind(
             handed_over.put_aside(disk, data_path, log.warning)
             reservation.disowned = identity
         else:
-            # The data path has had another name since: all of that is done.
+            # The data path has got another identity since, so that hand-over is completely done.
             handed_over.remove(disk, data_path)
     copies = Copies(disk, data_path)
     for identity in copies.identities():
@@ -151,6 +150,6 @@ async def _make_sure(
 
 
 def forget(disk: Disk, data_path: Path, reservation: Reservation) -> None:
-    """Behind the load, which has given the data path another name. Raises OSError."""
+    """Remove the note after the load, which has given the data path another identity. Raises OSError."""
     if reservation.disowned:
         handed_over.remove(disk, data_path)

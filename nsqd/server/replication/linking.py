@@ -25,16 +25,16 @@ _CONNECT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _START_TLS: Final = encode(StartTls())
-# The system takes no more in one call.
+# The most pieces that the system takes in one call.
 _MOST_PIECES: Final = 1024
 
 
 class LinkFailed(Exception):
-    """No connection; the text is why."""
+    """There is no connection; the text says why."""
 
 
 def behind(pieces: list[bytes], size: int) -> list[bytes]:
-    """What is left of the pieces behind so many bytes."""
+    """What is left of the pieces after the first *size* bytes."""
     for place, piece in enumerate(pieces):
         if size < len(piece):
             return [piece[size:], *pieces[place + 1 :]] if size else pieces[place:]
@@ -43,11 +43,11 @@ def behind(pieces: list[bytes], size: int) -> list[bytes]:
 
 
 class KeeperAtWork(asyncio.Protocol):
-    """A connection to a keeper; the link decides, this moves bytes and has files read."""
+    """A connection to a keeper; the link decides, this class moves bytes and has files read."""
 
     def __init__(self, pool: ThreadPoolExecutor, disk: Disk, *, plain: bool) -> None:
-        """*plain*: what is sent is not encrypted."""
-        # Where it is not encrypted what is sent goes past the transport, to its socket.
+        """*plain*: the connection is not encrypted."""
+        # On an unencrypted connection bytes are sent past the transport, directly to its socket.
         self._plain = plain
         self._socket = -1
         self.link: HomeLink | None = None
@@ -60,7 +60,7 @@ class KeeperAtWork(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        # What is under way is bounded by the link, and is never held up here.
+        # The link bounds the bytes under way, so writing is never paused here.
         self.transport.set_write_buffer_limits(high=1 << 30)
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -88,7 +88,7 @@ class KeeperAtWork(asyncio.Protocol):
             self.closed.set_result(None)
 
     def go_on(self) -> None:
-        """Send what is to be said, and have read what is to be."""
+        """Send waiting frames, and begin the reads that the link wants."""
         link, transport = self.link, self.transport
         if link is None:
             return
@@ -104,12 +104,12 @@ class KeeperAtWork(asyncio.Protocol):
             transport.close()
 
     def _send(self, transport: asyncio.Transport, out: list[bytes]) -> None:
-        """What a turn has written is sent as it is: a transport would first make one piece of it."""
+        """Send the pieces as they are: a transport would first join them to one."""
         if self._plain and not (transport.get_write_buffer_size() or transport.is_closing()):
             try:
                 sent = os.writev(self._socket, out[:_MOST_PIECES])
             except OSError:
-                # Nothing is taken just now; what is wrong, if anything, the transport finds out.
+                # The socket takes nothing at the moment; if there is an error, the transport finds it.
                 sent = 0
             out = behind(out, sent)
         if out:
@@ -140,19 +140,19 @@ class Linking:
         heard: Callable[[Appointed, str], None] = lambda _appointed, _identity: None,
         visit: bool = False,
     ) -> None:
-        """With *tls* the connection is made so; *heard* is told who answers at the keeper's address.
+        """*tls* is used if given; *heard* is called with the identity that answers at the keeper's address.
 
-        A *visit* is to one that is no keeper any more.
+        A *visit* is a connection to a former keeper.
         """
         self.visit = visit
         self.appointed = appointed
         self.connection: KeeperAtWork | None = None
-        # Why there is none; empty while there is.
+        # Why there is no connection; empty while there is one.
         self.problem = "not connected yet"
         self.refused = 0
-        # Of the connection before this: the keeper has welcomed us.
+        # Whether the keeper has welcomed us on the last connection.
         self.met_once = False
-        # The home is handed over to this keeper: the bytes it would have to take.
+        # Set while the home is handed over to this keeper: returns the bytes that it would have to take.
         self.offers: Callable[[], int] | None = None
         self._home = home
         self._log = log
@@ -162,7 +162,7 @@ class Linking:
         self._heard = heard
 
     def hand_over(self, size: Callable[[], int]) -> None:
-        """Offer this keeper all there is, on this connection and each after it."""
+        """Offer this keeper everything, on this connection and each later one."""
         self.offers = size
         self.refused = 0
         connection = self.connection
@@ -171,7 +171,7 @@ class Linking:
             connection.go_on()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Connect, and reconnect after each end, until cancelled."""
         pause = _FIRST_PAUSE_S
         while True:
             problem = await self._once()
@@ -184,7 +184,7 @@ class Linking:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _once(self) -> str:
-        """One connection from its beginning to its end; returns why it ended."""
+        """Run one connection from its beginning to its end; returns why it ended."""
         self.met_once, self.refused = False, 0
         try:
             connection = await asyncio.wait_for(self._connect(), _CONNECT_S)
@@ -213,7 +213,7 @@ class Linking:
         return link.reason
 
     async def _connect(self) -> KeeperAtWork:
-        """Raises OSError, ValueError and LinkFailed."""
+        """Connect to the keeper, with TLS if wanted. Raises OSError, ValueError and LinkFailed."""
         host, port = split_host_port(self.appointed.address)
         loop = asyncio.get_running_loop()
         transport, connection = await loop.create_connection(
@@ -237,7 +237,7 @@ class Linking:
         return connection
 
     def met(self) -> None:
-        """Tell who answers, once it is known."""
+        """Report who answers, once that is known."""
         connection = self.connection
         if connection is None or connection.link is None:
             return

@@ -1,4 +1,4 @@
-"""The keepers of this node: who is appointed, and who takes all of it when the node leaves."""
+"""The keepers of this node: those appointed, and the one that takes everything when the node leaves."""
 
 import asyncio
 import ssl
@@ -23,7 +23,7 @@ _READERS: Final = 2
 
 
 def _lacks(keeper: KeeperConnection) -> int:
-    """How much is to be sent to a keeper before it has all; most where that is not known."""
+    """How many bytes a keeper lacks; a very large number where that is unknown."""
     link = keeper.link
     if link is None:
         return 1 << 62
@@ -44,8 +44,8 @@ class OurKeepers:
         tls: ssl.SSLContext | None,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
     ) -> None:
-        """*file* is loaded; *nodes* are those of nsqlookupd."""
-        # Nobody is connected to before there is a home.
+        """*file* is already loaded; *nodes* returns the nodes that nsqlookupd names."""
+        # There are no connections before there is a home.
         self._connections: KeeperConnections | None = None
         self._options = options
         self._me = me
@@ -56,20 +56,20 @@ class OurKeepers:
         self._nodes = nodes
         self._choice: KeeperChoice | None = None
         self._choosing: asyncio.Task[None] | None = None
-        # Whom this node is being handed over to.
+        # The nsqd to which this node is being handed over.
         self._taker: Appointed | None = None
 
     # --- life ---
 
     def open(self, home: Home) -> None:
-        """There is something to be copied."""
+        """Begin to copy *home*."""
         keepers = self._connections = KeeperConnections(
             home, self.file, self._disk, self._log, self._tls, readers=_READERS
         )
         home.fellows, home.others_keep = keepers.fellows, self._others_keep
 
     def begin(self) -> None:
-        """Fixed keepers are appointed before anybody is served. Raises OSError."""
+        """Appoint fixed keepers, and connect, before anybody is served. Raises OSError."""
         options = self._options
         self._choice = KeeperChoice(
             self._me,
@@ -85,12 +85,12 @@ class OurKeepers:
         self.connect()
 
     def choose(self) -> None:
-        """Go on choosing, where this node is to be copied."""
+        """Start the task that chooses keepers, if this node is to be copied."""
         if self._choice is not None:
             self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
 
     async def close(self) -> None:
-        """After the last publisher was answered."""
+        """Close all connections; called after the last publisher was answered."""
         if self._choosing is not None:
             self._choosing.cancel()
             await asyncio.gather(self._choosing, return_exceptions=True)
@@ -101,16 +101,16 @@ class OurKeepers:
 
     @property
     def appointments(self) -> Appointments:
-        """Whom this node has appointed."""
+        """The keepers that this node has appointed."""
         return self.file.appointments
 
     def connect(self, _current: object = None) -> None:
-        """Have a connection to each keeper, and to those of former days."""
+        """Keep a connection to each present and former keeper."""
         if self._connections is not None:
             self._connections.keep_up()
 
     def _others_keep(self, keepers: tuple[Fellow, ...]) -> None:
-        """A keeper that stood in for this node has appointed others. Raises nothing."""
+        """Note the keepers that a keeper has appointed while it stood in for this node."""
         others = [(one.number, one.address) for one in keepers if one.address != self._options.address]
         if self.appointments.heard_of(others) and self._connections is not None:
             self._connections.others_are_known()
@@ -118,28 +118,28 @@ class OurKeepers:
     # --- time ---
 
     def tick(self) -> None:
-        """Some twenty times a second: who has answered since."""
+        """Note which keepers have answered; called some twenty times a second."""
         if self._connections is not None:
             self._connections.tick()
 
     def look(self) -> None:
-        """Each second: who is there, and who will not have us."""
+        """Note which keepers are connected, away or refuse; called once a second."""
         choice, keepers = self._choice, self._connections
         if choice is not None and keepers is not None and keepers.note_patience(choice.patience, now_ns()):
             choice.look_again()
         if self._choosing is not None and self._choosing.done():
-            # That is a fault, and it is not kept silent.
+            # It ends only by a fault: raise its error.
             self._choosing.result()
 
     def flush(self) -> None:
-        """Send what was said, to each keeper in one write."""
+        """Send the collected frames, to each keeper in one write."""
         if self._connections is not None:
             self._connections.flush()
 
     # --- handing over ---
 
     async def takers(self) -> list[str]:
-        """Who could have this node's logs for good, the best first."""
+        """The addresses of nsqd that could take this node's logs over, the best first."""
         best = [one for one in self._connections or () if not one.linking.problem]
         found = [one.linking.appointed.address for one in sorted(best, key=_lacks)]
         others = candidates_of(await self._nodes())
@@ -147,10 +147,7 @@ class OurKeepers:
         return list(dict.fromkeys((*found, *self._options.keepers)))
 
     def take_on(self, address: str) -> Linking:
-        """Have a connection to whom this node is handed over; nobody else is appointed meanwhile.
-
-        Raises OSError.
-        """
+        """Connect to the taker at *address*; no other keeper is appointed meanwhile. Raises OSError."""
         if self._choosing is not None:
             self._choosing.cancel()
             self._choosing = None
@@ -161,16 +158,16 @@ class OurKeepers:
             self.file.save()
             self.connect()
         keeper = None if self._connections is None else self._connections.of(address)
-        assert keeper is not None  # noqa: S101 - whoever is appointed has a connection
+        assert keeper is not None  # noqa: S101 - each appointed keeper has a connection
         return keeper.linking
 
     def leave_taker(self) -> None:
-        """All is the taker's: it is not spoken to any more."""
+        """End the connection to the taker, which has taken everything over."""
         if self._taker is not None and self._connections is not None:
             self._connections.leave(self._taker.address)
 
     def dismiss_taker(self) -> None:
-        """The node stays; a keeper stays one."""
+        """Give up the hand-over, because the node stays; a taker that is a keeper stays one."""
         taker, self._taker = self._taker, None
         keepers = self._connections
         if taker is None or keepers is None:
@@ -187,14 +184,14 @@ class OurKeepers:
         keepers.save()
         keepers.keep_up()
 
-    # --- to be seen ---
+    # --- shown to operators ---
 
     def shown(self) -> list[dict[str, Any]]:
-        """Each of today's keepers, as `/carried` shows it."""
+        """The present keepers, as `/carried` shows them."""
         now = now_ns()
         found = []
         for one in self._connections or ():
-            # What came about since the last tick is told as well.
+            # Include changes since the last tick.
             one.look()
             found.append(one_keeper(one.linking, one.linked_s, now))
         return found

@@ -1,4 +1,4 @@
-"""What /carried, /stats and the metrics say of copies: those of this node, and those of others here."""
+"""What /carried, /stats and the metrics show of copies: those of this node, and those of others here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ from nsqd.server.replication.linking import Linking
 
 @dataclass(frozen=True, slots=True)
 class GivenOut:
-    """What a node does with one copy that it has."""
+    """The state of one copy that a node has."""
 
     identity: bytes
     appointment: int
     phase: str
     topics: int = 0
-    # Messages that are owed here: on the channel that owes most of them, topic by topic.
+    # Messages that are owed here: for each topic, those of the channel that owes most.
     owed: int = 0
     # Topics that cannot be read, and why.
     problems: dict[str, str] = field(default_factory=dict)
 
 
 def given_out_of(carrier: Carrier) -> list[GivenOut]:
-    """Each copy that there is."""
+    """The state of each copy."""
     return [
         GivenOut(
             one.identity,
@@ -41,7 +41,7 @@ def given_out_of(carrier: Carrier) -> list[GivenOut]:
 
 
 def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
-    """A keeper of this node; *linked_s* is since when its word counts, in seconds since 1970, or 0."""
+    """A keeper of this node; *linked_s* is since when it is linked, in seconds since 1970, or 0."""
     link: HomeLink | None = linking.connection.link if linking.connection is not None else None
     streams = [] if link is None else link.streams()
     return {
@@ -64,7 +64,10 @@ def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
 def kept_for_others(
     keeping: Keeping, given_out: Sequence[GivenOut], since: Mapping[bytes, float]
 ) -> list[dict[str, Any]]:
-    """The copies that lie here, for any thread; *since* tells of homes that are here. Raises OSError."""
+    """The copies that lie here; callable in any thread. Raises OSError.
+
+    *since* says since when each connected home is here.
+    """
     done = {(one.identity, one.appointment): one for one in given_out}
     found = []
     for identity in keeping.copies.identities():

@@ -1,4 +1,4 @@
-"""Keeping up the copies of logs whose homes do not come back: time and connections for `succession`."""
+"""Keeping up the copies of logs whose homes do not come back: timing and connections for `succession`."""
 
 import asyncio
 import ssl
@@ -27,14 +27,14 @@ from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
 
 _TICK_S: Final = 0.05
-# So often what was finished since is told to those who keep.
+# How often keepers are told of messages finished since.
 _TELL_S: Final = 5.0
-# When nobody is owed any of it those who keep it are told to let go, for so long.
+# When nobody is owed any of the log, its keepers are told for so long to remove their copies.
 _LET_GO_S: Final = 5.0
 
 
 class StandingIn:
-    """One log: what is here of it is streamed on, as its home did; a task."""
+    """One data path: its copy here is streamed on to keepers, as its home did; a task."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class StandingIn:
         ask_turn: Callable[[], None],
         around: Surroundings,
     ) -> None:
-        """Raises OSError."""
+        """Begin the succession for *copy*. Raises OSError."""
         identity = copy.identity
         self._copy, self._carrier = copy, carrier
         self._log, self._around = log, around
@@ -63,7 +63,7 @@ class StandingIn:
         self._keepers = KeeperConnections(home, file, data.disk, log, tls, readers=1, connect=around.connect)
         self._me = Fellow(copy.serving.appointment, options.address)
         self._ask_turn = ask_turn
-        # It writes checkpoints in the place of the home.
+        # Writes checkpoints in the place of the home.
         self._logs = CarriedLogs(
             copy,
             checkpoints,
@@ -89,7 +89,7 @@ class StandingIn:
             clock=around.clock,
         )
         self._told: dict[Topic, int] = {}
-        # Nobody is owed any of it, and those who keep are told to let go: until then, in seconds.
+        # Until when keepers are told to remove their copies, because nobody is owed any of it; 0 before.
         self._ends_s = 0.0
 
     @property
@@ -97,9 +97,10 @@ class StandingIn:
         return self._copy
 
     def let_go(self) -> None:
-        """Nobody is owed any of it, and nobody comes back for it: those who keep it let go, and this ends.
+        """Tell keepers to remove their copies, and end: nobody is owed any of it or comes back for it.
 
-        One with an older copy keeps all: there may be in it what the home had lost, and was never here.
+        A keeper with an older copy is not told: that copy may have messages that the home lost and that were
+        never here.
         """
         if self._ends_s:
             return
@@ -110,7 +111,7 @@ class StandingIn:
                     link.deleted(log, name)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Stand in until cancelled, or until the log is let go of."""
         self._log.info(
             "CARRIED(%s): the home does not come back, keepers are appointed in its place",
             self._copy.identity.hex()[:8],
@@ -149,7 +150,7 @@ class StandingIn:
         told_s = 0.0
         while True:
             if choosing.done():
-                # That is a fault, and it is not kept silent.
+                # It ends only by a fault: raise its error.
                 choosing.result()
             now = self._around.clock()
             self._keepers.tick()
@@ -171,7 +172,7 @@ class StandingIn:
             await asyncio.sleep(_TICK_S)
 
     async def _note(self, *, every: bool) -> None:
-        """Write checkpoints that are wanted, and of *every* topic of which something was finished since."""
+        """Write wanted checkpoints; with *every* also those of topics with messages finished since."""
         wanted, self._home.wants_checkpoint = self._home.wants_checkpoint, {}
         await self._logs.turn()
         for topic in self._logs.topics():
@@ -187,7 +188,7 @@ class StandingIn:
                     self._told[topic] = owed
 
     async def _note_one(self, topic: Topic) -> bool:
-        # Nobody else touches its files meanwhile, its home neither.
+        # Meanwhile nobody else touches its files, not even its home.
         self._copy.busy = True
         try:
             return await self._logs.note_topic(topic)
@@ -218,11 +219,11 @@ class StandsIn:
         self._standing: dict[bytes, tuple[StandingIn, asyncio.Task[None]]] = {}
 
     def tick(self, now: int) -> None:
-        """Begin where a home has been gone for too long, and end where it is back."""
+        """Begin to stand in where a home is gone for too long, and end where it is back."""
         carrier = self._carrier
         for identity in {one.identity for one in carrier}.union(self._standing):
             copy = None
-            # Without copies of its own it still tells others when they may let go of what was handed over.
+            # Even with --replicas=0 it tells other keepers when they may remove copies of a handed-over log.
             wanted = self._options.home.replicas or identity in carrier.inherited
             if wanted and not self._broker.draining:
                 copy = succession.stands_in(carrier, identity, now, self._options.patience_ns)
@@ -259,7 +260,7 @@ class StandsIn:
             self._log.error("CARRIED(%s): standing in failed - %s", identity.hex()[:8], task.exception())
 
     async def close(self) -> None:
-        """The node stops."""
+        """End all tasks, because the node stops."""
         tasks = [task for _, task in self._standing.values()]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What the options say of copies."""
+"""The options for copies."""
 
 import socket
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from nsqd.replication.home import HomeSettings
 
 @dataclass(frozen=True, slots=True)
 class ReplicationOptions:
-    """What the flags say."""
+    """The options for copies, parsed and checked."""
 
     home: HomeSettings
     node_id: int
@@ -31,7 +31,7 @@ class ReplicationOptions:
 
 
 def copying_options(options: NsqdOptions) -> ReplicationOptions:
-    """Raises StartupError."""
+    """The options for copies from nsqd's options. Raises StartupError."""
     home = HomeSettings(
         replicas=options.replicas,
         refuse=options.without_keeper == "refuse",
