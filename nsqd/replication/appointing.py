@@ -1,7 +1,7 @@
-"""The file in which a home notes whom it has appointed, before a keeper hears of it.
+"""The file in which a home notes its appointments, before a keeper hears of them.
 
-So a number is never given twice, whatever the home forgets: of two copies of one log the later appointment is
-the higher everywhere.
+So no number is given twice, whatever the home forgets: of two copies of one log, the later appointment is the
+higher everywhere.
 """
 
 import json
@@ -16,7 +16,7 @@ FILE_NAME: Final = "appointments.json"
 
 
 class AppointmentsFile:
-    """That of one data path, whose identity it names: a copied data path has appointed nobody yet."""
+    """The file of one data path, whose identity it names: a copied data path has appointed nobody yet."""
 
     def __init__(self, disk: Disk, data_path: Path, identity: bytes, warn: Callable[[str], None]) -> None:
         self.appointments = Appointments()
@@ -26,7 +26,7 @@ class AppointmentsFile:
         self._warn = warn
 
     def load(self) -> None:
-        """Raises OSError. A damaged file is warned of: keepers then say which numbers they know."""
+        """Read the file. Raises OSError. Warns of a damaged one: keepers then say which numbers they know."""
         try:
             content = self._disk.read_file(self._path)
         except FileNotFoundError:
@@ -40,13 +40,13 @@ class AppointmentsFile:
             self._warn(f"cannot use {self._path}, keepers are appointed anew: {error}")
 
     def save(self) -> None:
-        """Durably. Raises OSError."""
+        """Write the file, durably. Raises OSError."""
         value = {"identity": self._identity, **self.appointments.to_json()}
         self._disk.replace(self._path, json.dumps(value, indent=1).encode() + b"\n", durable=True)
         self._disk.sync_folder(self._path.parent)
 
     def again(self, old: Appointed, above: int) -> Appointed:
-        """The next number for a keeper whose copy stays as it is, which is durable then. Raises OSError."""
+        """The next number, made durable, for a keeper whose copy stays as it is. Raises OSError."""
         appointed = self.appointments.again(old, above)
         self.save()
         return appointed

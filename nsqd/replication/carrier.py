@@ -351,7 +351,7 @@ class Carrier:
 
     def _close(self, one: CarriedCopy) -> CloseCopy:
         one.busy = True
-        # What was answered since then is told too.
+        # What was answered since is told, too.
         one.told_ns = 0
         topics = list(one.topics.values())
         for topic in topics:

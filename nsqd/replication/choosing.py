@@ -1,9 +1,9 @@
-"""Which nsqd keep the logs of this one, and until when. Pure; times are handed in, in nanoseconds.
+"""Which nsqd keep the logs of this one, and until when. Pure; times are passed in, in nanoseconds.
 
-A home has one set of keepers for all its topics: fewer sets of nodes that hold the same lose data less often.
-Each home ranks all others by a hash of both, so homes spread over keepers without talking, and a node that
-comes or goes changes the keepers of few. Another zone comes first, then another host. Whoever was appointed
-stays, until it is gone for too long, refuses or leaves.
+A home has one set of keepers for all its topics: the fewer sets of nodes hold the same data, the less often
+data is lost. Each home ranks all others by a hash of both, so homes spread over keepers without talking, and
+a node that comes or goes changes the keepers of few homes. Another zone is preferred first, then another
+host. An appointed keeper stays until it is gone for too long, refuses or leaves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
-# So many former keepers are remembered; their copies are asked for until they have gone.
+# How many former keepers are remembered; they are asked for their copies until those have gone.
 MOST_FORMER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An nsqd that could keep, as nsqlookupd has it or as it was configured; the unknown is empty."""
+    """An nsqd that could keep, as nsqlookupd has it or as it was configured; unknown fields are empty."""
 
     address: str
     identity: str = ""
@@ -36,17 +36,17 @@ class Appointed:
 
 
 def score(home: str, keeper: str) -> int:
-    """How much a home would like that keeper; each pair has its own."""
+    """How much a home prefers that keeper; each pair has its own score."""
     return xxh3_64_intdigest(f"{home}\n{keeper}".encode())
 
 
 def choose(
     home: Candidate, candidates: Iterable[Candidate], count: int, taken: Iterable[Candidate] = ()
 ) -> list[Candidate]:
-    """The *count* best of the *candidates*, beside those *taken*; fewer when there are no more.
+    """The *count* best of the *candidates*, in addition to those *taken*; fewer when there are no more.
 
-    Each is preferred in a zone where neither the home nor another of its keepers is, then on such a host.
-    What has no zone, or no host, is as good as somewhere else.
+    A candidate is preferred in a zone where neither the home nor another of its keepers is, then on such a
+    host. One without a zone, or a host, counts as being elsewhere.
     """
     chosen: list[Candidate] = []
     others = [home, *taken]
@@ -72,11 +72,11 @@ def choose(
 
 @dataclass(slots=True)
 class Appointments:
-    """Whom this home has appointed: durable before a keeper hears of it, so that no number is given twice."""
+    """The appointments of this home; durable before a keeper hears of them, so no number is given twice."""
 
     last: int = 0
     current: list[Appointed] = field(default_factory=list)
-    # Those before them, whose copies may be there yet.
+    # Former keepers, whose copies may still exist.
     former: list[Appointed] = field(default_factory=list)
 
     def appoint(self, one: Candidate) -> Appointed:
@@ -87,34 +87,34 @@ class Appointments:
         return appointed
 
     def again(self, old: Appointed, above: int = 0) -> Appointed:
-        """A keeper's copy was set aside: it stays, with the next number, which is *above* those it knows."""
+        """Keep a keeper whose copy was set aside, with the next number, which is higher than *above*."""
         self.dismiss(old)
         self.last = max(self.last, above)
         return self.appoint(Candidate(old.address, old.identity))
 
     def dismiss(self, old: Appointed) -> None:
-        """It is a keeper no more; what it has is asked for until it is gone."""
-        # By its number: who it is may have been learned since.
+        """Let a keeper go; its copies are asked for until they are gone."""
+        # By its number, because its identity may have been learned since.
         self.current = [one for one in self.current if one.number != old.number]
         self.former.append(old)
         del self.former[:-MOST_FORMER]
 
     def met(self, number: int, identity: str) -> None:
-        """The keeper of that appointment has said who it is."""
+        """Note the identity of the keeper of that appointment."""
         self.current = [
             Appointed(one.number, one.address, identity) if one.number == number else one
             for one in self.current
         ]
 
     def forget_up_to(self, address: str, number: int) -> bool:
-        """The keeper of that address has no copies up to that appointment; whether that is news."""
+        """Forget former keepers of that address up to that appointment; True if there were any."""
         left = [one for one in self.former if one.address != address or one.number > number]
         news = len(left) < len(self.former)
         self.former = left
         return news
 
     def heard_of(self, keepers: Iterable[tuple[int, str]]) -> bool:
-        """Somebody stood in for this home and appointed these; whether that is news."""
+        """Note keepers that somebody who stood in for this home has appointed; True if there are new ones."""
         known = {(one.number, one.address) for one in (*self.current, *self.former)}
         news = [Appointed(number, address) for number, address in keepers if (number, address) not in known]
         self.former += news
@@ -123,7 +123,7 @@ class Appointments:
         return bool(news)
 
     def to_json(self) -> dict[str, Any]:
-        """What is written to the disk."""
+        """The value that is written to the disk."""
         return {
             "last": self.last,
             "current": [[one.number, one.address, one.identity] for one in self.current],
@@ -132,7 +132,7 @@ class Appointments:
 
     @classmethod
     def from_json(cls, value: Any) -> "Appointments":
-        """Raises ValueError."""
+        """Read such a value. Raises ValueError."""
         try:
             found = cls(
                 int(value["last"]),
@@ -157,36 +157,36 @@ class KeeperPatience:
         self._refused_ns: dict[str, int] = {}
 
     def linked(self, address: str) -> None:
-        """It is there, and takes what comes."""
+        """The keeper is there and accepts what comes."""
         self._away_since_ns.pop(address, None)
         self._refused_ns.pop(address, None)
 
     def away(self, address: str, now_ns: int) -> None:
-        """It is not, and perhaps was not before."""
+        """The keeper is away, and perhaps was before."""
         self._away_since_ns.setdefault(address, now_ns)
 
     def refused(self, address: str, now_ns: int) -> bool:
-        """It will not have our logs; whether that is news."""
+        """The keeper refuses the logs of this node; True if that is news."""
         news = address not in self._refused_ns
         self._refused_ns[address] = now_ns
         return news
 
     def is_worn_out(self, address: str, now_ns: int) -> bool:
-        """Whether to look for another in its place."""
+        """Whether to look for another keeper in its place."""
         if address in self._refused_ns:
             return True
         since_ns = self._away_since_ns.get(address)
         return since_ns is not None and now_ns - since_ns >= self.patience_ns
 
     def may_ask(self, address: str, now_ns: int) -> bool:
-        """Whether it may be appointed: not so soon after it was away for too long, or refused."""
+        """Whether it may be appointed: not too soon after it refused, or was away for too long."""
         refused_ns = self._refused_ns.get(address)
         if refused_ns is not None and now_ns - refused_ns >= self.patience_ns:
             del self._refused_ns[address]
             refused_ns = None
         away_ns = self._away_since_ns.get(address)
         if away_ns is not None and now_ns - away_ns >= 2 * self.patience_ns:
-            # Another has its place by now; it is a candidate, so somebody has seen it.
+            # Another has its place by now. It is a candidate, so somebody has seen it.
             del self._away_since_ns[address]
         return refused_ns is None and not self.is_worn_out(address, now_ns)
 
@@ -199,9 +199,9 @@ def replaced(
     patience: KeeperPatience,
     now_ns: int,
 ) -> list[Appointed]:
-    """Bring *appointments* up to date; those that are new.
+    """Bring *appointments* up to date; returns the new ones.
 
-    A keeper is let go only when there is another to take its place, or when it is one too many.
+    A keeper is let go only when another takes its place, or when there is one too many.
     """
     known = {one.address: one for one in candidates}
     kept: list[Appointed] = []
@@ -218,7 +218,7 @@ def replaced(
         if all(one.address != old.address for old in doubtful) and patience.may_ask(one.address, now_ns)
     ]
     chosen = choose(home, free, count - len(kept), taken)
-    # Those nobody can replace stay appointed: they may come back.
+    # Keepers that nobody can replace stay appointed, because they may come back.
     for one in doubtful[max(0, count - len(kept) - len(chosen)) :]:
         appointments.dismiss(one)
     return [appointments.appoint(one) for one in chosen]

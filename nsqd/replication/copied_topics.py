@@ -19,12 +19,12 @@ from nsqd.replication.frames import (
 
 
 class CopiedTopics:
-    """See the module. What a frame does to a copy raises OSError, and `copy_folder.Mismatch`."""
+    """See the module. Applying a frame to a copy raises OSError, and `copy_folder.Mismatch`."""
 
     def __init__(self, copies: Copies, identity: bytes, appointment: int) -> None:
         self.appointment = appointment
         self.names: dict[int, str] = {}
-        # Of copies whose word counts, or that are whole: the numbers of their folders.
+        # The numbers of folders whose copies count, and of those whose copies are whole.
         self.linked: set[int] = set()
         self.filled: set[int] = set()
         self._copies = copies
@@ -37,14 +37,14 @@ class CopiedTopics:
         return iter(self._folders.values())
 
     def folder(self, number: int) -> CopyFolder:
-        """Raises BadFrame."""
+        """The folder of that number. Raises BadFrame."""
         folder = self._folders.get(number)
         if folder is None:
             raise BadFrame(f"folder {number} has no topic")
         return folder
 
     def add(self, frame: CopiedTopic) -> CopyFolder:
-        """The home names a topic. Raises BadFrame."""
+        """Add a topic that the home names. Raises BadFrame."""
         if frame.folder in self._used:
             raise BadFrame(f"folder {frame.folder} has a topic already")
         if frame.name in self.names.values():
@@ -56,7 +56,7 @@ class CopiedTopics:
         return folder
 
     def delete(self, name: str) -> None:
-        """Every copy of a topic goes. Raises OSError."""
+        """Remove every copy of a topic. Raises OSError."""
         for number in [number for number, found in self.names.items() if found == name]:
             self._folders[number].close()
             del self._folders[number], self.names[number]
@@ -65,7 +65,7 @@ class CopiedTopics:
         self._copies.delete(self._identity, name)
 
     def begin(self, begin: Begin) -> None:
-        """The copies are those of that appointment from here on. Raises OSError."""
+        """Go on with the copies of that appointment. Raises OSError."""
         if begin.appointment > self.appointment:
             left = set(begin.left)
             for number, folder in list(self._folders.items()):
@@ -82,7 +82,7 @@ class CopiedTopics:
         self.appointment = begin.appointment
 
     def write(self, frame: AnyFrame) -> None:
-        """Do what a frame says of one copy. Raises OSError, BadFrame and Mismatch."""
+        """Apply a frame to one copy. Raises OSError, BadFrame and Mismatch."""
         if isinstance(frame, Appends):
             self.folder(frame.folder).append(frame.file, frame.offset, frame.data)
         elif isinstance(frame, FilePart):
@@ -98,6 +98,6 @@ class CopiedTopics:
             (self.linked if frame.state == CopyState.LINKED else self.filled).add(frame.folder)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is gone: close the folders."""
         for folder in self._folders.values():
             folder.close()

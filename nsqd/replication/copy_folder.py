@@ -1,11 +1,11 @@
 """The copy of one topic's files: what is written to it at once, and what waits for the disk.
 
-A copy has the very bytes of the home, at the same places of files of the same names, so it recovers as the
-home would have. Nothing gets into it unchecked: what is appended carries its own checksums, a part of a file
-that of its frame. What a crash may have left unsound at the end of a file is cut off before anybody is told
-of the file.
+A copy has the same bytes as the home, at the same places of files of the same names, so it recovers as the
+home would have. Everything in it was checked: appends have their own checksums, a part of a file has that of
+its frame. What a crash may have left unsound at the end of a file is cut off before anybody is told of the
+file.
 
-What is quick happens at once: appends, and the small files of checkpoints. What waits for the disk - a file
+Quick work is done at once: appends, and the small files of checkpoints. Work that waits for the disk - a file
 that is sealed, renamed or removed, and every fsync - is a job for any thread.
 """
 
@@ -25,21 +25,21 @@ from nsqd.replication.frames import CopiedFile, is_copied_name
 from nsqd.replication.sound import Mismatch, checked, grow, measure, numbers, opened
 from nsqd.storage.slots import NAMES
 
-# Copies whose file to append to is open.
+# How many files are open for appending, in all copies.
 _MOST_OPEN: Final = 256
 _UNFINISHED: Final = (".tmp", ".new")
 
 
 class CopyFile:
-    """One file of a copy. *segment* has the extent of a log file that is known append by append."""
+    """One file of a copy. *segment* has the extent of a log file whose appends are all known."""
 
     __slots__ = ("fd", "name", "salt", "sealed", "segment", "size", "synced")
 
     def __init__(self, name: str, size: int = 0, salt: int = 0, segment: Segment | None = None) -> None:
         self.name = name
-        # All that is sound.
+        # The sound part of it.
         self.size = size
-        # As much of it is on the disk for sure.
+        # How much of it is certainly on the disk.
         self.synced = 0
         self.salt = salt
         self.segment = segment
@@ -58,18 +58,18 @@ class CopyFile:
 
 
 class CopyFolder:
-    """The copy of one topic. All methods but those of jobs are called by one thread, and raise OSError."""
+    """The copy of one topic. All methods except those of jobs are called by one thread, and raise OSError."""
 
     def __init__(self, disk: Disk, path: Path, opened: "deque[tuple[CopyFolder, CopyFile]]") -> None:
         self.path = path
         self.files: dict[str, CopyFile] = {}
-        # Files with more in them than was synced, and whether names have changed since.
+        # Files with more in them than was synced, and whether names have changed since the last sync.
         self.dirty: dict[str, CopyFile] = {}
         self.new_names = False
         self.loaded = False
         # The topic was deleted.
         self.gone = False
-        # What is to be done by jobs, in order, and the job that does the first of it.
+        # Steps to be done by jobs, in order, and the job that is doing the first of them.
         self._steps: list[tuple[str, str, str]] = []
         self._job: CopyJob | None = None
         self._disk = disk
@@ -80,7 +80,7 @@ class CopyFolder:
     def load(self) -> None:
         """Find the files, and cut off what a crash has left unsound. For any thread, before all else.
 
-        Steps that were not done are forgotten: the home says again what it wants of what there is.
+        Steps that were not done are forgotten: the home says again what is to become of the files.
         """
         try:
             names = self._disk.names(self.path)
@@ -121,7 +121,7 @@ class CopyFolder:
         found = CopyFile(name, segment.size, segment.header.salt, segment)
         found.sealed = indexed
         if not indexed:
-            # Written in a life before this one: whether it is on the disk nobody knows.
+            # Written in an earlier life: nobody knows whether it is on the disk.
             self.dirty[name] = found
         return found
 
@@ -129,14 +129,14 @@ class CopyFolder:
         return tuple(one.told() for one in self.files.values() if not one.name.endswith(_UNFINISHED))
 
     def known(self, name: str) -> Segment | None:
-        """The extent of a file of which every append was seen."""
+        """The extent of a file whose appends are all known; None for others."""
         found = self.files.get(name)
         return None if found is None else found.segment
 
     # --- writing ---
 
     def append(self, name: str, offset: int, data: bytes) -> None:
-        """Append whole appends to a log file, which is begun by them at 0. Raises Mismatch."""
+        """Append whole appends to a log file; those at offset 0 begin the file. Raises Mismatch."""
         found = self.files.get(name)
         at = 0
         if found is None:
@@ -170,7 +170,7 @@ class CopyFolder:
             raise Mismatch(f"a part of {name} at {offset} does not join the copy of it")
         if found.is_log:
             self._write(found, data)
-            # What the part has in it is looked at when the file is whole.
+            # The contents of the part are looked at when the file is whole.
             found.segment = None
             found.size = offset + len(data)
             if not offset:
@@ -196,7 +196,7 @@ class CopyFolder:
         return found
 
     def _write(self, found: CopyFile, data: bytes) -> None:
-        """Write behind what there is; a part that fails is cut off again."""
+        """Write behind what is there; a write that fails in part is cut off again."""
         try:
             if found.fd < 0:
                 found.fd = self._disk.open_append(self.path / found.name)
@@ -205,7 +205,7 @@ class CopyFolder:
             self._disk.append(found.fd, [data])
         except OSError:
             self._close(found)
-            # What is there now is not known; the next hello looks.
+            # It is not known what is there now; the next hello looks.
             self.loaded = False
             raise
 
@@ -238,7 +238,7 @@ class CopyFolder:
     # --- what waits for the disk ---
 
     def rename(self, name: str, other: str) -> None:
-        """Give a file that is whole its name: that of a checkpoint at once. Raises Mismatch."""
+        """Give a file that is whole its name; a checkpoint gets it at once. Raises Mismatch."""
         found = self.files.get(name)
         if found is None or not name.endswith(_UNFINISHED) or name.rpartition(".")[0] != other:
             raise Mismatch(f"{name} cannot be renamed to {other}")
@@ -247,7 +247,7 @@ class CopyFolder:
             self._steps.append(("rename", name, other))
             return
         (second,) = set(NAMES) - {other}
-        # A power cut leaves one checkpoint at least.
+        # A power cut must leave at least one checkpoint.
         only = second not in self.files or second in self.dirty
         if only:
             sync_file(self._disk, self.path / name)
@@ -255,7 +255,7 @@ class CopyFolder:
         self._renamed(found, other)
         if only:
             self._disk.sync_folder(self.path)
-            # It need not be there: a sync may have come to its end before the rename.
+            # It may be missing, because a sync may have ended before the rename.
             self.dirty.pop(other, None)
 
     def _renamed(self, found: CopyFile, other: str) -> None:
@@ -271,7 +271,7 @@ class CopyFolder:
         self.new_names = True
 
     def seal(self, name: str, size: int) -> None:
-        """Nothing comes to a file any more. Raises Mismatch."""
+        """Nothing is appended to a file any more. Raises Mismatch."""
         found = self.files.get(name)
         if found is None or found.size != size or not found.is_log:
             has = "is not there" if found is None else f"has {found.size}"
@@ -281,21 +281,21 @@ class CopyFolder:
         self._steps.append(("seal", name, ""))
 
     def remove(self, name: str) -> None:
-        """The home has let go of a file; one that is not there is none."""
+        """The home has let go of a file; one that does not exist is ignored."""
         self._steps.append(("remove", name, ""))
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a job has its files, perhaps one that another connection has begun."""
+        """Whether a job is using its files, perhaps one that another connection has begun."""
         return self._job is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether every file has its name, and none is to be sealed or removed."""
+        """Whether every file has its final name, and none waits to be sealed or removed."""
         return self._job is None and not self._steps
 
     def begin(self) -> CopyJob | None:
-        """What waits for the disk now; one job at a time."""
+        """The job for what waits for the disk now, one at a time; None when there is none."""
         if self._job is not None or not self._steps:
             return None
         self._job = CopyJob(self, self._steps)
@@ -303,7 +303,7 @@ class CopyFolder:
         return self._job
 
     def end(self, job: CopyJob) -> None:
-        """The job has run, as far as it got."""
+        """The job has run: note what it did."""
         self._job = None
         for step, name, other in job.steps:
             found = self.files.get(name)
@@ -320,7 +320,7 @@ class CopyFolder:
             self.dirty.pop(found.name, None)
 
     def failed(self) -> None:
-        """The job that was begun has failed: what there is now is not known, and the next hello looks."""
+        """The job has failed: it is not known what is there now, and the next hello looks."""
         self._job = None
         self.loaded = False
 

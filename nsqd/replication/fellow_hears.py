@@ -14,7 +14,7 @@ class FellowHears:
         self._names: dict[int, str] = {}
 
     def take(self, frame: AnyFrame) -> bool:
-        """One frame; False when it cannot be said now."""
+        """Take one frame; False when it cannot be said now."""
         if isinstance(frame, FellowCopy):
             if frame.standing not in list(FellowStanding):
                 return False

@@ -74,7 +74,7 @@ class KnownFellows:
     # --- who there is ---
 
     def look(self, identity: bytes) -> None:
-        """Read who keeps for this home. Raises OSError; a damaged note counts as none: duplicates may come."""
+        """Read who keeps for this home. Raises OSError; a damaged note is ignored: duplicates may come."""
         if identity in self._homes:
             return
         known = self._homes[identity] = _Of()

@@ -1,4 +1,4 @@
-"""What keepers of one home say to each other, and what each makes of it. No socket, no clock."""
+"""What keepers of one home say to each other, and what each concludes from it. No socket, no clock."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from nsqd.replication.serving import CopyPhase
 
 
 class Fellowship:
-    """The copies of one node, among those of others."""
+    """The copies of one node, in relation to those of other keepers."""
 
     def __init__(self, carrier: Carrier, address: str) -> None:
         """*address* is that of this node, as the homes know it."""
@@ -28,7 +28,7 @@ class Fellowship:
         for identity in homes:
             if not carrier.is_here(identity):
                 carrier.fellows.time(identity, now_ns)
-                # What was waited for may be over.
+                # What was waited for may be over by now.
                 carrier.allow(identity)
                 others = carrier.fellows.others(identity, self._address)
                 found += [(identity, address) for address in others]
@@ -58,7 +58,7 @@ class Fellowship:
         founded = [(name, topic) for name, topic in one.topics.items() if not topic.unfounded]
         for number, (name, topic) in enumerate(founded):
             found.append(CopiedTopic(number, name))
-            # A node that is about to be gone gives nobody anything: others need not leave it to this one.
+            # A node that is about to leave gives out nothing, so others need not leave anything to it.
             if not self._carrier.broker.leaving:
                 found += [Had(number, part) for part in in_parts(self._carrier.readable(topic))]
             for channel, told in facts.all_facts(topic).items():
@@ -67,7 +67,7 @@ class Fellowship:
         return found
 
     def answers(self, clock: Callable[[], int]) -> Callable[[FellowHello, list[FellowHas]], list[AnyFrame]]:
-        """What another keeper is answered that has said what it has."""
+        """The function that answers another keeper, which has said what it has."""
 
         def answer(hello: FellowHello, copies: list[FellowHas]) -> list[AnyFrame]:
             now_ns = clock()
@@ -79,7 +79,7 @@ class Fellowship:
     # --- what is heard ---
 
     def heard(self, identity: bytes, address: str, copies: list[FellowHas], now_ns: int) -> None:
-        """Another keeper of this home has said what it has: both know then what either has finished."""
+        """Another keeper of this home has said what it has: learn what is finished there."""
         carrier = self._carrier
         carrier.fellows.told(identity, address, copies, now_ns)
         for one in carrier.of(identity):
@@ -94,16 +94,16 @@ class Fellowship:
             carrier.allow(identity)
 
     def _highest(self, identity: bytes, name: str) -> Rank:
-        """Whose channels are the channels: the home's where it is, or those of the highest that was reached.
+        """The rank whose channels count: the home's where it is here, or the highest that was reached.
 
-        Were two believed in turn, all would be owed again each time.
+        If two were believed in turn, all messages would be owed again each time.
         """
         if self._carrier.is_here(identity):
             return HOME
         return max((rank for rank, _ in self._carrier.fellows.holders(identity, name)), default=0)
 
     def silent(self, identity: bytes, address: str) -> None:
-        """Another keeper cannot be reached: it is as if it were not there."""
+        """Another keeper cannot be reached: treat it as absent."""
         self._carrier.fellows.silent(identity, address)
         if not self._carrier.is_here(identity):
             self._carrier.allow(identity)

@@ -1,6 +1,6 @@
-"""The fields of frames, to bytes and from bytes: each sort of field says both in one place. Pure.
+"""The fields of frames, to bytes and from bytes: each sort of field defines both in one place. Pure.
 
-All numbers are little-endian. Whatever is not what a field may be is a `BadFrame`, and the connection ends:
+All numbers are little-endian. Any other value than a field may have is a `BadFrame`, and the connection ends:
 nothing behind it can be trusted.
 """
 
@@ -14,7 +14,7 @@ from nsqd.log.ids import MAX_NODE_ID
 from nsqd.replication.frames import IDENTITY_BYTES, CopiedFile, CopyState, Fellow, is_copied_name
 
 MAX_TEXT: Final = 2048
-# So many ranges are said in one frame at most; the rest follow in others.
+# At most so many ranges are in one frame; the rest follow in others.
 MAX_RANGES: Final = 65_536
 MAX_FILES: Final = 32_768
 MAX_TOPICS: Final = 60_000
@@ -26,7 +26,7 @@ _RANGE: Final = struct.Struct("<QQ")
 
 
 class BadFrame(ValueError):
-    """Bytes that are no frame; the text is one sentence for the log of either side."""
+    """Bytes that are not a frame; the text is one sentence for the log of either side."""
 
 
 class FieldReader:
@@ -57,7 +57,7 @@ class FieldReader:
 
 @dataclass(frozen=True, slots=True)
 class FieldSort:
-    """One sort of field: its value to bytes, which raises BadFrame where it is too long, and back."""
+    """One sort of field: from value to bytes, which raises BadFrame where it is too long, and back."""
 
     write: Callable[[Any], bytes]
     read: Callable[[FieldReader], Any]
@@ -162,7 +162,7 @@ TOPIC: Final = FieldSort(_text, _read_topic)
 CHANNEL: Final = FieldSort(_text, _read_channel)
 # The name of a file of a copy.
 FILE_NAME: Final = FieldSort(_file_name, _read_file_name)
-# What is left of the frame.
+# The rest of the frame.
 REST: Final = FieldSort(bytes, FieldReader.rest)
 
 

@@ -1,4 +1,4 @@
-"""What a home and a keeper say to each other: a class for each kind of frame. `framing` has their bytes."""
+"""The frames of homes and keepers: a class for each kind. `framing` has their bytes."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _CHECKPOINTS: Final = frozenset(("checkpoint.0", "checkpoint.1", "checkpoint.0.t
 
 
 def is_copied_name(name: str) -> bool:
-    """Whether a file of that name is part of a copy. No other name is ever written or removed by a frame."""
+    """Whether a file of that name is part of a copy. Frames never write or remove a file of another name."""
     return name in _CHECKPOINTS or _LOG_NAME.fullmatch(name) is not None
 
 
@@ -20,10 +20,10 @@ def is_copied_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The home's first word. *address* is where it is found, for those who read logs and /carried.
+    """The home's first frame. *address* is where it is found, for those who read logs and /carried.
 
-    With *strict* it answers publishers after the fsync, and asks for that of the copy, too. A keeper *stands
-    in* for a home that is gone, which has the better right to its name should it come.
+    With *strict* the home answers publishers after the fsync, and asks for an fsync of the copy too. With
+    *stands_in* a keeper speaks for a home that is gone; if the home itself comes, it has precedence.
     """
 
     KIND: ClassVar[int] = 1
@@ -41,8 +41,8 @@ class Hello:
 class Welcome:
     """The keeper's answer to a hello that it accepts.
 
-    *appointment* is the latest that it knows of this home; *topics* are those it has copies of in that of the
-    hello.
+    *appointment* is the latest that it knows of this home; *topics* are those of which it has copies in the
+    appointment of the hello.
     """
 
     KIND: ClassVar[int] = 2
@@ -56,7 +56,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Why this side will not go on, in one sentence; the connection ends behind it."""
+    """Why this side does not go on, in one sentence; the connection ends behind it."""
 
     KIND: ClassVar[int] = 3
     code: int
@@ -73,9 +73,9 @@ class Refuse:
     LEAVING: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
     HANDED_OVER: ClassVar[int] = 10
-    # Said to a keeper that speaks for it.
+    # Said to a keeper that speaks for the home.
     HOME_IS_HERE: ClassVar[int] = 11
-    # It was handed over, and is not here (any more).
+    # The copy that was handed over is not here (any more).
     NO_COPY: ClassVar[int] = 12
 
 
@@ -88,7 +88,7 @@ class StartTls:
 
 @dataclass(frozen=True, slots=True)
 class FellowHello:
-    """The first word of a keeper to another that has copies of the same *home*; see `fellows`."""
+    """The first frame of a keeper to another that has copies of the same *home*; see `fellows`."""
 
     KIND: ClassVar[int] = 5
     identity: bytes
@@ -104,7 +104,7 @@ class FellowHello:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """The home has a topic of this name; on this connection its folder is that number."""
+    """The home has a topic of this name; on this connection its number is *folder*."""
 
     KIND: ClassVar[int] = 8
     folder: int
@@ -116,7 +116,7 @@ class CopiedFile:
     """A file of a copy. Of a checkpoint all but the name and the size are 0.
 
     *first* is the sequence with which it begins, *next_seq* the one behind its last message, *last_note* the
-    number of its newest note. Of a log file of which the keeper does not know that, they are 0, too.
+    number of its newest note. These are 0 too for a log file of which the keeper does not know them.
     """
 
     name: str
@@ -138,11 +138,11 @@ class Have:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The home has named its topics. The copy is that of *appointment* from here on.
+    """The home has named its topics. From here on the copy is that of *appointment*.
 
-    When that is a later one than the hello's, the folders *left* stay behind in the older one, as they are,
-    and are empty in the new one: they hold what the home has not. Copies of topics that the home did not name
-    stay behind, too.
+    When that is later than the appointment of the hello, the folders *left* stay behind in the older one, as
+    they are, and are empty in the new one: they hold what the home does not have. Copies of topics that the
+    home did not name stay behind too.
     """
 
     KIND: ClassVar[int] = 10
@@ -152,7 +152,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The topic of this name was deleted at the home: every copy of it goes."""
+    """The topic of this name was deleted at the home: every copy of it is removed."""
 
     KIND: ClassVar[int] = 11
     name: str
@@ -160,9 +160,9 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """How far the copy of a folder is.
+    """How complete the copy of a folder is.
 
-    `LINKED`: it has a checkpoint of this connection and all the log behind that, so its word counts.
+    `LINKED`: it has a checkpoint of this connection and all of the log behind that, so its word counts.
     `FILLED`: it has every file that the home has.
     """
 
@@ -195,7 +195,7 @@ class Fellows:
 
 @dataclass(frozen=True, slots=True)
 class Appends:
-    """What the home has appended to a file at *offset*: whole appends, behind the file header if it is new.
+    """Whole appends of the home to a file at *offset*, behind the file header if the file is new.
 
     Each is checked by its own checksum and the salt of the file.
     """
@@ -211,7 +211,7 @@ class Appends:
 class FilePart:
     """A part of a file as it lies on the home's disk, damaged or not; *check* is the xxh3 of the data.
 
-    At offset 0 the file is begun anew.
+    At offset 0 the file begins again.
     """
 
     KIND: ClassVar[int] = 17
@@ -224,7 +224,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A file that is whole gets its name, and takes the place of one that has it."""
+    """A file that is whole gets its name, and replaces a file that has that name."""
 
     KIND: ClassVar[int] = 18
     folder: int
@@ -243,7 +243,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Nothing is appended to a file any more, whose size is this."""
+    """Nothing is appended any more to a file, which has this size."""
 
     KIND: ClassVar[int] = 20
     folder: int
@@ -253,23 +253,23 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class SyncCopy:
-    """Make all before this durable, and say so."""
+    """Make everything before this frame durable, and say so."""
 
     KIND: ClassVar[int] = 21
 
 
 @dataclass(frozen=True, slots=True)
 class StillHere:
-    """Something to acknowledge, when there is nothing else to say."""
+    """Sent when there is nothing else to say, so that there is something to acknowledge."""
 
     KIND: ClassVar[int] = 22
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Up to where the keeper has written the home's frames, and up to where that is durable.
+    """How far the keeper has written the home's frames, and how far that is durable.
 
-    Counted in bytes of frames since the home's hello, which is the first of them.
+    Counted in bytes of frames, from the home's hello on.
     """
 
     KIND: ClassVar[int] = 23
@@ -282,7 +282,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The home is to be handed over: would the keeper take so many bytes? One that will not refuses."""
+    """The home is to be handed over: will the keeper take so many bytes? One that will not refuses."""
 
     KIND: ClassVar[int] = 24
     size: int
@@ -290,7 +290,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """The copy of that appointment is the keeper's for good; the home has noted it and gives out nothing."""
+    """That appointment's copy is the keeper's permanently; the home has noted it and gives out nothing."""
 
     KIND: ClassVar[int] = 25
     appointment: int
@@ -298,7 +298,7 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The keeper has noted it too."""
+    """The keeper has noted the hand-over too."""
 
     KIND: ClassVar[int] = 38
 
@@ -308,7 +308,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """Sequences of a topic that the home has, and can read."""
+    """Sequences of a topic that the home has and can read."""
 
     KIND: ClassVar[int] = 32
     folder: int
@@ -317,7 +317,7 @@ class Had:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What is finished of a channel, of messages that the speaker has had."""
+    """What is finished on a channel, of messages that the speaker has or had."""
 
     KIND: ClassVar[int] = 33
     folder: int
@@ -328,7 +328,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class StillOut:
-    """What the speaker has in flight of a channel, or of none any more: the end of what it carried."""
+    """What the speaker has in flight on a channel; nothing at the end of what it carried."""
 
     KIND: ClassVar[int] = 34
     folder: int
@@ -338,7 +338,7 @@ class StillOut:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What has the home, and what is finished there? Asked by a keeper with older copies than today's."""
+    """Asks what the home has and what is finished there; by a keeper with older copies than today's."""
 
     KIND: ClassVar[int] = 35
     identity: bytes
@@ -347,14 +347,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """All that was asked for is said."""
+    """All that was asked for has been said."""
 
     KIND: ClassVar[int] = 36
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The keeper has no copy of that appointment any more, or of any up to it."""
+    """The keeper has no copy of that appointment, or of any before it, any more."""
 
     KIND: ClassVar[int] = 37
     appointment: int
@@ -362,7 +362,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class FellowCopy:
-    """The speaker has a copy of that appointment, and what is said next is of it. See `fellows`."""
+    """The speaker has a copy of that appointment, and the frames that follow are about it. See `fellows`."""
 
     KIND: ClassVar[int] = 39
     appointment: int

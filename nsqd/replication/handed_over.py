@@ -1,8 +1,9 @@
-"""The note of a home that its log was handed over: the moment from which another nsqd has it for good.
+"""The note of a home that its log was handed over: from then on another nsqd has the log permanently.
 
-It lies in the folder whose log it is: the data path, or that of another's copies here. It is written when the
-taker has all of it on its disk, and before that hears of it. So there is no moment in which both give it out,
-and none in which nobody would: a taker that has not heard gives it out as a keeper does whose home is gone.
+The note is in the folder of that log: the data path, or the folder of another home's copies here. It is
+written when the taker has the whole log on its disk, and before the taker hears of it. So there is no moment
+in which both give the log out, and none in which nobody would: a taker that has not heard gives it out as a
+keeper does whose home is gone.
 """
 
 import json
@@ -54,7 +55,7 @@ def load(disk: Disk, folder: Path) -> HandedOver | None:
 
 
 def save(disk: Disk, folder: Path, note: HandedOver) -> None:
-    """Durably. Raises OSError."""
+    """Write the note, durably. Raises OSError."""
     value = {
         "identity": note.identity,
         "to": note.to,
@@ -67,15 +68,15 @@ def save(disk: Disk, folder: Path, note: HandedOver) -> None:
 
 
 def remove(disk: Disk, folder: Path) -> None:
-    """Raises OSError."""
+    """Remove the note, durably. Raises OSError."""
     disk.remove(folder / FILE_NAME)
     disk.sync_folder(folder)
 
 
 def forget_copies(disk: Disk, folder: Path) -> None:
-    """Let nothing in the folder of another's copies tell of what was handed over. Raises OSError.
+    """Remove what tells of the hand-over from the folder of another's copies. Raises OSError.
 
-    The note itself goes last: until then a start finds that the copies are another's.
+    The note itself is removed last: until then a start finds that the copies are another's.
     """
     for name in (for_good.FILE_NAME, appointing.FILE_NAME):
         disk.remove(folder / name)
@@ -84,7 +85,7 @@ def forget_copies(disk: Disk, folder: Path) -> None:
 
 
 def put_aside(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> int:
-    """Let no start find what was handed over: its topics' folders go as those of deleted topics do.
+    """Rename the folders of topics that were handed over, like those of deleted ones: no start finds them.
 
     Returns how many. Raises OSError.
     """

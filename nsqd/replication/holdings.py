@@ -1,4 +1,4 @@
-"""What another node has told of a log: by topic what can be read there, and what is finished. Pure."""
+"""What another node has told of a log: for each topic what can be read there, and what is finished. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ class Holdings:
 
 
 def add_finished(holdings: Holdings, name: str, frame: Finished) -> None:
-    """More of what is finished on a channel; facts of another generation take the place of those before."""
+    """Add what is finished on a channel; facts of another generation replace those before."""
     channels = holdings.finished.setdefault(name, {})
     known = channels.get(frame.channel)
     before = [] if known is None or known.generation != frame.generation else known.finished

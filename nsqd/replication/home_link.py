@@ -1,8 +1,8 @@
 """One connection of a home to a keeper: they meet, and then the home streams. No socket, no clock, no thread.
 
-The driver feeds what comes off the wire, sends what :meth:`HomeLink.flush` gives, runs its jobs in any thread
-and hands them back to :meth:`HomeLink.ended`, and calls :meth:`HomeLink.tick` some twenty times a second.
-Times are nanoseconds of a clock that only goes forward.
+The driver feeds received bytes, sends what :meth:`HomeLink.flush` gives, runs the jobs in any thread and
+hands them back to :meth:`HomeLink.ended`, and calls :meth:`HomeLink.tick` some twenty times a second. Times
+are nanoseconds of a clock that only goes forward.
 """
 
 from enum import IntEnum
@@ -45,21 +45,21 @@ from nsqd.replication.streams import ReadJob, TopicStream
 from nsqd.storage.slots import CheckpointJob
 
 _S: Final = 1_000_000_000
-# A keeper that has so much unacknowledged is given up; the next connection goes on from the disk.
+# A keeper with so many unacknowledged bytes is given up; the next connection goes on from the disk.
 MOST_BEHIND: Final = 2 * MAX_LIVE
 _STILL_HERE_NS: Final = _S // 2
-# A keeper from which nothing was heard for so long is not there.
+# A keeper from which nothing was heard for so long counts as gone.
 _SILENT_NS: Final = 15 * _S
 
 
 class HomeState(IntEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     GREETING = 0
     MEETING = 1
     STREAMING = 2
     CLOSED = 3
-    # At a keeper of former days: it is told that its home is there.
+    # At a former keeper: it is told that its home is there.
     VISITING = 4
 
 
@@ -67,26 +67,26 @@ class HomeLink:
     """See the module."""
 
     def __init__(self, home: Home, appointed: Appointed, now_ns: int, *, visit: bool = False) -> None:
-        """The first word is said at once; a *visit* is to a keeper that is one no more."""
+        """The hello is said at once; a *visit* is to a former keeper."""
         settings = home.settings
         self.home = home
         self.visit = visit
         self.appointed = appointed
         self.state = HomeState.GREETING
         self.keeper: Welcome | None = None
-        # Why it ended; what the keeper refused is said by its code, too.
+        # Why it ended; if the keeper refused, also the code.
         self.reason = ""
         self.refused = 0
         # The keeper is about to leave: another is wanted in its place.
         self.keeper_leaves = False
-        # It has no older copies of this log.
+        # The keeper has no older copies of this log.
         self.has_no_older = False
         self.out = SaidToKeeper(now_ns, strict=settings.strict)
         self.streaming = Streaming(self.out, settings.fill_rate, now_ns, home.want_checkpoint)
         self._reader = FrameReader()
         self._heard_ns = now_ns
         self._untold_to: list[tuple[int, str]] = []
-        # The home leaves for good: it has offered so many bytes, and the keeper has taken them.
+        # The home leaves permanently: how many bytes it has offered, and whether the keeper has taken them.
         self.offers: int | None = None
         self.taken = False
         self.out.put(
@@ -109,7 +109,7 @@ class HomeLink:
         return self.state is HomeState.CLOSED
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Hear what the keeper says."""
+        """Take bytes from the keeper and act on them."""
         self._heard_ns = now_ns
         try:
             for frame in self._reader.feed(data):
@@ -129,7 +129,7 @@ class HomeLink:
         return self.out.flush(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Look at the time."""
+        """Do what is due at this time."""
         if self.closing:
             return
         if now_ns - self._heard_ns > _SILENT_NS:
@@ -145,17 +145,17 @@ class HomeLink:
             self.streaming.fill(now_ns)
 
     def jobs(self) -> list[ReadJob]:
-        """Pieces of files that are to be read."""
+        """Pieces of files to be read."""
         return self.streaming.jobs()
 
     def ended(self, job: ReadJob, error: OSError | None, now_ns: int) -> None:
-        """A piece was read, or could not be."""
+        """A piece was read, or could not be read."""
         if not self.closing:
             self.streaming.ended(job, error)
             self._fill(now_ns)
 
     def end(self, reason: str) -> None:
-        """The connection is gone, or is to go."""
+        """End the connection, which is gone or is to go."""
         if self.state is HomeState.CLOSED:
             return
         self.state = HomeState.CLOSED
@@ -167,32 +167,32 @@ class HomeLink:
     # --- leaving for good ---
 
     def offer(self, size: int) -> None:
-        """Ask whether the keeper would take so many bytes for good; one that will not refuses."""
+        """Ask whether the keeper will take so many bytes permanently; one that will not refuses."""
         self.offers = size
         self.streaming.hurries = True
         if self.state in (HomeState.MEETING, HomeState.STREAMING):
             self.out.put(Offer(size))
 
     def sync(self) -> int:
-        """Have all that was said so far made durable there; returns up to where `out.synced` has to come."""
+        """Have all that was said made durable there; returns the position that `out.synced` must reach."""
         self.out.put(SyncCopy())
         return self.out.sent
 
     def hand_over(self, appointment: int) -> None:
-        """Say that the home has noted it: the keeper has that copy for good."""
+        """Tell the keeper that the home has noted the hand-over: the copy is the keeper's permanently."""
         self.out.put(HandOver(appointment))
 
     @property
     def has_everything(self) -> bool:
-        """Whether all that the home has now was said: nothing is to be filled in any more."""
+        """Whether all that the home has now was said: nothing is left to be filled in."""
         return self.is_filled and self.streaming.is_filled
 
     def unreadable(self) -> str:
-        """A file that could not be read, and that the copy goes without; empty when there is none."""
+        """A file that could not be read, so that the copy does without it; empty when there is none."""
         return next((str(one.path) for stream in self.streams() for one in stream.unreadable), "")
 
     def leave(self, sentence: str) -> None:
-        """The home leaves for good: the keeper gives out all of it, and need not wait."""
+        """The home leaves permanently: the keeper gives out all of it, and need not wait."""
         self._refuse(Refuse.LEAVING, sentence)
 
     def _refuse(self, code: int, sentence: str) -> None:
@@ -208,7 +208,7 @@ class HomeLink:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is streamed to, and answers in time."""
+        """Whether it is streamed to and answers in time."""
         return self.is_streamed_to and not self.out.stalled
 
     def counts(self, log: LogWriter) -> bool:
@@ -216,7 +216,7 @@ class HomeLink:
         if not self.is_up:
             return False
         stream = self.streaming.of(log)
-        # One to which nothing was ever written counts from its first append on.
+        # A topic to which nothing was ever written counts from its first append on.
         return not log.segments if stream is None else stream.linked
 
     @property
@@ -314,10 +314,10 @@ class HomeLink:
             self._begin()
 
     def _asked(self) -> None:
-        """A keeper with older copies wants to know what is to be found elsewhere.
+        """A keeper with older copies asks what is to be found elsewhere.
 
-        It is told when today's keepers have all that the home has: what it hears may let those copies go. A
-        home that wants no keeper has nobody to wait for.
+        It is told only when today's keepers have all that the home has, because those copies may go when it
+        hears. A home that wants no keeper has nobody to wait for.
         """
         home = self.home
         today = [link for link in home.links if not link.visit]
@@ -335,7 +335,7 @@ class HomeLink:
         self.out.put(Told())
 
     def _begin(self) -> None:
-        """All is known that the keeper has."""
+        """Begin: it is known what the keeper has."""
         if self.visit:
             self.state = HomeState.VISITING
             self.say_who_keeps()
@@ -347,7 +347,7 @@ class HomeLink:
         names = {one.name for one in streams} | {name for _, name in self._untold_to}
         unknown = keeper is not None and not names.issuperset(keeper.topics)
         latest = 0 if keeper is None else keeper.appointment
-        # Another node, or one that has lost its disk, is another keeper.
+        # Another node, or one that has lost its disk, counts as another keeper.
         who = "" if keeper is None else keeper.identity.hex()
         changed = bool(self.appointed.identity) and self.appointed.identity != who
         if left or unknown or changed or latest > self.appointed.number:
@@ -372,7 +372,7 @@ class HomeLink:
     # --- what happens at home ---
 
     def appended(self, log: LogWriter, segment: Segment, offset: int, pieces: list[bytes]) -> None:
-        """The home has written this just now."""
+        """The home has just written this."""
         if self.state is not HomeState.STREAMING:
             if self.state is HomeState.MEETING and self.streaming.of(log) is None:
                 self._name_new(log)
@@ -397,7 +397,7 @@ class HomeLink:
             self.streaming.checkpointed(log, job)
 
     def deleted(self, log: LogWriter, name: str) -> None:
-        """A topic is gone."""
+        """A topic was deleted."""
         self.streaming.forget(log)
         if self.state in (HomeState.MEETING, HomeState.STREAMING, HomeState.VISITING):
             self._tell_deleted(name)
@@ -405,12 +405,12 @@ class HomeLink:
                 self._begin_when_told()
 
     def look_at(self, log: LogWriter) -> None:
-        """Files of a log have gone, or others took their place."""
+        """Look at the files of a log again, because some have gone or were replaced."""
         self.streaming.look_at(log)
 
 
 def run_reads(link: HomeLink, disk: Disk, now_ns: int) -> None:
-    """Do all that is to be read at once, as a simulation does, or `nsqd-data`."""
+    """Run all reads at once, as a simulation does, or `nsqd-data`."""
     while jobs := link.jobs():
         for job in jobs:
             error = None

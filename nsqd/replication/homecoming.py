@@ -1,4 +1,4 @@
-"""What a home does with what its keepers tell it: it learns what they finished, and leaves them the rest.
+"""What a home does with what its keepers tell: it learns what they finished, and waits for the rest.
 
 No socket, no clock; `serving.AskingKeepers` decides how long it waits.
 """
@@ -25,7 +25,7 @@ class ComingHome:
         now_ns: int,
         stored: Callable[[Topic], Ranges],
     ) -> None:
-        """*keepers* are all that may have carried; *stored* is what of a topic can be read."""
+        """*keepers* are all that may have carried; *stored* gives what can be read of a topic."""
         self._broker = broker
         self._stored = stored
         self._ask_ns = ask_ns
@@ -74,7 +74,7 @@ class ComingHome:
         return facts.readable(topic, self._stored(topic)), facts.all_facts(topic)
 
     def settled(self, topic_name: str) -> Ranges:
-        """The messages of a topic for which nobody needs a copy."""
+        """The messages of a topic of which nobody needs a copy."""
         topic = self._broker.topics.get(topic_name)
         return [] if topic is None else facts.settled(topic, self._stored(topic))
 
@@ -84,15 +84,15 @@ class ComingHome:
             self._gone_ns.setdefault(keeper, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Give out what need not be held back any more."""
+        """Give out what no longer has to be held back."""
         if not self._holding or not self._asking.is_over(now_ns):
             return
         if self._broker.leaving:
-            # What is held is held for whoever takes over.
+            # What is held back is held for the node that takes over.
             return
         for keeper, gone_ns in list(self._gone_ns.items()):
             if now_ns - gone_ns >= self._ask_ns:
-                # Whoever has it in flight there will get it once more.
+                # Messages that are in flight there will be delivered once more.
                 del self._out[keeper], self._gone_ns[keeper]
         self._holding = False
         for topic in self._broker.topics.values():

@@ -1,4 +1,4 @@
-"""The logs that were handed over to this node for good: who they are, and when their copies may go.
+"""The logs that were handed over to this node permanently: which these are, and when their copies may go.
 
 No socket, no clock; what waits for the disk is a job for any thread.
 """
@@ -15,13 +15,13 @@ from nsqd.replication.for_good import ForGood
 from nsqd.replication.frames import Hello
 from nsqd.replication.keeper import KeeperLink
 
-# How often it is looked whether a log is done with.
+# How often to look whether a log is done with.
 LOOK_EVERY_NS: Final = 2_000_000_000
 
 
 @dataclass(slots=True)
 class NoteForGood:
-    """Make it durable that a home is gone for good; then its keeper says so to *link*."""
+    """Make it durable that a home is gone permanently; then its keeper tells *link*."""
 
     copies: Copies
     identity: bytes
@@ -51,34 +51,35 @@ class Inherited:
             self._notes[identity] = found
 
     def noted(self, job: NoteForGood) -> None:
-        """It is durable now."""
+        """The note is durable now."""
         self._notes[job.identity] = job.note
 
     def by_keeper(self, identity: bytes, hello: Hello) -> bool:
-        """Whether whoever hands a log over leaves it to its home to come back for it.
+        """Whether a log is handed over so that its home may come back for it.
 
-        What the home itself has handed over once it does not come back for, whoever brings more of it.
+        A home does not come back for a log that it has itself handed over once, whoever brings more of the
+        log.
         """
         before = self._notes.get(identity)
         return hello.stands_in and (before is None or before.by_keeper)
 
     def came_back(self, identity: bytes) -> None:
-        """The home is here of which a keeper had given the log away: it is its own again. Raises OSError."""
+        """The home is here whose log a keeper had given away: it owns the log again. Raises OSError."""
         note = self._notes.get(identity)
         if note is not None and note.by_keeper:
             self._copies.forget_for_good(identity)
             del self._notes[identity]
 
     def forget(self, identity: bytes) -> None:
-        """A log is another's now."""
+        """Forget a log that is another node's now."""
         self._notes.pop(identity, None)
 
     def not_back(self, hello: Hello) -> str:
-        """Why a home is not taken back, or a keeper that speaks for it; empty when it may come.
+        """Why a home, or a keeper that speaks for it, is not accepted; empty when it may come.
 
-        A keeper may bring a copy where none is left: it has missed that nobody is owed any of it, and would
-        have to keep it for ever. One that comes with the number that was noted has not heard that it was.
-        Raises OSError.
+        A keeper may bring a copy where none is left: it has missed that nobody is owed any of the log, and
+        would have to keep it for ever. A keeper that comes with the noted appointment has not heard that it
+        was noted. Raises OSError.
         """
         identity = hello.identity
         note = self._notes.get(identity)
@@ -94,7 +95,7 @@ class Inherited:
         return f"the messages of {identity.hex()} were handed over to this nsqd, which has them for good"
 
     def may_look(self, now_ns: int) -> bool:
-        """Whether it is time to look what is done with."""
+        """Whether it is time to look which logs are done with."""
         if now_ns - self._looked_ns < LOOK_EVERY_NS:
             return False
         self._looked_ns = now_ns
@@ -102,7 +103,7 @@ class Inherited:
 
 
 def is_done_with(copy: CarriedCopy) -> bool:
-    """Whether nobody is owed anything of it any more, has it in flight, or may go back to it."""
+    """Whether nobody is owed anything of it, has any of it in flight, or may go back to it."""
     if copy.troubles:
         return False
     for topic in copy.topics.values():

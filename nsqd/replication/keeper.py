@@ -1,8 +1,8 @@
 """The keeper's side of a connection: frames in, effects on the copies, frames out. No socket, no clock.
 
-The driver feeds what comes off the wire to :meth:`KeeperLink.receive`, sends what is in `out`, runs what
-:meth:`KeeperLink.jobs` gives in any thread and hands each back to :meth:`KeeperLink.ended`, and asks for
-:meth:`KeeperLink.sync` now and then. When `closing` is set the connection ends behind what is in `out`. A
+The driver feeds received bytes to :meth:`KeeperLink.receive`, sends what is in `out`, runs the jobs of
+:meth:`KeeperLink.jobs` in any thread and hands each back to :meth:`KeeperLink.ended`, and calls
+:meth:`KeeperLink.sync` now and then. When `closing` is set, the connection ends behind what is in `out`. A
 simulated node does the same with no thread and no socket.
 """
 
@@ -44,9 +44,9 @@ class KeeperLink:
     def __init__(self, keeping: Keeping) -> None:
         self.state = KeeperState.NEW
         self.out: list[bytes] = []
-        # What the home said of itself; None before that.
+        # The home's hello; None before it came.
         self.hello: Hello | None = None
-        # What it named; None before it was welcomed.
+        # The topics that the home named; None before it was welcomed.
         self.copied: CopiedTopics | None = None
         # Why the connection ends, for the log; empty when the home ended it.
         self.reason = ""
@@ -63,12 +63,12 @@ class KeeperLink:
         self._sync_wanted = False
         self._acknowledged = (0, 0)
         self._for_good = False
-        # Another keeper of a home that is gone, which asks.
+        # Set when the peer is another keeper of a home that is gone, which asks.
         self.fellow: FellowHello | None = None
         self._fellow_hears = FellowHears()
-        # A visitor has named its topics.
+        # The home visits, and has named its topics.
         self.named = False
-        # The home is about to leave for good.
+        # The home is about to leave permanently.
         self.offered = False
         # The home was told that this keeper leaves.
         self._leaves = False
@@ -88,7 +88,7 @@ class KeeperLink:
 
     @property
     def appointment(self) -> int:
-        """That of the copies it writes to."""
+        """The appointment of the copies that the home writes to."""
         return 0 if self.copied is None else self.copied.appointment
 
     @property
@@ -98,18 +98,18 @@ class KeeperLink:
 
     @property
     def is_visit(self) -> bool:
-        """The home has other keepers by now, and comes to say that it is there."""
+        """The home has other keepers by now, and comes only to say that it is there."""
         return self.hello is not None and not self.hello.appointment
 
     def say(self, frame: AnyFrame) -> None:
-        """Tell the home something beside what it asks."""
+        """Tell the home something that is not an answer to it."""
         if not self.closing:
             self.out.append(encode(frame))
 
     # --- what the driver calls ---
 
     def receive(self, data: bytes) -> None:
-        """Do what the home says."""
+        """Take bytes from the home and act on them."""
         if self.closing:
             return
         if self._deaf:
@@ -119,7 +119,7 @@ class KeeperLink:
 
     @property
     def _deaf(self) -> bool:
-        """The home is not heard until something else is done."""
+        """Whether the home is not heard until something else is done."""
         return self.state is KeeperState.ASKING or self._begin is not None
 
     def _hear(self, pieces: list[bytes]) -> None:
@@ -141,7 +141,7 @@ class KeeperLink:
         self._acknowledge()
 
     def admitted(self, reason: str) -> None:
-        """The answer to who the home is: *reason* is why it may not, or empty."""
+        """The answer to who the home is: *reason* is why it may not connect, or empty."""
         if self.state is not KeeperState.ASKING:
             return
         if reason:
@@ -155,17 +155,17 @@ class KeeperLink:
 
     @property
     def secret(self) -> bytes:
-        """What whoever came has shown."""
+        """The secret that the peer has shown."""
         came = self.fellow or self.hello
         return b"" if came is None else came.secret
 
     def sync(self) -> None:
-        """Have what was written made durable by a job."""
+        """Let what was written be made durable by a job."""
         if self.state is KeeperState.COPYING and any(one.dirty or one.new_names for one in self.folders):
             self._sync_wanted = True
 
     def jobs(self) -> list[KeeperJob]:
-        """What waits for the disk now."""
+        """Jobs that are to be run now."""
         found: list[KeeperJob] = []
         if self.closing:
             return found
@@ -174,7 +174,7 @@ class KeeperLink:
             found += [one for one in self._loads if not one.folder.is_at_work]
             self._loading += len(found)
             self._loads = [one for one in self._loads if one.folder.is_at_work]
-        # What is durable under a name that a start takes away is no copy to rely on alone.
+        # While a hand-over is offered, a sync waits until files have final names: a start removes the others.
         waits = self.offered and not all(one.is_settled for one in self.folders)
         if self._sync_wanted and not self._syncing and not waits:
             self._sync_wanted, self._syncing = False, True
@@ -210,14 +210,14 @@ class KeeperLink:
             self._go_on()
 
     def refuse(self, code: int, sentence: str) -> None:
-        """End the connection with one sentence."""
+        """End the connection, with one sentence."""
         if not self.closing:
             self.reason = sentence
             self.out.append(encode(Refuse(code, sentence)))
             self.closed()
 
     def closed(self) -> None:
-        """The connection is gone, or goes."""
+        """Close this side: the connection is gone, or is to go."""
         self.state = KeeperState.CLOSED
         if self.copied is not None:
             self.copied.close()
@@ -272,7 +272,7 @@ class KeeperLink:
 
     def _delete(self, name: str) -> None:
         assert self.hello is not None  # noqa: S101 - what is heard before it was welcomed is refused
-        # Whoever gives it out lets go of its files before these do.
+        # Whoever gives the topic out lets go of its files before they are deleted.
         self._keeping.deleted(self.hello.identity, name)
         self._named.delete(name)
 
@@ -364,21 +364,21 @@ class KeeperLink:
         self._keeping.given(self, appointment)
 
     def taken(self) -> None:
-        """It is durable here that the home has left for good."""
+        """Tell the home that its leaving is durable here."""
         self.say(Taken())
         if not self.closing:
             self._for_good = True
             self.closed()
 
     def look_at_offer(self) -> None:
-        """Now and then: a home that is about to leave goes elsewhere when nothing is taken any more."""
+        """Called now and then: a home that is about to leave is refused when nothing is taken any more."""
         if self.offered and not self.closing:
             unwilling = self._keeping.unwilling()
             if unwilling:
                 self.refuse(Refuse.NOT_WANTED, unwilling)
 
     def look_at_drain(self) -> None:
-        """Now and then: a home whose keeper is about to leave is told, so that it finds another meanwhile."""
+        """Called now and then: a home is told when its keeper is about to leave, so that it finds another."""
         leaves = self._keeping.drains()
         met = self.state in (KeeperState.MEETING, KeeperState.COPYING)
         if met and leaves != self._leaves:
@@ -388,12 +388,12 @@ class KeeperLink:
     # --- going on ---
 
     def released(self) -> None:
-        """Nobody holds the copies any more that the home has come back for."""
+        """Go on: nobody holds the copies any more for which the home has come back."""
         if self._begin is not None and not self.closing:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Hear what came while the home was not heard."""
+        """Apply what came while the home was not heard."""
         if self._begin is not None:
             try:
                 self._begin_copy(self._begin)
@@ -402,13 +402,13 @@ class KeeperLink:
             if self.closing or self._begin is not None:
                 return
         early, self._early = self._early, []
-        # What came with the frame that was waited for lies in the reader.
+        # Bytes that came with the frame that was waited for are in the reader.
         self._hear([b"", *early])
 
     def _write(self, frame: AnyFrame) -> None:
         if isinstance(frame, CopiedTopic):
             folder = self._named.add(frame)
-            # New at the home, so there is nothing yet.
+            # The topic is new at the home, so no copy exists yet.
             folder.load()
             self.out.append(encode(Have(frame.folder, folder.told())))
         elif isinstance(frame, Deleted):

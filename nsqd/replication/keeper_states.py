@@ -1,4 +1,4 @@
-"""Where a connection stands at its keeper, and what may be said in each state. Pure."""
+"""The states of a connection at its keeper, and what may be said in each. Pure."""
 
 from enum import IntEnum
 from typing import Final
@@ -29,10 +29,10 @@ from nsqd.replication.frames import (
 
 
 class KeeperState(IntEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     NEW = 0
-    # The driver asks who the home is.
+    # The driver finds out who the home is.
     ASKING = 1
     # The home names its topics.
     MEETING = 2
@@ -42,9 +42,9 @@ class KeeperState(IntEnum):
     FELLOW = 5
 
 
-# What a home says of what it has, when it is asked.
+# Frames of a home that was asked what it has.
 _KNOWN: Final = (Had, Finished, Told)
-# What it says when it leaves for good.
+# Frames of a home that leaves permanently.
 _LEAVES: Final = (Offer, HandOver)
 _WRITES: Final = (
     *_KNOWN,
@@ -61,7 +61,7 @@ _WRITES: Final = (
     SyncCopy,
     StillHere,
 )
-# What the home may say in each state.
+# What the peer may say in each state.
 ALLOWED: Final[dict[KeeperState, tuple[type[AnyFrame], ...]]] = {
     KeeperState.NEW: (Hello, FellowHello),
     KeeperState.FELLOW: (FellowCopy, CopiedTopic, Had, Finished, Told),

@@ -1,4 +1,4 @@
-"""What a home has said on one connection, how much of that its keeper has, and who waits for that. Pure."""
+"""What a home has said on one connection, how much of it the keeper has, and who waits for that. Pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ class SaidToKeeper:
     )
 
     def __init__(self, now_ns: int, *, strict: bool) -> None:
-        """With *strict* the keeper has what is durable there, and nothing else."""
+        """With *strict* only what is durable at the keeper counts as what it has."""
         self.strict = strict
         # Bytes of frames so far: said, written by the keeper, durable there.
         self.sent = 0
         self.written = 0
         self.synced = 0
-        # Nobody waits for it, until it has caught up.
+        # Nobody waits for the keeper until it has caught up.
         self.stalled = False
         self.said_ns = now_ns
         self._stalled_at = 0
         self._out: list[bytes] = []
         self._waits = Waits()
         self._sync_wanted = False
-        # Positions and when they were said, while they are not acknowledged.
+        # Positions and when they were said, until they are acknowledged.
         self._under_way: deque[tuple[int, int]] = deque()
 
     # --- what is said ---
@@ -51,7 +51,7 @@ class SaidToKeeper:
         self.sent += len(data)
 
     def put_pieces(self, head: bytes, pieces: Sequence[bytes], size: int) -> None:
-        """A frame whose data, *size* bytes, is in *pieces*."""
+        """Say a frame whose data, *size* bytes, is in *pieces*."""
         self._out.append(head)
         self._out += pieces
         self.sent += len(head) + size
@@ -70,7 +70,7 @@ class SaidToKeeper:
     # --- what the keeper has ---
 
     def acknowledged(self, ack: Ack) -> None:
-        """Raises BadFrame."""
+        """Take an acknowledgement. Raises BadFrame."""
         if not (self.written <= ack.written <= self.sent and self.synced <= ack.synced <= ack.written):
             raise BadFrame("an acknowledgement of what was not said")
         self.written, self.synced = ack.written, ack.synced
@@ -78,12 +78,12 @@ class SaidToKeeper:
         while under_way and under_way[0][0] <= ack.written:
             under_way.popleft()
         if self.stalled and ack.written >= self._stalled_at:
-            # Nothing of the stream was lost: all that was said while it hung is there.
+            # Nothing of the stream was lost: the keeper has all that was said while it hung.
             self.stalled = False
 
     @property
     def has_all(self) -> bool:
-        """Whether the keeper has all that was said, durably where that is waited for."""
+        """Whether the keeper has all that was said; with *strict* durably."""
         return (self.synced if self.strict else self.written) >= self.sent
 
     @property
@@ -92,13 +92,13 @@ class SaidToKeeper:
         return self.sent - self.written
 
     def behind_ns(self, now_ns: int) -> int:
-        """For how long the oldest of them is under way."""
+        """How long the oldest of them has been under way."""
         return now_ns - self._under_way[0][1] if self._under_way else 0
 
     # --- who waits ---
 
     def wait(self, wait: Wait) -> None:
-        """Somebody waits for all that was said so far."""
+        """Let *wait* be for all that was said so far."""
         durable = self.strict
         self._sync_wanted = self._sync_wanted or durable
         self._waits.add(self.sent, wait, durable=durable)
@@ -113,7 +113,7 @@ class SaidToKeeper:
         return bool(len(self._waits))
 
     def look(self, now_ns: int, timeout_ns: int) -> None:
-        """Nobody waits any longer for a keeper that has not acknowledged for so long."""
+        """Stop waiting for a keeper that has not acknowledged for *timeout_ns*."""
         if self._under_way and now_ns - self._under_way[0][1] > timeout_ns:
             if not self.stalled:
                 self.stalled = True

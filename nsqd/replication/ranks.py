@@ -1,8 +1,9 @@
-"""Who stands above whom of those who hold one log, and what each of them gives out. Pure.
+"""The order of those who hold one log, and what each of them gives out. Pure.
 
 A log has a home, and keepers that the home appointed one after the other. The home is above its keepers, and
-a later appointment above an earlier one. The order is the same wherever it is looked at, so of any who reach
-each other one is the highest. Where they cannot, each gives out what it has: twice rather than never.
+a later appointment is above an earlier one. The order is the same everywhere, so of all holders that reach
+each other exactly one is the highest. Holders that do not reach each other each give out what they have:
+twice rather than never.
 """
 
 from collections.abc import Iterable
@@ -10,31 +11,31 @@ from typing import Final, TypeAlias
 
 from nsqd.log.ranges import Ranges, merged, without
 
-# An appointment's number, or that of the home, which is above all.
+# The number of an appointment, or HOME, which is above all.
 Rank: TypeAlias = int
 HOME: Final[Rank] = (1 << 64) - 1
 FIRST_APPOINTMENT: Final[Rank] = 1
 
 
 def given_out(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:
-    """What a holder gives out of what it *held*: what no higher one of the *others* has, which it can reach.
+    """What a holder gives out of what it *held*: what none of the higher *others* that it can reach has.
 
-    *others* are said with what can be read there now. What they once had is no reason to keep silent: a lost
-    tail, or a damaged place, is in their numbers, and not in their files.
+    *others* come with what can be read there now. What they once had does not count: a lost end, or a damaged
+    place, is among their numbers but not in their files.
     """
     higher = [pair for other, ranges in others if other > rank for pair in ranges]
     return without(held, merged(higher))
 
 
 def kept_back(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:
-    """What of *held* is left to others: neither given out here, nor said to be finished."""
+    """The part of *held* that is left to others: neither given out here nor said to be finished."""
     return without(held, given_out(rank, held, others))
 
 
 def may_go(owed: Ranges, held_by_home: Ranges, held_by_keeper: Ranges) -> bool:
-    """Whether an older copy may be removed: all that its channels owe the home has, and today's keeper.
+    """Whether an older copy may be removed: both the home and today's keeper have all that its channels owe.
 
-    Asked when it has met both and learned from both what is finished. That today's keeper has all of the
-    home's is not enough: what the home has lost may be in the older copy alone.
+    To be asked when it has met both and learned from both what is finished. It is not enough that today's
+    keeper has all that the home has: messages that the home has lost may be in the older copy alone.
     """
     return not without(owed, held_by_home) and not without(owed, held_by_keeper)

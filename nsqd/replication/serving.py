@@ -1,24 +1,24 @@
 """When a keeper carries a copy, when it stops, and what a home that was away leaves to its carriers. Pure.
 
-A copy is *kept* while its home is there, or may be back in a moment. Then it is *carried*: what it holds is
-given to consumers. When the home is back it is *returning*: nothing more is given out, and what is in flight
-is waited for. An older copy is *stale*: it gives out what none above it has, until all of it may go.
+A copy is *kept* while its home is there, or may be back in a moment. Then it is *carried*: its messages are
+given to consumers. When the home is back it is *returning*: nothing more is given out, and messages in flight
+are waited for. An older copy is *stale*: it gives out what no copy above it has, until all of it may go.
 
-Times are those of a clock that only goes forward, in nanoseconds, and are handed in.
+Times are nanoseconds of a clock that only goes forward, and are passed in.
 """
 
 from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-# So often a carrier tells the home that is back what was finished.
+# How often a carrier tells a home that is back what was finished.
 TELL_EVERY_NS: Final = 1_000_000_000
 
 
 class CopyPhase(Enum):
     """What a keeper does with a copy."""
 
-    # Files, and nothing else.
+    # It is files and nothing else.
     KEPT = "kept"
     # Recovered, and given to consumers.
     CARRIED = "carried"
@@ -28,8 +28,8 @@ class CopyPhase(Enum):
     GONE = "gone"
 
 
-# What may follow what. A copy that its home writes to is never one that is recovered: its files would grow
-# under a process that knows them as they were.
+# Which phase may follow which. A copy that its home writes to is never recovered: its files would grow under
+# a process that knows them as they were.
 ALLOWED: Final[dict[CopyPhase, frozenset[CopyPhase]]] = {
     CopyPhase.KEPT: frozenset((CopyPhase.CARRIED, CopyPhase.GONE)),
     CopyPhase.CARRIED: frozenset((CopyPhase.RETURNING,)),
@@ -39,7 +39,7 @@ ALLOWED: Final[dict[CopyPhase, frozenset[CopyPhase]]] = {
 
 
 class Serving:
-    """One copy at its keeper. *now_ns* of the first call is when the keeper found it, or began it."""
+    """One copy at its keeper. *now_ns* of the first call is when the keeper found it or began it."""
 
     __slots__ = ("_away_since_ns", "_home_is_here", "appointment", "carry_after_ns", "phase", "stale")
 
@@ -50,7 +50,7 @@ class Serving:
         # There is a later appointment.
         self.stale = stale
         self._home_is_here = False
-        # A keeper that has just started gives the home as long as one that it has lost.
+        # A keeper that has just started gives the home as much time as after a lost connection.
         self._away_since_ns = now_ns
 
     def home_came(self) -> None:
@@ -64,7 +64,7 @@ class Serving:
             self._away_since_ns = now_ns
 
     def gone_for_good(self, now_ns: int) -> None:
-        """The home does not come back: nobody is given time, also if it went before that was known."""
+        """The home does not come back: it is given no time, even if it went before that was known."""
         self._home_is_here = False
         self._away_since_ns = now_ns - self.carry_after_ns
 
@@ -73,7 +73,7 @@ class Serving:
         return self._home_is_here
 
     def due_ns(self) -> int | None:
-        """When :meth:`should_carry` may become true by itself; None when it will not."""
+        """When :meth:`should_carry` may become true by time alone; None when it will not."""
         if self._home_is_here or self.stale or self.phase is not CopyPhase.KEPT:
             return None
         return self._away_since_ns + self.carry_after_ns
@@ -81,19 +81,19 @@ class Serving:
     def should_carry(self, now_ns: int) -> bool:
         """Whether the copy is to be given out.
 
-        A home that is back within `carry_after_ns` was never missed. A stale copy gives out what others lack,
-        which it finds out by meeting them; so it does not wait for the home to go.
+        If the home is back within `carry_after_ns`, nothing is given out. A stale copy gives out what others
+        lack, which is found out by meeting them; so it does not wait for the home to go.
         """
         if self.phase is not CopyPhase.KEPT or (self._home_is_here and not self.stale):
             return False
         return now_ns - self._away_since_ns >= self.carry_after_ns
 
     def should_return(self) -> bool:
-        """Whether to give out no more: the home is back."""
+        """Whether to give out no more, because the home is back."""
         return self.phase is CopyPhase.CARRIED and self._home_is_here and not self.stale
 
     def go(self, phase: CopyPhase) -> None:
-        """The keeper has done it. Raises AssertionError for what may not follow."""
+        """The keeper has done it. Raises AssertionError for a phase that may not follow."""
         if phase not in ALLOWED[self.phase]:
             raise AssertionError(f"a copy that is {self.phase.value} cannot be {phase.value}")
         self.phase = phase
@@ -106,8 +106,8 @@ class Serving:
 class AskingKeepers:
     """A home that has just started asks its keepers what they gave out meanwhile.
 
-    Until all have answered, or for `ask_ns`, it gives out none of what it had before: some of that would be
-    given twice.
+    Until all have answered, or for `ask_ns`, it gives out none of its older messages, because some of them
+    might be given out twice.
     """
 
     __slots__ = ("_began_ns", "_silent", "ask_ns")
@@ -118,9 +118,9 @@ class AskingKeepers:
         self._silent = set(keepers)
 
     def answered(self, keeper: str) -> None:
-        """It has told all that it knows, or carries nothing."""
+        """The keeper has told all that it knows, or carries nothing."""
         self._silent.discard(keeper)
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether what is old may be given out, but for what somebody has in flight."""
+        """Whether older messages may be given out, except those that somebody has in flight."""
         return not self._silent or now_ns - self._began_ns >= self.ask_ns

@@ -1,4 +1,4 @@
-"""How much of a copied file is sound: each append has a checksum, and they are looked at one by one."""
+"""How much of a copied file is sound: the checksum of each append is checked."""
 
 import re
 from pathlib import Path
@@ -18,12 +18,12 @@ from nsqd.log.segment import Segment
 from nsqd.log.walk import FileWindow, walk
 
 _LOG_NAME: Final = re.compile(r"(\d+)(?:\.(\d+))?\.log")
-# Enough of an append to see when its first message was published.
+# Enough bytes of an append to see when its first message was published.
 _TIME_BYTES: Final = 16
 
 
 class Mismatch(Exception):
-    """What came does not fit to what is there, or is damaged; the text is one sentence for the home."""
+    """What came does not fit the copy, or is damaged; the text is one sentence for the home."""
 
 
 # --- of what lies on the disk ---
@@ -48,7 +48,7 @@ def opened(disk: Disk, path: Path) -> Segment | None:
 
 
 def measure(disk: Disk, segment: Segment) -> int:
-    """Give a segment the extent of all that is sound from its beginning on; returns the size of the file."""
+    """Give a segment the extent of its sound part, from its beginning on; returns the size of the file."""
     fd = disk.open_read(segment.path)
     try:
         window = FileWindow(disk, fd, str(segment.path))
@@ -67,7 +67,7 @@ def measure(disk: Disk, segment: Segment) -> int:
 
 
 def checked(name: str, data: bytes, at: int, offset: int, salt: int) -> list[Append]:
-    """The appends of *data*, which lies at *offset*, from the place *at* on. Raises Mismatch."""
+    """The appends of *data*, which lies at *offset* of the file, from index *at* on. Raises Mismatch."""
     found: list[Append] = []
     view = memoryview(data)
     while at < len(data):
@@ -83,7 +83,7 @@ def checked(name: str, data: bytes, at: int, offset: int, salt: int) -> list[App
 
 
 def grow(segment: Segment, append: Append, data: bytes, base: int) -> None:
-    """Add one append, whose data lies in *data* at its place less *base*."""
+    """Add one append, whose bytes are in *data* at its offset minus *base*."""
     if append.is_note:
         segment.grow(0, append.first, append.end, 0)
         segment.last_note = append.due_ns

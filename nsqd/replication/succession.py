@@ -1,8 +1,8 @@
-"""Who stands in for a home that does not come back: its highest keeper appoints keepers in its place. Pure.
+"""Standing in for a home that does not come back: its highest keeper appoints keepers in its place. Pure.
 
-Numbers go on where the home's ended, so the copy that is made is the highest wherever it is looked at. While
-the one that stands in streams to it, it is a copy whose home is there. When that one is gone, too, it is
-given out like any other, and its keeper stands in in turn.
+The numbers go on where the home's ended, so the new copy is the highest everywhere. While the keeper that
+stands in streams to it, it is a copy whose home is there. When that keeper is gone too, the copy is given out
+like any other, and its own keeper stands in.
 """
 
 from nsqd.engine import facts
@@ -15,9 +15,10 @@ from nsqd.replication.serving import CopyPhase
 
 
 def begin(file: AppointmentsFile, copy: CarriedCopy, others: tuple[Fellow, ...], address: str) -> None:
-    """Whoever is appointed from now on is above this copy; the *others* are those who kept it before.
+    """Let keepers that are appointed from now on rank above this copy; the *others* kept the log before.
 
-    They are told that somebody stands in, and let go of what is here, too. *address* is that of this node.
+    The others are told that somebody stands in, and let go of what this copy has. *address* is that of this
+    node.
     """
     known = file.appointments
     mine = copy.serving.appointment
@@ -33,7 +34,7 @@ def begin(file: AppointmentsFile, copy: CarriedCopy, others: tuple[Fellow, ...],
 
 
 def stands_in(carrier: Carrier, identity: bytes, now_ns: int, patience_ns: int) -> CarriedCopy | None:
-    """The copy to be copied on from here; None while the home may be back, or another is the highest.
+    """The copy to be copied on from here; None while the home may be back, or another copy is the highest.
 
     A log that was handed over to this node is without a home at once.
     """
@@ -49,7 +50,7 @@ def stands_in(carrier: Carrier, identity: bytes, now_ns: int, patience_ns: int) 
     if carrier.fellows.waits(identity, rank):
         return None
     if any(topic.unfounded for topic in one.topics.values()):
-        # What would be copied on is of a copy that was never whole.
+        # The new copy would come from one that was never whole.
         return None
     for name in one.topics:
         if any(other > rank for other, _ in carrier.fellows.holders(identity, name)):

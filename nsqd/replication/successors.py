@@ -16,7 +16,7 @@ class Successors:
         self._files: dict[bytes, AppointmentsFile] = {}
 
     def file(self, identity: bytes) -> AppointmentsFile:
-        """Raises OSError."""
+        """The file of one home, read if it was not yet. Raises OSError."""
         found = self._files.get(identity)
         if found is None:
             folder = self._copies.folder_of(identity)
@@ -26,10 +26,10 @@ class Successors:
         return found
 
     def forget(self, identity: bytes) -> None:
-        """Its folder is another's, or gone."""
+        """Forget the file of a home: its folder is another node's, or was removed."""
         self._files.pop(identity, None)
 
     def of(self, identity: bytes) -> tuple[Fellow, ...]:
-        """Those that may have copies: a home that comes back after all goes and sees them. Raises OSError."""
+        """Keepers that may have copies: a home that comes back visits them. Raises OSError."""
         known = self.file(identity).appointments
         return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))

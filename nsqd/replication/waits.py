@@ -4,17 +4,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-# Told "" when it is settled, or the reason why it is not.
+# Called with "" when it is settled, or with the reason why it is not.
 TellCopied: TypeAlias = Callable[[str], None]
 
 
 class Wait:
-    """Something that *need* of several keepers are to have; who waits for it is told once."""
+    """Something that *need* of several keepers must have; those who wait for it are told once."""
 
     __slots__ = ("may", "need", "tells", "unsettled")
 
     def __init__(self, need: int, may: int, unsettled: str) -> None:
-        """*may* are those that could; *unsettled* is what is told when too few of them are left."""
+        """*may* is how many keepers could have it; *unsettled* is told when too few of these are left."""
         self.need = need
         self.may = may
         self.unsettled = unsettled
@@ -25,7 +25,7 @@ class Wait:
         return self.need > 0 and self.may >= self.need
 
     def had(self) -> list[TellCopied]:
-        """One more has it; returns who is to be told that all is well."""
+        """One more keeper has it; returns whom to tell that all is well."""
         if not self.open:
             return []
         self.need -= 1
@@ -33,7 +33,7 @@ class Wait:
         return [] if self.need else self._take()
 
     def lost(self) -> list[TellCopied]:
-        """One of those who could does not any more; returns who is to be told `unsettled`."""
+        """One of the keepers that could have it no longer can; returns whom to tell `unsettled`."""
         if not self.open:
             return []
         self.may -= 1
@@ -45,7 +45,7 @@ class Wait:
 
 
 class Waits:
-    """What is waited for of one keeper, in the order of its stream."""
+    """What is waited for at one keeper, in the order of its stream."""
 
     __slots__ = ("_queue",)
 
@@ -56,11 +56,11 @@ class Waits:
         return len(self._queue)
 
     def add(self, position: int, wait: Wait, *, durable: bool) -> None:
-        """*wait* is for the keeper to have all before *position*, *durable* or written."""
+        """*wait* until the keeper has all before *position*, *durable* or written."""
         self._queue.append((position, durable, wait))
 
     def reached(self, written: int, synced: int) -> None:
-        """The keeper has so much."""
+        """The keeper has so much: tell those who waited for it."""
         queue = self._queue
         while queue:
             position, durable, wait = queue[0]
@@ -71,7 +71,7 @@ class Waits:
                 tell("")
 
     def lose(self) -> None:
-        """Nothing of it is to be waited for any more."""
+        """Wait for this keeper no more."""
         queue, self._queue = self._queue, deque()
         for _, _, wait in queue:
             for tell in wait.lost():

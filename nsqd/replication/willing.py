@@ -1,4 +1,4 @@
-"""What a node keeps for others, for all their connections, and which homes it will have."""
+"""What a node keeps for others, over all their connections, and which homes it accepts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _ITS_OWN: Final = "each nsqd needs its own --node-id"
 
 
 def other_version(version: int) -> Refuse | None:
-    """Why somebody who speaks that version is not understood."""
+    """The refusal for a peer of another version; None for this one."""
     if version == VERSION:
         return None
     return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
@@ -39,34 +39,34 @@ class Keeping:
     identity: bytes
     node_id: int
     address: str
-    # Secrets are asked about before a home is welcomed.
+    # Secrets are checked before a home is welcomed.
     asks: bool = False
-    # The reason why nothing is kept just now, such as a disk that is nearly full; empty when it is.
+    # Why nothing is kept now, such as a disk that is nearly full; empty when something is.
     unwilling: Callable[[], str] = lambda: ""
-    # This node is about to leave: who has copies here comes in yet, for one may have what it lost.
+    # This node is about to leave. A home with copies here may still come in: one may have what it lost.
     drains: Callable[[], bool] = lambda: False
-    # Somebody has to let go of the copies of a home before that goes on with them; True when nobody does.
+    # Whether nobody has to let go of the copies of a home before the home goes on with them.
     released: Callable[[bytes], bool] = lambda _identity: True
-    # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
+    # A home was welcomed; or its connection is gone, with True when it has said that it leaves permanently.
     came: "Callable[[KeeperLink], None]" = lambda _link: None
     went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
-    # Why so many bytes cannot be taken for good, or nothing; and why a home is not taken back any more, or a
-    # keeper that speaks for it, which raises OSError.
+    # Why so many bytes cannot be taken permanently, or empty; and why a home, or a keeper that speaks for it,
+    # is not taken back any more, which raises OSError.
     too_much: Callable[[int], str] = lambda _size: ""
     not_back: Callable[[Hello], str] = lambda _hello: ""
-    # A home is gone for good: when that is durable `KeeperLink.taken` is called.
+    # A home is gone permanently: when that is durable, `KeeperLink.taken` is called.
     given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
-    # It has deleted a topic, whose copies are about to go.
+    # A home has deleted a topic, whose copies are about to be removed.
     deleted: Callable[[bytes, str], None] = lambda _identity, _name: None
-    # It says what it has and what is finished.
+    # A home says what it has and what is finished.
     heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
-    # It says who keeps for it; another keeper of the same home asks, and is answered with frames.
+    # A home says who keeps for it; another keeper of the same home asks, and is answered with frames.
     fellows: "Callable[[bytes, tuple[Fellow, ...]], None]" = lambda _identity, _keepers: None
     answers: "Callable[[FellowHello, list[FellowHas]], list[AnyFrame]]" = lambda _hello, _copies: []
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
 
     def why_not(self, hello: Hello) -> Refuse | None:
-        """Why this home is not kept; None when it may be. Raises OSError."""
+        """Why this home is refused; None when it is accepted. Raises OSError."""
         unknown = other_version(hello.version)
         if unknown is not None:
             return unknown
@@ -86,7 +86,7 @@ class Keeping:
             whose = "the keeper"
         for identity, link in self.links.items():
             other = link.hello
-            # One node may bring several logs: its own, and those that it has of others.
+            # One node may connect for several logs: its own, and those of others that it has.
             if other is None or identity == hello.identity or other.address == hello.address:
                 continue
             if other.node_id == hello.node_id:
@@ -96,7 +96,7 @@ class Keeping:
         return Refuse(Refuse.SAME_NODE_ID, f"node id {hello.node_id} is that of {whose}, too: {_ITS_OWN}")
 
     def taken(self, hello: Hello) -> Refuse | None:
-        """Why another connection has the better right to this identity; None when there is none."""
+        """Why another connection has precedence for this identity; None when there is none."""
         before = self.links.get(hello.identity)
         if before is None or before.hello is None or before.hello.address == hello.address:
             return None
@@ -111,7 +111,7 @@ class Keeping:
         )
 
     def connected(self, link: "KeeperLink", identity: bytes) -> None:
-        """Have this connection be the one of that home; one that it had before ends."""
+        """Make this the connection of that home; an earlier one ends."""
         before = self.links.get(identity)
         if before is not None and before.hello is not None:
             before.refuse(Refuse.TAKEN, "the home has connected again")
