@@ -1,1 +1,1 @@
-"""nsqd's sockets, timers and tasks, round the engine and the storage."""
+"""nsqd's sockets, timers and tasks, around the engine and the storage."""

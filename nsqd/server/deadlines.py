@@ -1,4 +1,4 @@
-"""A turn when the next message times out or becomes due."""
+"""Asking for a turn when the next message times out or becomes due."""
 
 import asyncio
 from collections.abc import Callable

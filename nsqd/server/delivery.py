@@ -63,5 +63,5 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
 
 
 def _as_near(channel: Channel, nearness: int) -> int:
-    """How many ready consumers with credit have this *nearness*."""
+    """How many other ready consumers with credit have this *nearness*."""
     return sum(1 for other in channel.ready if other.nearness == nearness and other.credit > 0)

@@ -328,7 +328,7 @@ class Fsync:
             self._trial = self._loop.call_later(self._trial_s, self._try_failing)
 
     def _try_failing(self) -> None:
-        """Sync failed stores again; a publish may not do so, because publishers are sent to other nodes."""
+        """Sync failed stores again, even if nobody publishes: publishers are sent to other nodes."""
         self._trial = None
         for store, topic in list(self.failing.items()):
             if store.deleted:

@@ -93,7 +93,7 @@ class Storing:
         try:
             store.append(blocks, notes, next_seq)
         except OSError as error:
-            # Notes of emptying or deleting free a full disk: the spare space is for them.
+            # Emptying and deleting free a full disk, so their notes may use the spare space.
             if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
                 raise
             store.append(blocks, notes, next_seq)

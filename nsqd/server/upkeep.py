@@ -127,8 +127,8 @@ class Checkpoints:
     async def write_at_once(self, topic: Topic) -> bool:
         """Write a durable checkpoint of a topic, own or carried, now; False if that failed.
 
-        It is for changes that a crash must not undo, such as the deletion of a carried channel, and for the
-        moment before a log is given away.
+        It is for changes that a crash must not undo, such as the deletion of a carried channel, and is called
+        before a log is put away or handed over.
         """
         store = store_of(topic)
         if store is None:

@@ -1,1 +1,1 @@
-"""What nsqd tells of itself in numbers."""
+"""The figures of nsqd: /stats, metrics and statsd."""

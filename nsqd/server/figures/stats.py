@@ -216,7 +216,7 @@ class StatsReport:
 
 
 def _who(authorizations: Authorizations | None) -> dict[str, Any]:
-    """The client's identity by the auth server; empty if no grants were asked for."""
+    """The client's identity by the auth server; empty without grants from it."""
     if authorizations is None or not authorizations.grants:
         return {}
     who = {"auth_identity": authorizations.identity, "auth_identity_url": authorizations.identity_url}

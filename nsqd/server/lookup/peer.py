@@ -113,7 +113,7 @@ class LookupPeers:
             session.note(topic, channel, registered=True)
 
     def unregister(self, topic: str, channel: str | None = None) -> None:
-        """Announce the removal of a topic or channel; a topic's channels must be unregistered one by one."""
+        """Announce the removal of a topic or channel; a removed topic's channels are announced one by one."""
         for session in self._sessions():
             session.note(topic, channel, registered=False)
 

@@ -60,7 +60,7 @@ class LookupSession:
         self.last_ping_ns = 0
         """Unix time of the last answered PING in ns; 0 when there was none yet."""
         self.removed = False
-        """The name no longer resolves to this address: the connection is used while it lasts, not remade."""
+        """The name no longer resolves to this address: use the connection to its end, do not reconnect."""
         self._doing = "connect"
         """What the log names as the failed step: a command, connecting, or waiting."""
         self._announcer = announcer

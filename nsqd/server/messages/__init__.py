@@ -1,1 +1,1 @@
-"""Looking at messages without consuming them: what is asked for, how it is found, how it is shown."""
+"""Looking at messages without consuming them: parsing the query, finding the messages, showing them."""
