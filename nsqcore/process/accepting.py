@@ -88,7 +88,7 @@ class Acceptor:
 
     def _try_again(self) -> None:
         self.start()
-        # All waiting clients may have been accepted before the failure; then no event would call _accept().
+        # All who waited may have been taken before it failed: nobody would come to show that it is over.
         self._accept()
 
     def _caught_up(self) -> None:
