@@ -1,8 +1,9 @@
-"""Opening a copy of another nsqd's log, to serve it: as that nsqd would have, had it just started.
+"""Opening a copy of another nsqd's log, to serve it as that nsqd would if it had just started.
 
-The folder is its own, byte for byte and some moments old: so what recovers a topic after a crash recovers it
-here. Then what this nsqd finished of it in an earlier turn at it, which is in checkpoints beside the copy, is
-united with that. It takes as long as a start does: it may run in a thread, before `carried.attach`.
+The folder is a copy of that nsqd's folder, byte for byte and some moments old, so it is recovered like a
+topic after a crash. Checkpoints beside the copy say what this nsqd finished when it carried the log before;
+this is then united with what was recovered. Opening takes as long as a start, so it may run in a thread,
+before `carried.attach`.
 """
 
 from pathlib import Path
@@ -54,7 +55,7 @@ def open_carried(
     here = store.checkpoints.load(data.warn, name)
     if here is not None:
         recall(topic, here)
-        # Its home had it paused, and somebody here has let it flow since.
+        # The home had paused the topic, and somebody here has unpaused it since.
         topic.pump()
     return topic
 
@@ -62,7 +63,7 @@ def open_carried(
 def forget_here(data: DataPath, folder: Path) -> None:
     """Remove what this nsqd knows of the copy beyond its files. Raises OSError.
 
-    That is for when the home has been told all of it, and the home's note of that is in the copy.
+    Called when the home has been told all of it, and the home's note of that is in the copy.
     """
     for name in NAMES:
         try:
@@ -72,16 +73,16 @@ def forget_here(data: DataPath, folder: Path) -> None:
 
 
 def recall(topic: CarriedTopic, here: TopicState) -> None:
-    """Unite with *topic* what this nsqd had of it at its last checkpoint."""
+    """Unite *topic* with what this nsqd knew of it at its last checkpoint."""
     topic.paused = here.paused
     topic.given_up = here.given_up
     had, end = here.had or [], topic.log.next_seq
     for name, generation in here.gone.items():
         channel = topic.channels.get(name)
         if channel is not None and channel.generation == lasting(generation):
-            # Its home may have gone on with it since.
+            # The home may have gone on with the channel since.
             finishing.unite(channel, had, topic.log.next_seq)
-            # Where the topic is paused, what its home has published to the channel since waits at the topic.
+            # While the topic is paused, what the home has published since waits at the topic.
             if not (channel.owed(0, end) or topic.backlog.owed(0, end)):
                 topic.remove_channel(name)
     for name, owed in here.channels.items():
@@ -92,7 +93,7 @@ def recall(topic: CarriedTopic, here: TopicState) -> None:
                 continue
             channel = topic.add_channel(name, owed.finished.missing(0, owed.end), generation)
         elif channel.generation != generation:
-            # The home has made another one since.
+            # The home has created another channel of that name since.
             continue
         channel.paused = owed.paused
         finished = facts.finished_of(owed.finished, owed.end, owed.ahead, had)
@@ -106,7 +107,7 @@ def recall(topic: CarriedTopic, here: TopicState) -> None:
 
 
 def _recall_times(channel: Channel, owed: OwedState) -> None:
-    """When deferred messages are due, and how often messages were delivered."""
+    """Restore when deferred messages are due, and how often messages were delivered."""
     offset_ns = channel.wall.offset_ns
     tried: Ranges = []
     for at in range(0, len(owed.tries), WIDTH):

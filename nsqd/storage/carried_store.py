@@ -1,7 +1,7 @@
 """The store of a carried log: files of another nsqd, which are read and never written to.
 
-What this nsqd knows beyond them, which is what it has finished of the log, is in checkpoints of its own in a
-folder beside them.
+What this nsqd knows beyond these files, which is what it has finished of the log, is in its own checkpoints
+in a folder beside them.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from nsqd.log.open_files import OpenFiles
 from nsqd.storage.slots import CheckpointSlots
 from nsqd.storage.topic_store import TopicStore
 
-# Where those checkpoints are, in the folder of the topic.
+# The folder of those checkpoints, in the folder of the topic.
 HERE: Final = "here"
 # Nothing is appended, so no segment grows.
 _NO_SEGMENT: Final = 1 << 62
@@ -36,13 +36,13 @@ class CarriedStore(TopicStore):
         cache: Cache | None = None,
         open_files: OpenFiles | None = None,
     ) -> None:
-        """*warn* is told in one sentence of what was found damaged."""
+        """*warn* is called with a sentence about each damage that was found."""
         super().__init__(disk, folder, _NO_SEGMENT, warn, cache=cache, open_files=open_files)
         self.checkpoints = CheckpointSlots(disk, folder / HERE)
         self._has_here = False
 
     def make_folder(self) -> None:
-        """Make the folder of the own checkpoints. Raises OSError."""
+        """Make the folder of this nsqd's own checkpoints. Raises OSError."""
         if not self._has_here:
             with contextlib.suppress(FileExistsError):
                 self._disk.make_folder(self.folder / HERE)
@@ -50,12 +50,12 @@ class CarriedStore(TopicStore):
             self._has_here = True
 
     def append(self, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:  # noqa: ARG002
-        """Nothing is written to the log of another nsqd. Raises OSError."""
+        """Always raises OSError: nothing is written to the log of another nsqd."""
         raise OSError(30, "the log of another nsqd is not written to", str(self.folder))
 
     def begin_again_if_gone(self) -> None:
-        """Nobody begins again what another nsqd has written."""
+        """Do nothing: the log of another nsqd is not begun again here."""
 
     def _lost(self, gap: Gap) -> Gap:
-        """What a copy lacks is no loss: it is on the nsqd whose log it is, or is told of there."""
+        """Messages missing in a copy are no loss here: the home has them, or reports the loss."""
         return gap

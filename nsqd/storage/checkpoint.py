@@ -1,9 +1,9 @@
 """The checkpoint of a topic: what the topic and each of its channels still owe, in one file.
 
-A file is a chain of records: a whole one, and behind it what was added since, as often as that is less than
-to write all again. Each record is its head, a line of JSON, arrays of little-endian uint64 and pages of bits,
-and xxh3 of all that. What was in flight is written as delivered before, because after a restart nobody can
-answer for it. Messages at or after ``next`` are not mentioned: they are found in the log.
+A file is a chain of records: a whole one, then records of what was added since, as long as adding costs less
+than writing all again. Each record is its head, a line of JSON, arrays of little-endian uint64 and pages of
+bits, and xxh3 of all these. Messages in flight are written as delivered before, because after a restart
+nobody can answer for them. Messages at or after ``next`` are not mentioned: they are found in the log.
 """
 
 import json
@@ -33,7 +33,7 @@ _VERSION: Final = 3
 # magic, version, flags, spare, size of what follows up to the checksum
 _HEAD: Final = struct.Struct("<8sHHIQ")
 _CHECK: Final = struct.Struct("<Q")
-# The record goes on where the one before it ended.
+# The record continues the one before it.
 _ADDED: Final = 0x0100
 _NUMBER: Final = array("Q").itemsize
 
@@ -44,7 +44,7 @@ class BadCheckpoint(Exception):
 
 @dataclass(slots=True)
 class _Facts:
-    """What a record says of one who owes; worked out in the loop, made bytes of in a thread."""
+    """What a record says of a backlog or channel; collected in the loop, made into bytes in a thread."""
 
     header: dict[str, Any]
     pages: list[tuple[int, bytes]]
@@ -54,7 +54,7 @@ class _Facts:
     attempts: dict[int, int]
 
     def parts(self) -> list[bytes]:
-        """The arrays, whose sizes are noted in the header."""
+        """The arrays as bytes; their sizes are noted in the header."""
         tries = array("Q")
         for seq, run in self.in_flight.items():
             tries.extend((1, seq, seq + 1 if run.broken else run.end))
@@ -80,10 +80,10 @@ class _Facts:
 def encoder(
     topic: Topic, serial: int, mark: Mark, added: dict[Owed, Additions] | None = None, alone_from: int = 0
 ) -> Callable[[], bytes]:
-    """A record of the topic as it is now; made bytes of when it is called, in any thread.
+    """A function that makes the bytes of a record of the topic as it is now, in any thread.
 
-    With *added*, what came since the record before, the loop's share of the work is in proportion to that.
-    Of what was sent to one channel alone it tells from *alone_from* on.
+    With *added*, which is what changed since the record before, the loop's share of the work is in proportion
+    to that. The record lists what was sent to one channel alone from *alone_from* on.
     """
     low_water = topic.low_water()
     backlog, *channels = [
@@ -95,13 +95,14 @@ def encoder(
         "serial": serial,
         "next": mark.next,
         "notes": mark.notes,
-        # What everybody has finished may be let go of before it is durable; it is no hole then.
+        # What everybody has finished may be let go of before it is durable; then it does not count as
+        # missing.
         "synced": max(mark.synced, low_water),
         "end": mark.end,
         "synced_notes": mark.synced_notes,
         "kept_from": topic.log.kept_from,
         "low_water": low_water,
-        # From the time of the due times to that of the wall.
+        # Added to a due time, this gives the time on the wall clock.
         "offset": topic.wall.offset_ns,
         "paused": topic.paused,
         "held": topic.held,
@@ -148,7 +149,7 @@ def _added(owed: Owed, change: Additions) -> _Facts:
     finished = owed.finished
     return _Facts(
         _header(owed),
-        # The floor has passed the others.
+        # The floor has passed the other changed pages.
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
         [journal.tries for journal in change.journals],
@@ -164,7 +165,7 @@ def _header(owed: Owed) -> dict[str, Any]:
         "runs": [list(run) for run in owed.finished.runs],
     }
     if isinstance(owed, Channel):
-        # Below its floor nobody asks any more: it would be written again with every record.
+        # Nobody asks for what is below the floor, and it would be written again with every record.
         owed.absent = within(owed.absent, owed.finished.floor, EVERYTHING)
         header |= {
             "name": owed.name,
@@ -187,12 +188,12 @@ def _header(owed: Owed) -> dict[str, Any]:
 
 
 class Sealed:
-    """The whole records at the beginning of a file. Of two files only the one that counts is looked into."""
+    """The complete records at the beginning of a file. Only the file that counts of the two is decoded."""
 
     __slots__ = ("_records", "rest", "serial")
 
     def __init__(self, content: bytes, topic_name: str = "") -> None:
-        """Raises BadCheckpoint when there is none, or one of a topic of another name, and NewerVersion."""
+        """Raises BadCheckpoint when there is no such record, or one of another topic, and NewerVersion."""
         self._records: list[tuple[dict[str, Any], bytes]] = []
         self.serial = -1
         at = 0
@@ -207,11 +208,11 @@ class Sealed:
             self.serial = header["serial"]
         if not self._records:
             raise BadCheckpoint("checksum mismatch")
-        # Bytes behind them that never became whole, or are no more.
+        # Bytes behind these records that were not written completely or are no longer valid.
         self.rest = len(content) - at
 
     def state(self) -> TopicState:
-        """Raises BadCheckpoint."""
+        """What the records say. Raises BadCheckpoint."""
         state: TopicState | None = None
         try:
             for header, rest in self._records:
@@ -222,12 +223,12 @@ class Sealed:
 
 
 def decode(content: bytes) -> TopicState:
-    """Raises BadCheckpoint, and NewerVersion."""
+    """What the content of a checkpoint file says. Raises BadCheckpoint, and NewerVersion."""
     return Sealed(content).state()
 
 
 def _record(content: bytes, at: int, *, first: bool) -> tuple[dict[str, Any], bytes, int] | None:
-    """The header, the arrays and the end of the record at this place; None when there is no whole one."""
+    """The header, the arrays and the end of the record at this place; None when there is no complete one."""
     if at + _HEAD.size > len(content):
         return None
     magic, version, flags, _, size = _HEAD.unpack_from(content, at)
@@ -250,7 +251,7 @@ def _record(content: bytes, at: int, *, first: bool) -> tuple[dict[str, Any], by
 
 
 def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> TopicState:
-    """What a record says, which for added ones goes on from what was *before*."""
+    """What a record says; an added record continues the state *before* it."""
     arrays = _Arrays(rest, header["offset"])
     backlog = _decode_owed(header["backlog"], arrays, before.backlog if before else None)
     known = before.channels if before else {}
@@ -282,7 +283,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
 
 def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | None) -> OwedState:
     generation = item.get("generation", 0)
-    # One of that name that was deleted and made again has nothing of the other.
+    # A channel that was deleted and created again under its name takes over nothing.
     state = before if before is not None and before.generation == generation else OwedState()
     state.generation = generation
     state.end = item["end"]
@@ -325,7 +326,7 @@ class _Arrays:
         return _little_endian(numbers)
 
     def dues(self, count: int) -> "array[int]":
-        """With times of the wall."""
+        """Runs of due times, converted to times on the wall clock."""
         facts = self.numbers(WIDTH * count)
         offset_ns = self._offset_ns
         facts[0::WIDTH] = array("Q", [due_ns + offset_ns for due_ns in facts[0::WIDTH]])

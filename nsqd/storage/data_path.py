@@ -1,4 +1,4 @@
-"""The data path of one nsqd: a folder per durable topic, and what they hold at start."""
+"""The data path of one nsqd: a folder for each durable topic, and what these hold at start."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,20 +34,20 @@ class StorageOptions:
 
     max_segment_bytes: int = 100 << 20
     worth_compacting: int = WORTH_BYTES
-    # How many files are open for appending.
+    # How many files may be open for appending.
     open_files: int = MOST_OPEN
 
 
 def extents_of(topic: Topic) -> Ranges:
-    """Where messages of the topic are that can be read, in their order."""
+    """Where messages of the topic are that can be read, in order."""
     store = store_of(topic)
     return _kept(topic, None if store is None else store.extents())
 
 
 def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
-    """The same, for a channel that is owed it from now on: none of it is let go of meanwhile.
+    """Like :func:`extents_of`, for a channel that is owed it from now on: none of it is let go of.
 
-    *holes* are known to have nothing in them.
+    *holes* are known to have no messages, and are left out.
     """
     store = store_of(topic)
     kept = _kept(topic, None if store is None else store.claim())
@@ -71,29 +71,29 @@ class DataPath:
         *,
         node_id: int = 0,
     ) -> None:
-        """*warn* is told in one sentence of everything found damaged."""
+        """*warn* is called with a sentence about everything that is found damaged."""
         self.path = path
         self.disk = disk or Disk()
         self.spare = Spare(self.disk, path)
         self.reservation = Reservation(self.disk, path, Sequences())
-        # Folders of deleted topics whose new names are not durable yet: a power cut may bring them back, and
-        # then nothing of them may be missing.
+        # Folders of deleted topics whose new names are not durable yet. A power cut may bring the topics
+        # back, so nothing of them may be removed yet.
         self.deleted_unsynced: list[Path] = []
-        # Those that are to be removed.
+        # Folders of deleted topics that may be removed.
         self.deleted: list[Path] = []
-        # Stores that were being filled from the original's files, or whose files have their old names yet.
+        # Stores that were being filled from the original's files, or whose files still have their old names.
         self._adopting: list[TopicStore] = []
         # What was read of the files of all topics.
         self.cache = Cache(self.disk)
         self.open_files = OpenFiles(options.open_files)
-        # Told of each store that is made for a topic, with the topic's name.
+        # Called with each store that is made for a topic, and the topic's name.
         self.made_store: Callable[[TopicStore, str], None] | None = None
         self._options = options
         self.warn = warn
         self._node_id = node_id
 
     def source(self, topic_name: str) -> BlockSource:
-        """A store for a topic that is made now; an ephemeral topic has no disk."""
+        """A store for a topic that is being created; an ephemeral topic has no disk."""
         if is_ephemeral(topic_name):
             return NoSource()
         store = self._store(topic_name)
@@ -115,7 +115,7 @@ class DataPath:
         )
 
     def delete(self, topic: Topic) -> None:
-        """Let the topic's files be found no more. Raises OSError; then nothing has changed."""
+        """Rename the topic's folder, so that it is not found. Raises OSError; then nothing has changed."""
         store = store_of(topic)
         if store is not None and not store.deleted:
             deleted = store.delete()
@@ -123,9 +123,10 @@ class DataPath:
                 self.deleted_unsynced.append(deleted)
 
     def remove_deleted(self) -> None:
-        """Remove what is left of deleted topics; takes long, for any thread, one at a time.
+        """Remove what is left of deleted topics; takes long, in any thread, but in one at a time.
 
-        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        Raises OSError for the first folder that cannot be removed. The others are removed; those that could
+        not be are tried again by the next call.
         """
         first: OSError | None = None
         for folder in list(self.deleted):
@@ -156,7 +157,7 @@ class DataPath:
         checkpointed = [state.mark.next for state in states.values() if state]
         clock = broker.sequences.first(broker.wall.at(now_ns))
         floor = max([reserved, clock, *ends, *checkpointed]) + jump
-        # Durable before anything new is accepted.
+        # The reservation is durable before anything new is accepted.
         self.reservation.open(floor)
         for topic in states:
             topic.skip_to(floor)
@@ -196,7 +197,7 @@ class DataPath:
     def restore_topic(
         self, broker: Broker, name: str, listed: TopicMetadata | None
     ) -> tuple[Topic, TopicState | None]:
-        """Give the broker a topic that has a folder, as its checkpoint and the log behind that have it.
+        """Give the broker a topic that has a folder, restored from its checkpoint and the log behind that.
 
         Raises OSError, and NewerVersion.
         """
@@ -213,7 +214,8 @@ class DataPath:
             topic.log.kept_from = state.kept_from
             restoring.fill(topic, state)
         elif listed is not None and not restoring.is_told_whole(found):
-            # Every channel is owed all there is: which of it was finished, nobody can tell any more.
+            # Every channel is owed all messages, because it is not known any more which of them were
+            # finished.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
         next_seq = state.mark.next if state else 0
@@ -227,7 +229,7 @@ class DataPath:
         return topic, state
 
     def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:
-        """Believe what the file says where the folders say nothing."""
+        """Take over a topic that the metadata lists, where the folders say nothing about it."""
         if not is_valid_name(listed.name):
             self.warn(f"skipping creation of invalid topic {listed.name}")
             return

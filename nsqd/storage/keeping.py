@@ -1,4 +1,4 @@
-"""What a policy keeps of a topic's log though everybody has finished it; looked at once a second."""
+"""What a policy keeps of a topic's log although everybody has finished it; decided once a second."""
 
 from nsqd.engine.settings import Settings
 from nsqd.engine.topic import Topic
@@ -10,7 +10,7 @@ from nsqd.storage.topic_store import store_of
 
 
 def keep(topic: Topic, now_ns: int) -> None:
-    """Settle from where on the log is kept; *now_ns* is the time of the wall. In proportion to its files."""
+    """Decide from where on the log is kept; *now_ns* is wall time. Takes time in proportion to its files."""
     store = store_of(topic)
     if store is None:
         return
@@ -26,12 +26,12 @@ def keep(topic: Topic, now_ns: int) -> None:
     ]
     begins = [kept_from(ages, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
     if topic.keep_from(min(begins)):
-        # So that what is not kept any more goes.
+        # So that messages that are no longer kept are let go of.
         topic.changed = True
 
 
 def _bounds(settings: Settings) -> list[Kept]:
-    """What is kept for who looks back, and the window of the ids that a start finds in the log again."""
+    """What is kept for reading again, and the window of published ids that a start reads from the log."""
     found: list[Kept] = []
     if settings.retain_time_ns or settings.retain_bytes:
         found.append(Kept(settings.retain_time_ns, settings.retain_bytes))
@@ -41,7 +41,7 @@ def _bounds(settings: Settings) -> list[Kept]:
 
 
 def _newest_ns(topic: Topic, now_ns: int) -> int:
-    """When the last message was published; now, if that cannot be read just now."""
+    """When the last message was published; *now_ns* if it cannot be read just now, 0 if there is none."""
     cursor = Cursor(topic.log)
     try:
         for start, end, found in cursor.backwards(topic.log.kept_from, topic.log.next_seq):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-# A pod that was deleted by force is replaced at once, and its process still runs for the seconds that the
+# A pod that was deleted by force is replaced at once, but its process still runs for the seconds that the
 # kubelet needs to end it.
 PATIENCE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
@@ -18,7 +18,7 @@ class DataPathLocked(Exception):
 
 
 class DataPathInUse(DataPathLocked):
-    """Another process has the data path, perhaps not for long."""
+    """Another process has the data path, perhaps only for a short time."""
 
 
 def wait_for_data_path(
@@ -28,7 +28,7 @@ def wait_for_data_path(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Lock the data path as lock_data_path does, and give a process that still has it some seconds to end."""
+    """Like :func:`lock_data_path`, but a process that still has the data path gets some seconds to end."""
     until = clock() + PATIENCE_SECONDS
     said = False
     while True:

@@ -1,7 +1,7 @@
-"""``nsqd.dat``: the names of topics and channels, in the original's JSON, so that either can read it.
+"""``nsqd.dat``: the names of topics and channels, in the original's JSON, so that either nsqd can read it.
 
-The folders of the topics are the truth; the file follows them. It also names the data path, which the
-original does not do: so a file that the original has written is told from one of ours that is behind.
+The folders of the topics are authoritative; the file follows them. It also names the data path, which the
+original does not do. This tells a file that the original has written from one of ours that is out of date.
 """
 
 import json
@@ -61,10 +61,10 @@ def save(disk: Disk, data_path: Path, topics: list[TopicMetadata], identity: str
 
 
 def load(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> Metadata:
-    """What the file lists; nothing when it is absent. Raises BadMetadata; names are not judged here.
+    """The topics that the file lists; none when it is absent. Raises BadMetadata; names are not checked here.
 
-    One that is damaged, beside folders of ours, is as good as absent, and *warn* is told: those say the same.
-    Beside the original's files it is the only one that names their channels.
+    A damaged file counts as absent when there are folders of ours, because they say the same; *warn* is told.
+    With only the original's files it raises, because nothing else names their channels.
     """
     path = data_path / FILE_NAME
     try:

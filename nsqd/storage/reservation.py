@@ -1,8 +1,8 @@
 """The reservation: the sequence numbers this data path may use, noted durably before any of them is used.
 
-One file with two slots of a sector each, which are overwritten in turn. One of them is whole at any moment,
-and no space is needed on a full disk. It also says which data path this is: a copy has another inode, and
-goes on with numbers of its own.
+It is one file with two slots of a sector each, which are overwritten in turn. So one of them is whole at any
+moment, and no space is needed on a full disk. The file also says which data path this is: a copy of it has
+another inode, and goes on with its own numbers.
 """
 
 import os
@@ -19,9 +19,9 @@ from nsqd.log.disk import Disk
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
 
 FILE_NAME: Final = "reservation"
-# Numbers are reserved so many at a time: a sync every few seconds at the utmost rate.
+# So many numbers are reserved at a time: a sync every few seconds at the highest rate.
 STRIDE: Final = 1 << 24
-# A copy jumps by a number from this range: years of messages, and the original never gets there.
+# A copy skips ahead by a number from this range: years of messages, which the copied path never reaches.
 _JUMP: Final = (1 << 40, 1 << 46)
 _MAGIC: Final = b"NSQRSV\x02\n"
 _VERSION: Final = 2
@@ -39,9 +39,9 @@ class Reservation:
         self.sequences = sequences
         # 16 random bytes that name the data path; empty until it is opened.
         self.identity = b""
-        # What chooses names and jumps: tests have their own.
+        # Draws random identities and jumps; tests replace it.
         self.draw: Callable[[int], bytes] = os.urandom
-        # What the data path is called no more: all that it had under that name is another's.
+        # An identity that the data path no longer has: all it had under that name is now another nsqd's.
         self.disowned = b""
         self._disk = disk
         self._serial = 0
@@ -73,7 +73,7 @@ class Reservation:
             self.identity = b""
             jump = self._far()
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
-            # Perhaps it was the newer one, and said more.
+            # The damaged slot may have been the newer one, with more numbers reserved.
             jump = 2 * STRIDE
         if self.identity == self.disowned:
             self.identity = b""
@@ -83,7 +83,7 @@ class Reservation:
         return _JUMP[0] + int.from_bytes(self.draw(8)) % (_JUMP[1] - _JUMP[0])
 
     def named(self) -> bytes:
-        """What the file says which data path this is, also in a copy of it; empty without one.
+        """The identity that the file gives, also in a copy of the data path; empty without a file.
 
         Raises OSError, and NewerVersion.
         """
@@ -95,7 +95,7 @@ class Reservation:
         return max((slot for slot in slots if slot is not None), default=(0, 0, 0, b""))[3]
 
     def open(self, floor: int) -> None:
-        """Begin a life of the node: nothing below *floor* is used any more. Raises OSError."""
+        """Begin a life of the node: no number below *floor* is used any more. Raises OSError."""
         self.sequences.used = floor
         self.identity = self.identity or self.draw(16)
         fd = self._disk.open_write(self.path)
@@ -110,7 +110,7 @@ class Reservation:
         self.extend(floor)
 
     def extend(self, end: int) -> None:
-        """Reserve what is below *end*, and a stride more. Raises OSError; then nothing more is reserved."""
+        """Reserve all below *end* and a stride more. Raises OSError; then nothing more is reserved."""
         with self._lock:
             if self.sequences.reserved > end + STRIDE // 2:
                 return

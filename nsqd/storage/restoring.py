@@ -1,4 +1,4 @@
-"""Making a topic what its checkpoint and the log behind it say it was."""
+"""Restoring a topic from its checkpoint and the log behind that."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ from nsqd.log.segments import StoredLog
 
 
 def fill(topic: Topic, state: TopicState) -> None:
-    """Have the topic, which is new, be as the checkpoint says."""
+    """Make the topic, which is new, what the checkpoint says."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.held = state.held
@@ -42,7 +42,7 @@ def fill(topic: Topic, state: TopicState) -> None:
 
 
 def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> None:
-    """Do to the topic what a note says."""
+    """Apply a note to the topic."""
     try:
         replay.apply(topic, noted.content)
     except BadNote as error:
@@ -57,11 +57,11 @@ def relive(
     *,
     until: int | None = None,
 ) -> Ranges:
-    """Do to the topic what has happened since the checkpoint, in the order of the log.
+    """Apply to the topic what has happened since the checkpoint, in the order of the log.
 
-    The log ended at *next_seq* then, and is at each moment as long as it was: what a note says of a channel
-    is about what there was when it was written. Messages from *until* on are left out, if that is given.
-    Returns what was stored.
+    The log ended at *next_seq* then. Whenever a note is applied, the log is as long as it was when the note
+    was written, because the note is about the messages of that moment. Messages from *until* on are left out,
+    if that is given. Returns what was stored.
     """
     stored: Ranges = []
     topic.log.next_seq = next_seq
@@ -76,18 +76,18 @@ def relive(
 
 
 def _owe(topic: Topic, stored: Stored) -> None:
-    """What was stored after the checkpoint is owed by whom it was given then."""
+    """Messages stored after the checkpoint are owed by the channels that existed when they were stored."""
     due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
     topic.owe(stored.first, stored.next, due_ns)
 
 
 def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog) -> None:
-    """Have the topic speak of what its log has, or had, when all else of it is restored.
+    """Restore which messages the log has or had, when everything else of the topic is restored.
 
-    *noted* is what the checkpoint says of that, *stored* what came after it. Without a checkpoint that says
-    it, that is what is on the disk: what is gone may be owed by a channel of which nobody here knows. What
-    is owed and is gone or *damaged* was never had: a power cut took it, or it never came to this copy. So
-    another nsqd that has it gives it out.
+    *noted* is what the checkpoint says of these, *stored* what came after it. If the checkpoint does not say
+    it, only what is on the disk counts: a missing message may be owed by a channel that is not known here. A
+    message that is owed and is missing or *damaged* was never had: a power cut took it, or it never came to
+    this copy. So another nsqd that has it gives it out.
     """
     had = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)])
@@ -98,5 +98,5 @@ def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Rang
 
 
 def is_told_whole(found: Found) -> bool:
-    """Whether the log is there from its beginning, so that its notes name every channel there is."""
+    """Whether the log exists from its beginning, so that its notes name every channel."""
     return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)

@@ -1,8 +1,8 @@
 """The two checkpoints of a topic: the newest, and the one before it in case the newest cannot be used.
 
-They take turns in two files, each with a serial number, and the highest that is whole counts. The newest
-durable one is never written over, so a power cut at any moment leaves one to start from. A file goes on with
-what was added since its last turn, until to write all again costs no more.
+They are written in turn to two files, each with a serial number; of the complete ones the highest counts. The
+newest durable one is never overwritten, so a power cut at any moment leaves one to start from. What was added
+since a file's last turn is appended to it, until writing all again costs no more.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
-# A file of few messages goes on for so long before it is written whole again.
+# A file of few messages may grow by so much before it is written whole again.
 _CHAIN_BYTES: Final = 64 << 10
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What the checkpoint in a file says; *durable* when a power cut does not change that."""
+    """What the checkpoint in a file says; *durable* when a power cut cannot change that."""
 
     serial: int
     low_water: int
@@ -38,25 +38,25 @@ class _Slot:
 class _Chain:
     """The records of a file that were written in this life, and what is to be added to them."""
 
-    # So many bytes may be added whatever the size of the whole one.
+    # So many bytes may be added whatever the size of the whole record.
     spare: int
-    # Bytes of the whole one, and of all.
+    # Bytes of the whole record, and of all records.
     whole: int = 0
     size: int = 0
-    # What was sent to one channel alone is told of in it up to here.
+    # What was sent to one channel alone is listed in the file up to here.
     alone_to: int = 0
     added: dict[Owed, Additions] = field(default_factory=dict)
 
     @property
     def goes_on(self) -> bool:
-        """Whether to add a record costs less than to write all again, of what was added so far."""
+        """Whether, by what was added so far, one more record costs less than writing all again."""
         return self.size <= 2 * self.whole + self.spare
 
     def add(self, owed: Owed, change: Additions) -> None:
         self.added.setdefault(owed, Additions()).add(change)
 
     def keep_only(self, owing: list[Owed]) -> None:
-        """Nothing is to be told of anybody but these: others were deleted."""
+        """Forget the changes of all but *owing*, because the others were deleted."""
         if len(self.added) > len(owing):
             self.added = {owed: self.added[owed] for owed in owing}
 
@@ -71,7 +71,7 @@ class CheckpointJob:
         self.place = place
         self.chain = chain
         self.mark = mark
-        # What was written, and at which place of the file; kept for whoever copies it.
+        # What was written, and at which offset of the file; kept for those who copy it.
         self.content = b""
         self.offset = chain.size
         # Bytes that were written.
@@ -80,7 +80,7 @@ class CheckpointJob:
         self._encode = encode
 
     def run(self, disk: Disk) -> None:
-        """Raises OSError."""
+        """Write the checkpoint. Raises OSError."""
         content = self.content = self._encode()
         self.written = len(content)
         if not self.chain.size:
@@ -98,7 +98,7 @@ class CheckpointJob:
 
 
 class CheckpointSlots:
-    """Which checkpoints there are, and what both of them cover."""
+    """Which checkpoints exist, and what both of them cover."""
 
     __slots__ = ("_chain_bytes", "_chains", "_disk", "_folder", "_slots", "damaged")
 
@@ -109,13 +109,13 @@ class CheckpointSlots:
         self._slots: list[_Slot | None] = [None, None]
         # None where the next record must be a whole one.
         self._chains: list[_Chain | None] = [None, None]
-        # There was a checkpoint at start that could not be used.
+        # Whether there was a checkpoint at start that could not be used.
         self.damaged = False
 
     def load(self, warn: Callable[[str], None], topic_name: str = "") -> TopicState | None:
-        """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion.
+        """The newest complete checkpoint; None when there is none. Raises OSError and NewerVersion.
 
-        With *topic_name* one of another topic counts as damaged.
+        With *topic_name*, a checkpoint of another topic counts as damaged.
         """
         whole = [
             (sealed, place)
@@ -127,7 +127,7 @@ class CheckpointSlots:
             if found is None:
                 found = self._unless_bad(NAMES[place], sealed.state, warn)
             if found is not None:
-                # Whether it ever reached the disk is not known, so it covers nothing.
+                # It is not known whether it ever reached the disk, so it covers nothing.
                 if sealed.rest:
                     warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
                 self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
@@ -149,7 +149,7 @@ class CheckpointSlots:
             return None
 
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
-        """The checkpoint of a topic as it is now."""
+        """The job that writes the checkpoint of a topic as it is now."""
         topic.alone.drop_below(topic.log.kept_from)
         everybody = owing(topic)
         for owed in everybody:
@@ -173,27 +173,27 @@ class CheckpointSlots:
         else:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
         chain.alone_to = topic.alone.end
-        # Until it is written nobody knows what is in that file.
+        # Until the checkpoint is written, it is not known what is in that file.
         self._slots[place] = self._chains[place] = None
         return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain, mark)
 
     def end(self, job: CheckpointJob) -> None:
-        """The job has run without an error."""
+        """*job* has run without an error."""
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
         self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written, chain.alone_to)
 
     def begin_anew(self) -> None:
-        """Write the next ones whole: somebody has not got what they would go on from."""
+        """Write the next records whole, because somebody lacks the ones that they would continue."""
         self._chains = [None, None]
 
     @property
     def covered_low_water(self) -> int:
-        """Nobody owes anything below this sequence, whichever of the two is believed."""
+        """Nobody owes anything below this sequence, whichever of the two checkpoints is used."""
         return min(slot.low_water if slot and slot.durable else 0 for slot in self._slots)
 
     @property
     def covered_notes(self) -> int:
-        """Both know of the notes up to this number."""
+        """Both checkpoints know of the notes up to this number."""
         return min(slot.notes if slot and slot.durable else 0 for slot in self._slots)

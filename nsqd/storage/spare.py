@@ -1,4 +1,4 @@
-"""Space kept aside, so that a node whose disk is full can still note what was finished and free the rest."""
+"""Space kept in reserve, so that a node whose disk is full can still note what was finished, to free more."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from nsqd.log.disk import Disk
 
 FILE_NAME: Final = "spare"
 SPARE_BYTES: Final = 4 << 20
-# It is taken again when so much would be left beside it. Without that a node that gave it up, because a
+# The space is taken again when so much would be left beside it. Otherwise a node that gave it up, because a
 # checkpoint could not be written, would take it back before the checkpoint is tried again.
 _BESIDE_BYTES: Final = 1 << 20
 # The errors of a disk or a quota that is full.
@@ -17,7 +17,7 @@ NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class Spare:
-    """A file that holds nothing but its place."""
+    """A file that only takes up space."""
 
     def __init__(self, disk: Disk, data_path: Path) -> None:
         self.path = data_path / FILE_NAME
@@ -25,7 +25,7 @@ class Spare:
         self._disk = disk
 
     def make(self) -> None:
-        """Take the space, if it can be had."""
+        """Take the space, if there is enough."""
         if not self.there:
             with contextlib.suppress(OSError):
                 self._allocate(self.path, SPARE_BYTES)
@@ -57,13 +57,13 @@ class Spare:
             self._disk.close(fd)
 
     def give_up(self) -> bool:
-        """Let others have the space; False when it was given already, or cannot be."""
+        """Free the space for others; False when it was freed already, or cannot be."""
         if not self.there:
             return False
         try:
             self._disk.remove(self.path)
         except OSError:
-            # A file system that copies on writing needs space even for that.
+            # A file system that copies on writing needs space even to remove a file.
             return False
         self.there = False
         return True

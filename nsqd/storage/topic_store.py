@@ -1,6 +1,6 @@
 """The store of one topic: its log, and the checkpoints of what is owed of it.
 
-A topic owns its store. A topic that is deleted and made again has another one, in a folder of its own.
+A topic owns its store. A topic that is deleted and created again has another store, in its own folder.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class TopicStore(LogWriter):
         cache: Cache | None = None,
         open_files: OpenFiles | None = None,
     ) -> None:
-        """Takes what a `LogWriter` does."""
+        """Takes the arguments of `LogWriter`."""
         super().__init__(
             disk,
             folder,
@@ -56,14 +56,15 @@ class TopicStore(LogWriter):
         self.checkpoints = CheckpointSlots(disk, folder)
 
     def begin_again_if_gone(self) -> None:
-        """If somebody has removed the folder, all is written again to another. Raises OSError."""
+        """If somebody has removed the folder, begin the log and its checkpoints again. Raises OSError."""
         if not self.look_for_folder():
             self.checkpoints = CheckpointSlots(self._disk, self.folder)
 
     def delete(self) -> Path | None:
-        """Take the topic's name off its folder; see :meth:`LogWriter.move_away`."""
+        """Rename the topic's folder, so that its name is free; see :meth:`LogWriter.move_away`."""
         moved = self.move_away(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
-        # What was to be added holds the channels, they hold the log: a circle that a collection would end.
+        # The changes to be added refer to the channels, and these to the log. Without this call only a
+        # garbage collection would free that cycle.
         self.checkpoints.begin_anew()
         return moved
 

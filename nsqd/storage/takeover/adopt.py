@@ -1,10 +1,10 @@
 """Taking over what the original left in the data path: its disk queues go to the end of the topics' logs.
 
 Before anything of a topic is read, a file in its folder says from which sequence on the log is being filled
-and from which files. When all is on the disk, and a checkpoint owes it, that file says so; then the old files
-get the suffix ``.adopted``, and they alone. Interrupted before that, the next start lets go of what was taken
-and begins again; interrupted after it, it goes on with the names. The old files are kept, so that one can go
-back; removing them is the operator's business.
+and from which files. When all messages are on the disk and a checkpoint owes them, that file says so; then
+the old files that were read get the suffix ``.adopted``. If nsqd ends before that, the next start lets go of
+what was taken and begins again; if it ends after that, the next start goes on with the renaming. The old
+files are kept, so that a return to the original is possible; removing them is left to the operator.
 """
 
 import json
@@ -38,10 +38,10 @@ class Adoption:
 
     @staticmethod
     def interrupted(disk: Disk, folder: Path, covered: int) -> int | None:
-        """From which sequence on the log is to be filled again; None when nothing was interrupted.
+        """The sequence from which on the log must be filled again; None when nothing was interrupted.
 
-        The checkpoint covers messages below *covered*: when it has those that were taken over, all is done
-        but the names. Raises OSError.
+        The checkpoint covers messages below *covered*: when it has those that were taken over, only the
+        renaming is left to do. Raises OSError.
         """
         progress = _read(disk, folder / PROGRESS)
         if progress is None or progress["done"]:
@@ -52,10 +52,10 @@ class Adoption:
         return None
 
     def run(self, broker: Broker, begun: list[TopicStore]) -> int:
-        """Fill the topics of the broker from the queues of theirs; returns how many messages that were.
+        """Fill the topics of the broker from their disk queues; returns how many messages were taken over.
 
-        *begun* are the stores with which an earlier start was busy. Queues of topics and channels that nobody
-        knows are left alone, with a warning. Raises OSError.
+        *begun* are the stores that an earlier start was filling. Queues of topics and channels that are not
+        known are left alone, with a warning. Raises OSError.
         """
         taken = 0
         for store in begun:
@@ -91,7 +91,7 @@ class Adoption:
     ) -> int:
         files = [path.name for queue in (own, *of_channels.values()) if queue for path in queue.paths]
         if topic.staged_notes():
-            # A topic that is new has no folder yet.
+            # A new topic has no folder yet.
             store.append([], topic.staged_notes(), topic.log.next_seq)
             topic.commit()
         broker.dirty.pop(topic, None)
@@ -115,7 +115,7 @@ class Adoption:
         return filling.taken
 
     def _finish(self, store: TopicStore) -> None:
-        """Give the files that were read their other names."""
+        """Rename the files that were read."""
         progress = _read(self._disk, store.folder / PROGRESS)
         if progress is None or not progress["done"]:
             return
@@ -161,7 +161,7 @@ class _Filling:
         if block.next > self._broker.sequences.reserved:
             self._reservation.extend(block.next)
         self._store.append([block], [], block.first)
-        # It is there, though it was not published.
+        # The messages are in the log, although they were not published.
         topic.log.next_seq = block.next
         topic.skip_to(block.next)
         self._broker.sequences.note_used(block.next)

@@ -1,4 +1,4 @@
-"""Reading the disk queues of the original: what its topics and channels had written out.
+"""Reading the disk queues of the original: the messages that its topics and channels had written to disk.
 
 Files ``<name>.diskqueue.NNNNNN.dat`` hold records ``int32 length | int64 timestamp | uint16 attempts |
 16 bytes id | body``, big-endian; ``<name>.diskqueue.meta.dat`` says where reading and writing stood.
@@ -37,14 +37,14 @@ class DiskQueue:
 
     @property
     def paths(self) -> list[Path]:
-        """Everything that belongs to the queue."""
+        """All files of the queue."""
         return [*self.files.values(), *([self.meta_path] if self.meta_path else [])]
 
     def records(self, disk: Disk, warn: Callable[[str], None]) -> Iterator[Record]:
-        """What had not been read, in order.
+        """The messages that had not been read, in order.
 
-        The files are read to their real end: after a crash the meta file is behind them. A damaged file is
-        left at the damage, with a warning, and the next one begun. Raises OSError.
+        The files are read to their real end, because after a crash the meta file is behind them. At a damaged
+        place the rest of the file is skipped, with a warning, and the next file is read. Raises OSError.
         """
         file_number, position = self._reading_position(disk)
         for number in sorted(self.files):
@@ -61,7 +61,7 @@ class DiskQueue:
 
 
 def find_queues(disk: Disk, data_path: Path) -> dict[str, DiskQueue]:
-    """All queues there are files of, by name. Raises OSError."""
+    """All queues that have files, by name. Raises OSError."""
     queues: dict[str, DiskQueue] = {}
     for name in disk.names(data_path):
         match = _FILE_NAME.fullmatch(name)
