@@ -1,12 +1,12 @@
 """The ``nsqd-data`` command.
 
-    nsqd-data verify  --data-path=/data                 everything that is damaged, a line each
+    nsqd-data verify  --data-path=/data                 one line for everything that is damaged
     nsqd-data summary --data-path=/data                 topics, channels, segments
     nsqd-data dump    --data-path=/data --topic=T       messages as JSON lines
-    nsqd-data repair  --data-path=/data [--write]       what would be put right; with --write it is
-    nsqd-data hand-over --data-path=/data --to=HOST:PORT  all that is owed goes to a running nsqd for good
+    nsqd-data repair  --data-path=/data [--write]       what would be repaired; --write repairs it
+    nsqd-data hand-over --data-path=/data --to=HOST:PORT  gives all that is owed to a running nsqd permanently
 
-Ends with 0 when all is well, 1 when something is damaged or lost, 2 when the command could not do its work.
+Exits with 0 when all is well, 1 when something is damaged or lost, 2 when the command could not do its work.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def argument_parser() -> ArgumentParser:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    # NSQ's programs take flags with one dash as well.
+    # NSQ's programs also accept flags with one dash.
     return argument_parser().parse_args([f"-{one}" if re.match(r"-[a-z]{2}", one) else one for one in argv])
 
 
@@ -101,7 +101,7 @@ def _time(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = parse_arguments(sys.argv[1:] if argv is None else argv)
-    # Loaded here, as --help and --version do without.
+    # Imported here, because --help and --version do not need it.
     from nsqd.data.commands import carry_out
 
     return carry_out(given)

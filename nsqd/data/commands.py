@@ -21,7 +21,7 @@ WELL, DAMAGED, FAILED = 0, 1, 2
 
 
 def carry_out(given: argparse.Namespace) -> int:
-    """The exit code of the command that the flags name."""
+    """Run the command that the flags name; returns the exit code."""
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -30,7 +30,7 @@ def carry_out(given: argparse.Namespace) -> int:
         _say(str(error))
         return FAILED
     except BrokenPipeError:
-        # Whoever read our lines has gone; what is left of them is not to be tried again at exit.
+        # The reader of our output has gone; the rest of it must not be written again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 

@@ -1,4 +1,4 @@
-"""``nsqd-data dump``: the stored messages of topics, an object a line."""
+"""``nsqd-data dump``: the stored messages of topics, one object per line."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Wanted:
 def messages(
     opened: OpenedDataPath, topic: str, wanted: Wanted, on_gap: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Message after message, topic after topic; *on_gap* is told what is lost. Raises DataPathRefused."""
+    """The messages of each topic in turn; *on_gap* is called with each loss. Raises DataPathRefused."""
     for name in opened.choose(topic):
         one = opened.topic(name)
         if wanted.channel and wanted.channel not in one.topic.channels:

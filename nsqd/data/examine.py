@@ -1,4 +1,4 @@
-"""Looking at all of a segment, also at what recovery takes on trust: data, both headers, the index."""
+"""Checking a whole segment, including what recovery takes on trust: data, both headers, the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nsqd.log.walk import AppendPlace, FileWindow, Window, walk
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it was written; *mend* is what should stand at *offset*, if that is known."""
+    """Something that is not as it was written; *mend* is the right content at *offset*, if that is known."""
 
     path: Path
     offset: int
@@ -42,7 +42,7 @@ def examine(disk: Disk, segment: Segment) -> Iterator[Finding]:
 
 
 def index_is_usable(disk: Disk, segment: Segment) -> bool:
-    """Whether the index beside a segment is whole and of this state of it. Raises OSError."""
+    """Whether the index beside a segment is whole and for this state of the segment. Raises OSError."""
     probe = Segment(segment.folder, segment.number, segment.header, segment.generation)
     return segment_index.load(disk, probe, segment.size)
 

@@ -1,8 +1,8 @@
-"""``nsqd-data hand-over``: a data path on which no nsqd runs goes to a running one, which has it for good.
+"""``nsqd-data hand-over``: gives a data path on which no nsqd runs to a running nsqd, permanently.
 
-It is a life of the node that serves nobody: the topics are restored as a start does, the other nsqd gets them
-as a keeper does, and then it is noted here that they are its own. It may be interrupted at any moment and
-repeated; until that note an nsqd may be started here as ever.
+The command is a life of the node that serves nobody: it restores the topics as a start does, sends them to
+the other nsqd as to a keeper, and then notes here that they belong to that nsqd. It may be interrupted at any
+moment and repeated; until that note is written, an nsqd may be started here as before.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from nsqd.storage.lock import lock_data_path
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.topic_store import FOLDER_SUFFIX, store_of
 
-# How it is called where homes are named.
+# The name of this command where homes are named.
 ADDRESS: Final = "nsqd-data"
 _SAY_S: Final = 5.0
 _ASK_NS: Final = 2_000_000_000
@@ -58,7 +58,7 @@ class HandOverOptions:
 
 
 def hand_over(options: HandOverOptions, say: Callable[[str], None]) -> bool:
-    """Whether all of it is another's now; what happens is printed, and why not is said.
+    """Whether all of it now belongs to another nsqd; prints what happens, and *say* is told of problems.
 
     Raises DataPathRefused, and DataPathLocked when an nsqd runs there.
     """
@@ -76,7 +76,7 @@ class _Command:
         self._say = say
         self._disk = Disk()
         self._progress = HandOverProgress()
-        # What the parts say is said here by this command.
+        # What the parts log is discarded, because this command reports it.
         self._log = Log("", LogLevel.ERROR, io.StringIO())
         self._tls = _trust(options) if options.tls else None
         self._secret = _secret(options.secret_file)
@@ -84,7 +84,7 @@ class _Command:
     async def run(self) -> bool:
         try:
             node_id = self._node_id()
-            # Whatever is noted here is in the name of the node that was.
+            # Whatever is noted here is in the name of the node whose data path it was.
             data = DataPath(self._path, StorageOptions(), self._say, self._disk, node_id=node_id)
             return await self._run(data, node_id)
         except (OSError, NewerVersion) as error:
@@ -93,14 +93,14 @@ class _Command:
             raise DataPathRefused(str(error)) from error
 
     def _node_id(self) -> int:
-        """That of the node whose data path it was, by its newest files. Raises OSError."""
+        """The id of the node whose data path it was, from its newest files. Raises OSError."""
         folders = [self._path / name for name in self._disk.names(self._path) if name.endswith(FOLDER_SUFFIX)]
         return max((origin_of(self._disk, folder) for folder in folders), default=0)
 
     async def _run(self, data: DataPath, node_id: int) -> bool:
         note = handed_over.load(self._disk, self._path)
         if note is not None and data.reservation.named().hex() == note.identity:
-            # Of an earlier run that did not come to its end, or did.
+            # The note is from an earlier run, which may not have finished.
             await leave_behind(
                 self._disk, self._path, data.reservation, 0, ADDRESS, self._secret, self._log, self._tls
             )
@@ -118,7 +118,7 @@ class _Command:
                     store.close()
 
     def _say_others(self) -> None:
-        """Copies of others that lie here are theirs, or wait for them."""
+        """Report the copies of other data paths that lie here: they are not handed over."""
         copies = Copies(self._disk, self._path)
         for identity in copies.identities():
             if copies.appointments(identity):
@@ -142,7 +142,7 @@ class _Command:
         tries = 0
         while takers:
             taker = takers[0]
-            # Whoever gives out nothing may be called as nobody else is.
+            # This command gives out no messages, so it may use any node id that the taker does not have.
             home = apart_home(identity, (node_id + tries) % (MAX_NODE_ID + 1), ADDRESS, self._secret, file)
             coming = ComingHome(broker, known, _ASK_NS, now_ns(), claim)
             home.heard = lambda link, name, frame, coming=coming: coming.heard(  # type: ignore[misc]
@@ -167,7 +167,7 @@ class _Command:
         raise DataPathRefused(f"not handed over: {'; '.join(problems)}")
 
     async def _one(self, logs: StoppedLogs, taker: str, owed: int) -> None:
-        """Raises HandOverFailed and OSError."""
+        """Hand over to one taker. Raises HandOverFailed and OSError."""
         handing = HandingOver(logs, taker, self._disk, self._log, self._progress, in_flight_s=1.0)
         shown = asyncio.create_task(self._show())
         try:
@@ -189,7 +189,7 @@ class _Command:
 
 
 def _trust(options: HandOverOptions) -> ssl.SSLContext:
-    """Raises DataPathRefused."""
+    """The TLS context that the options ask for. Raises DataPathRefused."""
     try:
         context = ssl.create_default_context(cafile=options.authorities or None)
         if options.certificate:
@@ -200,7 +200,7 @@ def _trust(options: HandOverOptions) -> ssl.SSLContext:
 
 
 def _secret(path: str) -> bytes:
-    """Raises DataPathRefused."""
+    """The secret in the file; empty when no file is given. Raises DataPathRefused."""
     if not path:
         return b""
     try:

@@ -21,7 +21,7 @@ from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.takeover.adopt import PROGRESS
 from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, store_of
 
-# How a topic's own backlog is called beside its channels.
+# The name of a topic's own backlog beside its channels.
 BACKLOG: Final = ""
 
 
@@ -37,7 +37,7 @@ class OpenedTopic:
     store: TopicStore
     state: TopicState | None
     warnings: list[str] = field(default_factory=list)
-    # Disk queues of the original were being taken over when nsqd ended.
+    # Whether disk queues of the original were being taken over when nsqd ended.
     adopting: bool = False
 
     def owed(self) -> dict[str, Owed]:
@@ -55,10 +55,10 @@ class OpenedDataPath:
         """Raises DataPathRefused."""
         self.path = path
         self.disk = disk
-        # Of the data path itself.
+        # Warnings about the data path itself.
         self.warnings: list[str] = []
         self.data = DataPath(path, StorageOptions(), self._warn, disk)
-        # Times are those of the clock on the wall: an engine whose clock is that one.
+        # The clock of this engine is the wall clock, so its times are those of the wall clock.
         self.broker = Broker(MessageIds(0), Limits(), self.data)
         self._current = self.warnings
         try:
@@ -73,12 +73,12 @@ class OpenedDataPath:
             raise DataPathRefused(f"cannot read {path}: {_reason(error)}") from error
 
     def _warn(self, sentence: str) -> None:
-        # Each of the places is named by whoever looks for them.
+        # `examine` names each of these places.
         if not sentence.endswith(PLACES_DAMAGED):
             self._current.append(sentence)
 
     def choose(self, topic: str) -> list[str]:
-        """The topics that are asked for: one, or all when it is empty. Raises DataPathRefused."""
+        """The topics to look at: *topic*, or all when it is empty. Raises DataPathRefused."""
         if not topic:
             return self.names
         if topic not in self.names:
@@ -104,13 +104,13 @@ class OpenedDataPath:
         return OpenedTopic(topic, store, state, warnings, adopting)
 
     def release(self, name: str) -> None:
-        """Be done with a topic that was looked at: its files are closed, and its memory is free."""
+        """Close the files of a topic that was looked at, and free its memory."""
         store = store_of(self.broker.topics.pop(name))
         if store is not None:
             store.close()
 
     def close(self) -> None:
-        """Be done with all of them."""
+        """Release all topics."""
         for name in list(self.broker.topics):
             self.release(name)
 

@@ -1,6 +1,6 @@
 """A disk to try recovery on: reads see the real one, changes go to a scratch folder and are listed.
 
-So it can be seen what a start would find and do without touching a file of the data path.
+It shows what a start would find and do, without touching a file of the data path.
 """
 
 import errno
@@ -12,17 +12,17 @@ from nsqd.log.disk import Disk
 
 
 class Rehearsal(Disk):
-    """The files below *root* as they would be; those outside are out of reach."""
+    """The files below *root* as they would be; other files are out of reach."""
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self.root = root
-        # What would have been done, a sentence each, in order.
+        # What would have been done, one sentence for each change, in order.
         self.changes: list[str] = []
         self._scratch = scratch
-        # Where the content of a path lies that was changed; None when the file would be gone.
+        # Where the content of a changed path lies; None when the file would have been removed.
         self._moved: dict[Path, Path | None] = {}
         self._serial = 0
-        # Which file a descriptor writes to.
+        # The path that each descriptor writes to.
         self._writing: dict[int, Path] = {}
 
     # --- files ---
@@ -100,7 +100,7 @@ class Rehearsal(Disk):
         return sorted(names)
 
     def make_folder(self, path: Path) -> None:
-        # Recovery makes none.
+        # Recovery creates no folders.
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     def remove_folder(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``nsqd-data repair``: puts right what recovery would, and what recovery would only work round."""
+"""``nsqd-data repair``: repairs what recovery would repair, and what recovery would only work around."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from nsqd.log.happened import Mark
 
 
 def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
-    """Put topic after topic right on the disk it was opened with; says what it met.
+    """Repair topic after topic on the disk it was opened with; yields what was found.
 
     Raises DataPathRefused.
     """
     for name in opened.choose(topic):
         one = opened.topic(name)
-        # Told before anything of it is repaired.
+        # Reported before anything of the topic is repaired.
         yield from list(of_topic(opened, one))
         try:
             _mend(opened, one)
@@ -28,13 +28,13 @@ def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
 
 
 def _mend(opened: OpenedDataPath, one: OpenedTopic) -> None:
-    """Raises OSError."""
+    """Repair one topic. Raises OSError."""
     disk, store = opened.disk, one.store
     for segment in store.segments:
         for finding in list(examine(disk, segment)):
             if finding.mend:
                 _write_over(opened, finding)
-        # The newest segment has none, unless one was written when it was closed.
+        # The newest segment has no index, unless one was written when it was closed.
         wants_one = segment is not store.segments[-1] or segment.index_path.name in disk.names(segment.folder)
         if wants_one and not index_is_usable(disk, segment):
             segment_index.write(disk, segment)
@@ -54,10 +54,10 @@ def _write_over(opened: OpenedDataPath, finding: Finding) -> None:
 
 
 def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
-    """Put what recovery found in the place of a checkpoint that cannot be used.
+    """Replace a checkpoint that cannot be used by what recovery found.
 
-    Both are written when neither could be: only to remove them would let the next start believe that there
-    never was one, and that what the log does not begin with was torn off by a power cut.
+    Both are written when neither can be used. If they were only removed, the next start would believe that
+    there never was one, and that what is missing at the beginning of the log was torn off by a power cut.
     """
     store = one.store
     covered = one.state.mark if one.state is not None else Mark()

@@ -15,7 +15,7 @@ from nsqd.storage.topic_store import TopicStore
 
 
 def summaries(opened: OpenedDataPath, topic: str = "") -> Iterator[dict[str, Any]]:
-    """One topic after another. Raises Refused."""
+    """One summary for each topic. Raises DataPathRefused."""
     for name in opened.choose(topic):
         yield summary(opened.topic(name))
         opened.release(name)
@@ -69,7 +69,7 @@ def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
 
 
 def _published(store: TopicStore, seq: int) -> str | None:
-    """When a message was published; None when it cannot be read or is none."""
+    """When a message was published; None when it cannot be read or does not exist."""
     try:
         found = Cursor(store).at(seq)
     except CannotRead:
@@ -78,7 +78,7 @@ def _published(store: TopicStore, seq: int) -> str | None:
 
 
 def text(found: dict[str, Any]) -> Iterator[str]:
-    """The same for people."""
+    """The lines of a summary for people."""
     paused = ", paused" if found["paused"] else ""
     messages = sum(segment["messages"] for segment in found["segments"])
     yield f"topic {found['topic']}{paused}: {messages} messages, {found['size']} bytes"

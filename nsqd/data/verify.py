@@ -9,7 +9,7 @@ from nsqd.storage.reservation import FILE_NAME, Reservation
 
 
 def findings(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
-    """Everything found, topic after topic. Raises DataPathRefused."""
+    """Everything that is found, topic after topic. Raises DataPathRefused."""
     if not topic:
         yield from _reservation(opened)
         yield from opened.warnings
@@ -20,7 +20,7 @@ def findings(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
 
 
 def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
-    """What recovery said, and what it did not look at."""
+    """What recovery warned of, and what it does not check."""
     yield from one.warnings
     name, store = one.topic.name, one.store
     try:
@@ -42,7 +42,7 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
 
 
 def _reservation(opened: OpenedDataPath) -> Iterator[str]:
-    """A copied data path is no damage: its ids go on elsewhere."""
+    """What is damaged in the reservation. A copied data path is no damage: it goes on with other ids."""
     path = opened.path / FILE_NAME
     warned: list[str] = []
     reservation = Reservation(opened.disk, opened.path, opened.broker.sequences)
