@@ -1,1 +1,1 @@
-"""Policies: a named list that says what holds for topics and channels. Pure."""
+"""Policies: named settings for topics and channels. Pure."""

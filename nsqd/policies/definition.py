@@ -1,6 +1,6 @@
-"""The definition of a policy: what may be said in it, and what that comes to.
+"""The definition of a policy: which settings it may have, and what they mean.
 
-A definition is understood as a whole or refused with one sentence; nothing in it is ever left aside.
+A definition is understood as a whole or refused with one sentence; nothing in it is ever ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from nsqd.policies.quantities import count, duration_ns, size_bytes
 
 REJECT: Final = "reject"
 DROP_OLDEST: Final = "drop-oldest"
-# Of one log; each is the work of writing it once more.
+# Copies of one log; each costs as much as writing the log once more.
 MOST_REPLICAS: Final = 5
-# A delay that grows stops here if nothing else is said: NSQ's own --max-req-timeout.
+# A growing delay stops here if nothing else is said: NSQ's own --max-req-timeout.
 _RETRY_DELAY_MAX_NS: Final = HOUR
 
 
@@ -44,7 +44,7 @@ def _replicas(value: Any) -> int:
     return value
 
 
-# What may be said -> the field of the settings it is, and how it is read.
+# A setting -> its field in `Settings`, and how its value is read.
 _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "retain_time": ("retain_time_ns", duration_ns),
     "retain_bytes": ("retain_bytes", size_bytes),
@@ -61,12 +61,12 @@ _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "replicas": ("replicas", _replicas),
 }
 KEYS: Final = tuple(_MEANINGS)
-# What is said of a topic's log and means nothing for one channel.
+# Settings of a topic's log, which mean nothing for one channel.
 TOPICS_OWN: Final = ("retain_time", "retain_bytes", "dedup_window", "replicas")
 
 
 def understand(definition: Any) -> Settings:
-    """What *definition* comes to. Raises BadPolicy."""
+    """The settings that *definition* stands for. Raises BadPolicy."""
     if not isinstance(definition, Mapping):
         raise BadPolicy("definition must be a table of settings")
     if not definition:
@@ -89,7 +89,7 @@ def understand(definition: Any) -> Settings:
 
 
 def _refuse_contradictions(definition: Mapping[str, Any], found: dict[str, Any]) -> None:
-    """Raises BadPolicy for what makes sense by itself and not with the rest."""
+    """Raises BadPolicy for a setting that makes sense by itself but not with the others."""
     if "when_full" in definition and not {"max_depth", "max_bytes"} & definition.keys():
         raise BadPolicy("when_full needs max_depth or max_bytes: nothing else can be full")
     if "retry_delay_max" in definition:

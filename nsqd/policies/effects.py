@@ -1,4 +1,4 @@
-"""What a change of policies would delete of what is kept now."""
+"""What a change of policies would delete of the messages that are kept now."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,9 +14,9 @@ _FOREVER: Final = 1 << 63
 
 
 def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[str]:
-    """What would go if these were the settings: a sentence for each topic and channel.
+    """What would be deleted with these settings: a sentence for each topic and channel.
 
-    *now_ns* is the time of the wall.
+    *now_ns* is the time on the wall clock.
     """
     for topic in broker.topics.values():
         new = changed(topic.name, "")
@@ -30,7 +30,7 @@ def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[s
 
 
 def keeps_less(old: Settings, new: Settings) -> bool:
-    """Whether less of what is finished stays with *new*. Of two bounds each holds by itself."""
+    """Whether *new* keeps less of what is finished. Each of the two bounds is compared by itself."""
     if not (old.retain_time_ns or old.retain_bytes):
         return False
     if not (new.retain_time_ns or new.retain_bytes):
@@ -53,7 +53,7 @@ def _of(name: str, topic: Topic, owed: Owed, old: Settings, new: Settings, now_n
 
 
 def _oldest_ns(topic: Topic, owed: Owed) -> int:
-    """When the oldest message was published that is owed; 0 when that cannot be said."""
+    """When the oldest message that is owed was published; 0 when that is not known."""
     seq = owed.lowest()
     try:
         found = None if seq is None else topic.log.read(seq, seq + 1)
@@ -63,7 +63,7 @@ def _oldest_ns(topic: Topic, owed: Owed) -> int:
 
 
 def _as_wide(old: Settings, new: Settings) -> bool:
-    """Whether what is within the old bounds is within the new ones."""
+    """Whether everything within the old bounds is within the new ones."""
     return (old.max_depth or _FOREVER) <= (new.max_depth or _FOREVER) and (old.max_bytes or _FOREVER) <= (
         new.max_bytes or _FOREVER
     )

@@ -1,8 +1,8 @@
 """Policies, and which of them is in force for a topic or channel.
 
-Of several that match the one with the highest priority counts, alone, as RabbitMQ's do: definitions are never
-mixed. Of equal ones the first by name. A policy without a channel pattern is about topics and all their
-channels; one with it is about the channels that match and about no topic.
+Of several policies that match, only the one with the highest priority counts, as in RabbitMQ: definitions are
+never mixed. Of equal priorities the first by name counts. A policy without a channel pattern is about topics
+and all their channels; one with a channel pattern is about the channels that match, and about no topic.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from nsqd.engine.settings import NOTHING, Settings
 from nsqd.policies.definition import TOPICS_OWN, BadPolicy, understand
 from nsqd.protocol.patterns import BadPattern, Pattern
 
-# Each is looked at when a topic or channel is made, and all for all of these when one changes.
+# All are looked at when a topic or channel is created, and for every topic and channel when one changes.
 MOST: Final = 200
 _PRIORITIES: Final = range(-(1 << 31), 1 << 31)
 _FIELDS: Final = ("topic", "channel", "priority", "definition")
@@ -69,13 +69,13 @@ class Policy:
         return f"<Policy {self.name} priority {self.priority}>"
 
     def matches(self, topic_name: str, channel_name: str) -> bool:
-        """Whether it is about the channel, or about the topic when *channel_name* is empty."""
+        """Whether the policy is about the channel, or about the topic when *channel_name* is empty."""
         if self._channel is not None and not (channel_name and self._channel.occurs_in(channel_name)):
             return False
         return self._topic.occurs_in(topic_name)
 
     def said(self) -> dict[str, Any]:
-        """As it is written in JSON, without its name."""
+        """The policy as it is written in JSON, without its name."""
         return {
             "topic": self.topic,
             "channel": self.channel,
@@ -85,7 +85,7 @@ class Policy:
 
 
 class PolicySet:
-    """All policies of a node, by which counts first."""
+    """All policies of a node, in the order in which they count."""
 
     __slots__ = ("_ordered",)
 
@@ -109,19 +109,19 @@ class PolicySet:
         return None
 
     def settings_for(self, topic_name: str, channel_name: str = "") -> Settings:
-        """What that policy says."""
+        """The settings of the policy that counts."""
         policy = self.in_force(topic_name, channel_name)
         return NOTHING if policy is None else policy.settings
 
     def digest(self) -> str:
-        """The same on two nodes that have the same policies."""
+        """A text that is the same on two nodes that have the same policies."""
         said = [[policy.name, policy.said()] for policy in self._ordered]
         text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def policies_of(said: Mapping[str, Any]) -> list[Policy]:
-    """The policies of a mapping by name. Raises BadPolicy."""
+    """The policies of a mapping from names. Raises BadPolicy."""
     return [Policy(name, one) for name, one in said.items()]
 
 

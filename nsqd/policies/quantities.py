@@ -14,9 +14,9 @@ _LARGEST: Final = 1 << 60
 
 
 def duration_ns(value: Any) -> int:
-    """The nanoseconds that *value* says: more than none. Raises ValueError with half a sentence."""
+    """*value* as nanoseconds, more than 0. Raises ValueError with half a sentence."""
     if not isinstance(value, str):
-        # Whoever asks puts the name of the setting before it.
+        # The caller puts the name of the setting before it.
         raise ValueError(  # noqa: TRY004
             "is no duration: write one in quotes, such as '90s', '1h30m' or '7d'"
         )
@@ -34,7 +34,7 @@ def duration_ns(value: Any) -> int:
 
 
 def size_bytes(value: Any) -> int:
-    """The bytes that *value* says: more than none. Raises ValueError with half a sentence."""
+    """*value* as bytes, more than 0. Raises ValueError with half a sentence."""
     if isinstance(value, int) and not isinstance(value, bool):
         found = value
     else:
@@ -50,7 +50,7 @@ def size_bytes(value: Any) -> int:
 
 
 def watermark(text: str) -> tuple[int, float]:
-    """Bytes, or else a part of the whole: what is to stay free. Raises ValueError with half a sentence."""
+    """What is to stay free: bytes, or else a part of the whole. Raises ValueError with half a sentence."""
     if not text:
         return 0, 0.0
     match = _PERCENT.fullmatch(text.strip())

@@ -1,7 +1,7 @@
 """Policies as they are written: the operator's TOML file, and JSON over HTTP and in the data path.
 
-In the file each is a table ``[policies.NAME]`` with ``topic``, perhaps ``channel`` and ``priority``, and
-``definition``; JSON has a list of the same with their names.
+In the file each policy is a table ``[policies.NAME]`` with ``topic``, perhaps ``channel`` and ``priority``,
+and ``definition``; JSON has a list of the same with their names.
 """
 
 import json
@@ -40,7 +40,7 @@ def from_json(text: bytes) -> list[Policy]:
 
 
 def json_of(text: bytes) -> Any:
-    """Raises BadPolicy."""
+    """*text* as JSON. Raises BadPolicy."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -48,12 +48,12 @@ def json_of(text: bytes) -> Any:
 
 
 def listed(policy: Policy) -> dict[str, Any]:
-    """A policy of such a list."""
+    """A policy as an entry of such a list."""
     return {"name": policy.name, **policy.said()}
 
 
 def to_json(policies: Iterable[Policy]) -> bytes:
-    """What `from_json` reads."""
+    """The JSON that `from_json` reads."""
     said = [listed(policy) for policy in sorted(policies, key=lambda policy: policy.name)]
     return json.dumps({_TABLE: said}, indent=1).encode()
 
@@ -61,12 +61,12 @@ def to_json(policies: Iterable[Policy]) -> bytes:
 def _named(one: Any) -> Policy:
     if not isinstance(one, Mapping) or "name" not in one:
         raise BadPolicy("each policy of a list needs its name")
-    # "from" is what an answer adds: so an answer of one node is understood by another.
+    # An answer of a node adds "from". It is left out, so that another node understands the answer.
     return Policy(one["name"], {key: value for key, value in one.items() if key not in {"name", "from"}})
 
 
 def _checked(policies: Iterable[Policy]) -> list[Policy]:
-    """Raises BadPolicy for two of one name, and for too many."""
+    """Raises BadPolicy for two policies of one name, and for too many."""
     found = list(policies)
     names = [policy.name for policy in found]
     for name in names:
