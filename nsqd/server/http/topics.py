@@ -142,7 +142,7 @@ class TopicsApi:
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
-        """Create a channel as the original does; with ``start`` a new one owes all that is kept from there."""
+        """Create a channel as the original does; with ``start`` it owes all that is kept from there on."""
         topic, name = await self._topic_and_channel_name(request)
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
