@@ -1,1 +1,1 @@
-"""``nsq-load``: load on a cluster by profiles, judged; Locust drives the users."""
+"""``nsq-load``: puts load on a cluster by a profile and judges the run; Locust drives the users."""

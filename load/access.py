@@ -8,6 +8,6 @@ from nsqclient.tls import tls_context
 
 
 def read_access(tls: Mapping[str, str], auth_secret_file: str) -> Access:
-    """ValueError or OSError say what is wrong with a file."""
+    """Raises ValueError or OSError with what is wrong with a file."""
     secret = Path(auth_secret_file).read_text(encoding="utf-8").strip() if auth_secret_file else None
     return Access(tls_context(tls) if tls else None, secret)

@@ -1,4 +1,4 @@
-"""What one worker has seen since it last told, by publisher and number. Pure."""
+"""What one worker has seen since its last report, by publisher and message number. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -8,17 +8,17 @@ from load.latency import Histogram
 from load.marks import Stamp
 from load.numbers import ranges_of
 
-# JSON and MessagePack keep it as it is.
+# Holds only what JSON and MessagePack carry unchanged.
 Delta = dict[str, Any]
 
-# What is counted of messages that were not deferred as asked.
+# The counter of messages that arrived before their delay had passed.
 EARLY: Final = "messages that came before they were due"
 
 Published = defaultdict[str, list[int]]
 
 
 class Book:
-    """Written by the users of one worker, told to the tally about once a second."""
+    """The users of one worker write it; the worker sends it to the tally about once a second."""
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
@@ -31,7 +31,7 @@ class Book:
         }
         # (topic and channel, nsqd, delivered before, publisher) -> numbers
         self._received: defaultdict[tuple[str, str, bool, str], list[int]] = defaultdict(list)
-        # (cause, topic and channel, publisher) -> numbers that were given back or left, and must come again
+        # (cause, topic and channel, publisher) -> numbers that were not finished and must come again
         self._unfinished: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
         self._lost: set[str] = set()
         self._errors: Counter[str] = Counter()
@@ -40,18 +40,18 @@ class Book:
 
     # --- publishers
 
-    # Numbers count the messages of a publisher in a topic; what is told of them goes by both.
+    # A number counts the messages of one publisher in one topic, so both are the key of an entry.
 
     def acked(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
-        """They were answered with OK."""
+        """Book numbers that nsqd answered with OK."""
         self._published["acked"][f"{topic} {publisher}"].extend(numbers)
 
     def unsure(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
-        """The connection broke before there was an answer: they may come, or may not."""
+        """Book numbers whose connection broke before an answer: they may or may not arrive."""
         self._published["unsure"][f"{topic} {publisher}"].extend(numbers)
 
     def refused(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
-        """They were answered with an error."""
+        """Book numbers that nsqd answered with an error."""
         self._published["refused"][f"{topic} {publisher}"].extend(numbers)
 
     # --- consumers
@@ -60,11 +60,11 @@ class Book:
         self._received[channel, node, attempts > 1, mark.publisher].append(mark.number)
 
     def unfinished(self, cause: str, channel: str, mark: Stamp) -> None:
-        """A delivery that was not finished: ``requeue``, ``timeout``, or ``lost`` with its connection."""
+        """Book an unfinished delivery; *cause* is ``requeue``, ``timeout`` or ``lost`` (connection)."""
         self._unfinished[cause, channel, mark.publisher].append(mark.number)
 
     def lost(self, node: str) -> None:
-        """A consumer's connection to this nsqd broke."""
+        """Book that a consumer's connection to this nsqd broke."""
         self._lost.add(node)
 
     # --- all
@@ -79,7 +79,7 @@ class Book:
         self._counts[what] += times
 
     def delta(self, *, last: bool = False) -> Delta:
-        """What is new, which is forgotten here; the tally takes each delta once, by its number."""
+        """Return what was booked since the last call and forget it; the tally takes each number once."""
         self._told += 1
         told: Delta = {"worker": self.worker, "number": self._told, "last": last}
         for kind, published in self._published.items():

@@ -19,18 +19,18 @@ from nsqcore.options.arguments import ArgumentParser
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
-# Of one release: as many as anybody runs, and some more.
+# Number of nsqlookupd looked for in one release; nobody runs as many.
 MOST_LOOKUPDS: Final = 9
 
-# As socket.getaddrinfo.
+# Takes and returns the same as socket.getaddrinfo.
 LookUp = Callable[..., Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when a run reached all that its profile asks for, 1 when not, 2 for a command line that is no use."""
+    """Return 0 if the run reached all that its profile asks for, 1 if not, 2 for a wrong command line."""
     parser = argument_parser()
     options = parser.parse_args(argv)
-    # Ended by SIGTERM like by Ctrl-C: daemons, processes and files of a run do not stay.
+    # SIGTERM ends a run as Ctrl-C does, so its daemons, processes and files are removed.
     signal.signal(signal.SIGTERM, _interrupt)
     _allow_many_descriptors()
     try:
@@ -97,7 +97,7 @@ def argument_parser() -> ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Loaded here, as --help and --version do without.
+    # Imported here because --help and --version do not need it.
     from load.report import lines
     from load.running import RunFailed, Wishes, run
 
@@ -155,7 +155,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def load_profile(name: str) -> Profile:
-    """A profile that comes with this package, or a file."""
+    """Return the profile of this package with that name, or the one in a .toml file; raises ProfileError."""
     path = Path(name)
     if path.suffix == ".toml":
         try:
@@ -181,7 +181,7 @@ def _list_profiles() -> int:
 
 
 def _work(master: str) -> int:
-    """Become a worker of Locust, which gets its plan from the master."""
+    """Replace this process by a Locust worker, which gets its plan from the master."""
     from load.swarm import environment, worker_flags
 
     address = master if ":" in master else f"{master}:{MASTER_PORT}"
@@ -198,7 +198,7 @@ def _lookupds(options: argparse.Namespace) -> list[str]:
 
 
 def _with_port(address: str) -> str:
-    """``https://`` stays before it, for who is asked so."""
+    """Add the default port if there is none; a leading ``https://`` stays."""
     host = address.rpartition("/")[2].rpartition("]")[2]
     return address if ":" in host else f"{address}:{HTTP_PORT}"
 
@@ -206,9 +206,9 @@ def _with_port(address: str) -> str:
 def release_lookupds(
     release: str, namespace: str, domain: str, look_up: LookUp = socket.getaddrinfo
 ) -> list[str]:
-    """The nsqlookupd of a release, by the names that the chart gives them; only pods can look them up.
+    """Return the HTTP addresses of a release's nsqlookupds by the chart's names; only pods can resolve them.
 
-    *release* may also be what the chart's fullnameOverride says. Raises RunFailed.
+    *release* may also be the chart's fullnameOverride. Raises RunFailed.
     """
     if not namespace:
         mounted = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -235,9 +235,9 @@ def release_lookupds(
 
 
 def _by_pod(name: str, host: str, left: set[str], look_up: LookUp) -> list[str]:
-    """The addresses behind a headless service, by the names of their pods where those are known."""
+    """Return the addresses behind a headless service, as pod names where those resolve."""
     found = []
-    # By the names of their pods: certificates have those.
+    # Pod names come first, because certificates contain them.
     for number in range(MOST_LOOKUPDS):
         pod = f"{name}-{number}.{host}"
         with suppress(OSError):
@@ -261,7 +261,7 @@ def _tls(options: argparse.Namespace) -> dict[str, str]:
     if options.tls_insecure_skip_verify:
         found["tls_insecure_skip_verify"] = "true"
     if options.tls and not found:
-        found["tls_min_version"] = "tls1.2"  # the certificates of the system, and nothing special
+        found["tls_min_version"] = "tls1.2"  # the system's certificates and no other settings
     return found
 
 
@@ -272,7 +272,7 @@ def _allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - what signal wants
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - signature of signal
     raise KeyboardInterrupt
 
 

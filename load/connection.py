@@ -1,4 +1,4 @@
-"""A blocking connection to one nsqd, as plain as a load generator wants it; with TLS and AUTH where asked."""
+"""A simple blocking connection to one nsqd for the load generator, with TLS and AUTH if configured."""
 
 import json
 import socket
@@ -12,31 +12,31 @@ from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameError, FrameParser, decode_error
 from nsqclient.wire.message import MessageRecord
 
-# Longer than any answer takes that is still useful to measure.
+# An answer that takes longer is no longer worth measuring.
 TIMEOUT_SECONDS: Final = 10
 
 READ_BYTES: Final = 256 * 1024
 
-# What ends a connection.
+# Errors after which a connection is unusable.
 BROKEN: Final = (OSError, ProtocolError, FrameError)
 
 
 @dataclass(frozen=True)
 class Access:
-    """How nsqds are spoken to."""
+    """TLS context and AUTH secret for connections to nsqd."""
 
     tls: ssl.SSLContext | None = None
     auth_secret: str | None = None
 
 
 class LoadConnection:
-    """Speaks V2 after IDENTIFY. What breaks raises OSError, what nsqd refuses ProtocolError."""
+    """Speaks V2 after IDENTIFY. A broken connection raises OSError, a refusal by nsqd ProtocolError."""
 
     def __init__(self, address: str, access: Access) -> None:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         self.address = address
-        # Answers to FIN, REQ and TOUCH that came too late: the message had timed out.
+        # How often nsqd refused a FIN, REQ or TOUCH because the message had already timed out.
         self.late = 0
         self._parser = FrameParser()
         self._responses: list[bytes] = []
@@ -80,7 +80,7 @@ class LoadConnection:
         return self._responses.pop(0)
 
     def take(self) -> list[MessageRecord]:
-        """Read once (it blocks when there is nothing) and return the messages that are here."""
+        """Return the messages that have arrived; if there are none, block for one read first."""
         if not self._messages:
             self._read()
         messages, self._messages = self._messages, []
@@ -90,16 +90,16 @@ class LoadConnection:
         self.send(b"".join([commands.fin(one) for one in ids]))
 
     def end(self) -> list[MessageRecord]:
-        """Unsubscribe and return the messages that were still on their way; they want to be finished."""
+        """Unsubscribe and return the messages that arrived meanwhile; the caller must finish them."""
         self.request(commands.CLS)
         messages, self._messages = self._messages, []
         return messages
 
     def leave(self) -> None:
-        """Close after nsqd has read all that was sent; a plain close may take the last bytes with it."""
+        """Close after nsqd has read everything sent; a plain close may lose the last bytes."""
         try:
             if isinstance(self._socket, ssl.SSLSocket):
-                # The answer to this comes behind all that was sent.
+                # nsqd answers this after it has read everything sent before it.
                 self._socket = self._socket.unwrap()
             self._socket.shutdown(socket.SHUT_WR)
             while self._socket.recv(READ_BYTES):
@@ -115,7 +115,7 @@ class LoadConnection:
         if not data:
             raise ConnectionError(f"nsqd at {self.address} closed the connection")
         if isinstance(self._socket, ssl.SSLSocket):
-            # What TLS has decrypted already makes no socket readable.
+            # Bytes that TLS has already decrypted do not make the socket readable.
             while waiting := self._socket.pending():
                 data += self._socket.recv(waiting)
         for kind, content in self._parser.feed(data):

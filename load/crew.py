@@ -1,4 +1,4 @@
-"""What the users of one process share: the plan, the book, and the telling of it to the master."""
+"""What the users of one process share: the plan, the book, and its reports to the master."""
 
 import itertools
 import os
@@ -20,12 +20,12 @@ from load.plan import Plan
 
 MESSAGE: Final = "nsq-load"
 TELL_SECONDS: Final = 1.0
-# How long the master waits for the last words of the workers.
+# How long the master waits for the workers' last deltas.
 LAST_WORDS_SECONDS: Final = 15.0
 
 
 class Crew:
-    """One in each process; the master, or a process without workers, also keeps the tally."""
+    """Exists once in each process; the master, or a process without workers, also keeps the tally."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -33,7 +33,7 @@ class Crew:
         self.access = read_access(plan.tls, plan.auth_secret_file)
         self.asker = ClusterAsker(self.access)
         self.marker = Marker(plan.run_bytes)
-        # Drawn, because process ids of several hosts may be the same.
+        # Random, because processes on several hosts may have the same pid.
         self.worker = os.urandom(5)
         self.book = Book(self.worker.hex())
         self.environment: Any = None
@@ -70,7 +70,7 @@ class Crew:
             gevent.spawn(self._conduct, runner, self._keeper)
 
     def _test_stops(self, environment: Any, **_: Any) -> None:
-        """All users have ended: what they have seen is complete."""
+        """Send the last delta: all users have ended, so the book is complete."""
         if self._telling is not None:
             self._telling.kill()
             self._telling = None
@@ -82,7 +82,7 @@ class Crew:
             runner.send_message(MESSAGE, self.book.delta())
 
     def _conduct(self, runner: Any, keeper: Keeper) -> None:
-        """Let the load last as long as the profile says, then end it and wait for what the workers know."""
+        """Let the load run as long as the profile says, then end it and wait for the workers' last deltas."""
         began = time.monotonic()
         while time.monotonic() - began < self.profile.seconds and runner.state not in {"stopping", "stopped"}:
             gevent.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The cluster over HTTP, asked on blocking sockets: who is there, what is owed, what it costs."""
+"""Asks the cluster over HTTP, on blocking sockets: which nsqd exist and what daemons cost."""
 
 import http.client
 import json
@@ -18,11 +18,11 @@ _METRIC: Final = re.compile(
 
 
 class Unreachable(ConnectionError):
-    """A daemon did not answer as it should; the text says which and how."""
+    """A daemon gave no answer or a wrong one; the text says which daemon and what happened."""
 
 
 class ClusterAsker:
-    """Asks daemons; where one insists on HTTPS it is asked there, with the secret where there is one."""
+    """Asks daemons over HTTP, or HTTPS if a daemon requires it; sends the AUTH secret if there is one."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -30,7 +30,7 @@ class ClusterAsker:
         self._https: dict[str, str] = {}
 
     def ask(self, address: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """One request on a connection of its own; returns status and body."""
+        """Send one request on a new connection and return status and body. Raises Unreachable."""
         if address in self._https:
             return self._once(self._https[address], path, body, self._access.tls)
         status, answer = self._once(address, path, body, None)
@@ -69,11 +69,11 @@ class ClusterAsker:
             raise Unreachable(f"{address} answered {path} with something that is no JSON") from error
 
     def all_nsqd(self, lookupds: list[str]) -> list[ListedNsqd]:
-        """Every nsqd that any of the nsqlookupds lists; raises when none of them answers."""
+        """Return every nsqd that any of the nsqlookupds lists. Raises Unreachable if none of them answers."""
         return self._of_any(lookupds, "/nodes")
 
     def nsqds_of(self, lookupds: list[str], topic: str) -> list[ListedNsqd]:
-        """Those that have a topic; none while nobody has published to it."""
+        """Return the nsqds that have the topic; none before it was created. Raises Unreachable."""
         return self._of_any(lookupds, f"/lookup?topic={quote(topic, safe='')}")
 
     def _of_any(self, lookupds: list[str], path: str) -> list[ListedNsqd]:
@@ -100,7 +100,7 @@ class ClusterAsker:
         return [found[tcp] for tcp in sorted(found)]
 
     def cost_of(self, address: str) -> Cost | None:
-        """CPU and memory of a daemon from its /metrics; None where it has none (the original)."""
+        """Return CPU and memory of a daemon from its /metrics; None if it has none (the original)."""
         try:
             status, body = self.ask(address, "/metrics")
         except Unreachable:

@@ -1,4 +1,4 @@
-"""The tally of a run on disk, so that another process can judge it: bounded, and gone unless it is kept."""
+"""The tally of a run in a file of bounded size, so that another process can judge the run."""
 
 import json
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ from typing import Final
 from load.book import Delta
 from load.tally import Tally
 
-# Deltas are added until the file is so large, then it is written again as one tally.
+# Deltas are appended until the file reaches this size; then it is rewritten as one tally.
 LIMIT_BYTES: Final = 8 << 20
 
 
 class TallyJournal:
-    """A line per delta behind one line with the tally of all before; written by one process."""
+    """One line with a tally, then one line for each later delta; only one process writes it."""
 
     def __init__(self, path: Path, channels: Iterable[str], limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class TallyJournal:
 
 
 def read_journal(path: Path) -> Tally:
-    """The tally of a journal, whose last line may be torn."""
+    """Return the tally of a journal; an incomplete last line is ignored."""
     first, *deltas = path.read_bytes().split(b"\n")
     tally = Tally.from_json(json.loads(first))
     for line in deltas[:-1]:

@@ -1,4 +1,4 @@
-"""The master's side of a run: the tally in a journal, and how the run went, second by second."""
+"""The master's records of a run: the tally in a journal, and figures for each second."""
 
 import json
 from collections import defaultdict
@@ -13,7 +13,7 @@ SAMPLE_SECONDS: Final = 1.0
 
 
 class Keeper:
-    """Writes a line of figures a second to *curve*; whoever watches the run reads it there."""
+    """Writes a line of figures a second to *curve*; the process that watches the run reads them there."""
 
     def __init__(self, journal: TallyJournal, curve: Path) -> None:
         self.journal = journal
@@ -38,7 +38,7 @@ class Keeper:
         self._write({"event": "over", "time": now})
 
     def sample(self, now: float, users: int) -> None:
-        """Write a line when a second has passed since the last."""
+        """Write a line if a second has passed since the last one."""
         if now - self._last < SAMPLE_SECONDS:
             return
         self._last = now
@@ -66,7 +66,7 @@ class Keeper:
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
-    """The lines that are complete."""
+    """Return the complete lines of the curve file; none if it does not exist yet."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]

@@ -1,18 +1,18 @@
-"""Times of single messages, in buckets of two and a half percent, which add up over workers. Pure."""
+"""Times of single messages in buckets 2.5 % wide, which can be added over workers. Pure."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-# 2 ** (1/28): a bucket is 2.5 % wide, so what is read from it is within 1.3 %.
+# 2 ** (1/28): a bucket is 2.5 % wide, so a value read from it is within 1.3 %.
 _PER_DOUBLING: Final = 28
 _SMALLEST_MS: Final = 0.01
 _MOST_FILLED: Final = 10_000
 
 
 class Histogram:
-    """How often which time was seen."""
+    """Counts how often each time occurred."""
 
     def __init__(self, buckets: Mapping[str, int] | None = None) -> None:
         self._counts: Counter[int] = Counter()
@@ -26,10 +26,10 @@ class Histogram:
         self._counts[_bucket(milliseconds)] += times
 
     def record_closed_loop(self, milliseconds: float, every_ms: float) -> None:
-        """Record a time of somebody who asks again only when answered.
+        """Record a time of a client that sends its next request only after an answer.
 
-        While it waited it did not ask, though it would have each *every_ms*: those times are filled in, or a
-        stall of a second would count as one slow request (coordinated omission).
+        Without the wait it would have sent a request each *every_ms*. The times of those requests are added;
+        otherwise a stall of a second would count as one slow request (coordinated omission).
         """
         self.record(milliseconds)
         if every_ms <= 0:
@@ -46,11 +46,11 @@ class Histogram:
             self._counts[int(bucket)] += times
 
     def buckets(self) -> dict[str, int]:
-        """In a form that JSON and MessagePack keep."""
+        """Return the counts in a form that JSON and MessagePack carry unchanged."""
         return {str(bucket): times for bucket, times in sorted(self._counts.items())}
 
     def percentile(self, percent: float) -> float:
-        """The time within which so many percent were; 0 when nothing was recorded."""
+        """Return the time within which *percent* percent of the times lie; 0 if nothing was recorded."""
         left = percent / 100 * self._counts.total()
         for bucket, times in sorted(self._counts.items()):
             left -= times

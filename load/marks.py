@@ -1,4 +1,4 @@
-"""What each message carries: which run, who published it, its number there, when it was due. Pure."""
+"""The mark in each message: its run, its publisher, its number there, and when it was due. Pure."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -9,12 +9,12 @@ _MARK: Final = Struct(">8s8sQq")
 MARK_BYTES: Final = _MARK.size
 RUN_BYTES: Final = 8
 PUBLISHER_BYTES: Final = 8
-# Of these the first are the worker's, drawn at random, the others count its publishers.
+# The first bytes of a publisher id are the worker's, drawn at random; the others count its publishers.
 _WORKER_BYTES: Final = 5
 
 
 def publisher_id(worker: bytes, number: int) -> bytes:
-    """Who publishes, over all workers and hosts."""
+    """Return the id of a publisher, unique over all workers and hosts."""
     return worker[:_WORKER_BYTES] + number.to_bytes(PUBLISHER_BYTES - _WORKER_BYTES)
 
 
@@ -28,13 +28,13 @@ class Stamp:
 
 
 class Marker:
-    """Writes and reads the marks of one run; messages of other runs are nobody's."""
+    """Writes and reads the marks of one run; messages of other runs are ignored."""
 
     def __init__(self, run: bytes) -> None:
         self._run = run
 
     def body(self, publisher: bytes, number: int, due_ns: int, size: int) -> bytes:
-        """A message of so many bytes, or of the mark's if that is more."""
+        """Return a marked body of *size* bytes, or of the mark's length if that is more."""
         return _MARK.pack(self._run, publisher, number, due_ns).ljust(size, b".")
 
     def read(self, body: bytes) -> Stamp | None:

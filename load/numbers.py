@@ -7,7 +7,7 @@ Range = Sequence[int]
 
 
 def ranges_of(numbers: Iterable[int]) -> list[list[int]]:
-    """The numbers as ranges in order; a number that occurs twice is in two of them."""
+    """Return the numbers as ranges in order; a number that occurs twice is in two of them."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number:
@@ -27,7 +27,7 @@ def each(ranges: Iterable[Range]) -> Iterator[int]:
 
 
 class NumberSet:
-    """Disjoint ranges in order. Adding one costs the ranges it touches, and moving those behind it."""
+    """Disjoint ranges in order. Adding one takes time for the ranges it touches and for moving later ones."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._firsts: list[int] = []
@@ -46,8 +46,8 @@ class NumberSet:
         return [list(pair) for pair in zip(self._firsts, self._ends, strict=True)]
 
     def add(self, first: int, end: int) -> list[list[int]]:
-        """Take in a range; returns the parts of it that were there before."""
-        # Ranges that touch it are joined with it, those that overlap it are told of.
+        """Add a range; return the parts of it that were there before."""
+        # Ranges that touch the new one are joined with it; overlaps are returned.
         left = bisect_left(self._ends, first)
         right = bisect_right(self._firsts, end)
         before = [
@@ -62,7 +62,7 @@ class NumberSet:
         return before
 
     def without(self, *others: "NumberSet") -> list[list[int]]:
-        """The ranges of this set that are in none of the others."""
+        """Return the ranges of this set that are in none of the others."""
         kept = self.ranges()
         for other in others:
             kept = _cut(kept, other.ranges())

@@ -1,4 +1,4 @@
-"""When each request of a user is due, by a rate and by stages that multiply it. Pure: time is an argument."""
+"""When each request of a user is due, by a rate and stages that multiply it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """So many seconds at so many times the rate."""
+    """For *seconds*, the rate is multiplied by *times*."""
 
     seconds: float
     times: float
 
 
 class Schedule:
-    """The moments, in seconds since the start, at which requests are due; the last stage goes on for ever."""
+    """The moments, in seconds since the start, at which requests are due; the last stage never ends."""
 
     def __init__(self, per_second: float, stages: Sequence[Stage] = (), offset: float = 0.0) -> None:
-        """*offset*, a share of one interval, keeps users that start together from asking together."""
+        """*offset* is a share of one interval, so that users that start together do not send together."""
         self._per_second = per_second
         self._stages = list(stages)
         self._owed = offset % 1.0  # requests from the start of the stage to the next one that is due
@@ -24,14 +24,14 @@ class Schedule:
         self._place = 0
 
     def next(self) -> float:
-        """When the next request is due."""
+        """Return when the next request is due."""
         while True:
             rate, end = self._current()
             due = self._at + self._owed / rate if rate > 0 else float("inf")
             if due < end:
                 self._owed += 1.0
                 return due
-            # What is left of the interval goes on in the next stage, at its rate.
+            # The rest of the interval passes in the next stage, at that stage's rate.
             self._owed -= (end - self._at) * rate
             self._at = end
             self._place += 1

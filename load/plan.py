@@ -1,4 +1,4 @@
-"""What the processes of the users must know, as the locustfile that the master hands out. Pure."""
+"""What the user processes must know, as the locustfile that the master sends them. Pure."""
 
 import json
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ _COLOURS: Final = ("#1f6feb", "#d1480f", "#2e8540", "#8250df", "#9a6700", "#0a7d
 
 
 def chart(title: str, unit: str, lines: Mapping[str, Line], *, logarithmic: bool = False) -> str:
-    """One chart of several lines over seconds; what has no points is left out."""
+    """Return one chart of several lines over seconds; lines without points are left out."""
     lines = {name: line for name, line in lines.items() if line}
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""The topics and channels of a run: made on every nsqd before it, taken away after it."""
+"""The topics and channels of a run: created on every nsqd before it, deleted after it."""
 
 from urllib.parse import quote
 
@@ -8,11 +8,11 @@ from load.seen import ListedNsqd
 
 
 class NoCluster(Exception):
-    """There is nothing to put load on; the text says what was found instead."""
+    """There is no cluster to put load on; the text says what was found instead."""
 
 
 def find_cluster(asker: ClusterAsker, lookupds: list[str]) -> list[ListedNsqd]:
-    """Every nsqd, each of which answers; else a sentence."""
+    """Return every nsqd that answers. Raises NoCluster with a sentence."""
     try:
         nsqds = asker.all_nsqd(lookupds)
     except Unreachable as error:
@@ -34,7 +34,7 @@ def find_cluster(asker: ClusterAsker, lookupds: list[str]) -> list[ListedNsqd]:
 
 
 def make_topics(asker: ClusterAsker, nsqds: list[ListedNsqd], plan: TopicPlan) -> None:
-    """Every channel is there before the first message, or it would not be owed it."""
+    """Create every channel before the first message, because a later channel is not owed that message."""
     for nsqd in nsqds:
         for topic in plan.topics():
             _post(asker, nsqd, f"/topic/create?topic={quote(topic, safe='')}")
@@ -44,7 +44,7 @@ def make_topics(asker: ClusterAsker, nsqds: list[ListedNsqd], plan: TopicPlan) -
 
 
 def delete_topics(asker: ClusterAsker, nsqds: list[ListedNsqd], lookupds: list[str], plan: TopicPlan) -> None:
-    """Leave the cluster as it was; a daemon that is gone keeps what it has."""
+    """Delete the run's topics everywhere; a daemon that does not answer keeps them."""
     for address in (*(nsqd.http for nsqd in nsqds), *lookupds):
         for topic in plan.topics():
             try:

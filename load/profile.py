@@ -1,4 +1,4 @@
-"""A profile: who puts which load on a cluster for how long, and what must be reached; from TOML. Pure."""
+"""A profile, read from TOML: the users, their load, its duration and the thresholds. Pure."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ ASKS: Final = ("lookup", "nodes", "topics")
 
 
 class ProfileError(ValueError):
-    """The profile is no use; the text says where."""
+    """The profile is invalid; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number, or two between which one is drawn each time: ``200`` or ``[100, 300]``."""
+    """A number, or two bounds between which a number is drawn each time: ``200`` or ``[100, 300]``."""
 
     low: int
     high: int
@@ -28,7 +28,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What ``--start`` starts."""
+    """The cluster that ``--start`` starts."""
 
     nsqd: int = 2
     nsqadmin: bool = False
@@ -45,13 +45,13 @@ class TopicPlan:
         return [self.name] if self.count == 1 else [f"{self.name}-{at}" for at in range(self.count)]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Every topic with every channel."""
+        """Return every topic with every channel."""
         return [(topic, f"channel-{at}") for topic in self.topics() for at in range(self.channels)]
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherPlan:
-    """*rate* is messages a second of all of them together; 0 is as fast as they are answered."""
+    """*rate* is messages a second of all publishers together; 0 means as fast as they are answered."""
 
     kind: str = "PUB"
     users: int = 1
@@ -67,7 +67,7 @@ class PublisherPlan:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPlan:
-    """What is not requeued, abandoned or touched is finished at once; *rate* is the most of all of them."""
+    """Messages not requeued, abandoned or touched are finished at once; *rate* limits all users together."""
 
     users: int = 1
     ready: int = 500
@@ -94,7 +94,7 @@ class BrowserPlan:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What a run must keep to; None is not looked at. Missing and unknown messages are always a fault."""
+    """The limits of a run; None is not checked. Missing and unknown messages are always a fault."""
 
     errors: int | None = 0
     refused: int | None = 0
@@ -136,7 +136,7 @@ class Profile:
         return sum(self.sections())
 
     def sections(self) -> list[int]:
-        """How many users each has."""
+        """Return how many users each section has."""
         return [
             *(publisher.users for publisher in self.publishers),
             *(consumer.users for consumer in self.consumers),
@@ -146,11 +146,11 @@ class Profile:
 
     @property
     def channels(self) -> list[str]:
-        """Every topic and channel that has readers here, as ``topic channel``."""
+        """Return every topic and channel that consumers of this profile read, as ``topic channel``."""
         return [f"{topic} {channel}" for topic, channel in self.topics.pairs()] if self.consumers else []
 
     def to_json(self) -> dict[str, Any]:
-        """As ``read_profile`` takes it, for the processes of the users."""
+        """Return the profile as ``read_profile`` takes it, for the user processes."""
         plain = asdict(self)
         del plain["name"]
         for section in (*plain["publishers"], *plain["consumers"]):
@@ -169,7 +169,7 @@ def parse_profile(name: str, text: str) -> Profile:
 
 
 def read_profile(name: str, given: Mapping[str, Any]) -> Profile:
-    """Check what a file says; a ProfileError names the section and key."""
+    """Check and return the content of a file. Raises ProfileError with section and key."""
     known = {each.name for each in fields(Profile)} - {"name"}
     if strange := sorted(given.keys() - known):
         raise ProfileError(f"profile {name}: there is no {strange[0]}; there are {', '.join(sorted(known))}")

@@ -1,4 +1,4 @@
-"""Reads channels from every nsqd that nsqlookupd names, on blocking sockets, and books what came."""
+"""Reads channels from every nsqd that nsqlookupd names, on blocking sockets, and books the messages."""
 
 import heapq
 import itertools
@@ -17,18 +17,19 @@ from load.profile import Between, ConsumerPlan
 from nsqclient.wire import commands
 from nsqclient.wire.message import MessageRecord
 
-# How often nsqlookupd is asked for a topic; a restarted nsqd is found this soon. Who reads many topics asks
-# for one after the other, or asking would be all that is done.
+# How often nsqlookupd is asked for a topic, so a restarted nsqd is found within this time. A reader of many
+# topics asks for one topic after the other, because otherwise it would do nothing but ask.
 LOOKUP_SECONDS: Final = 1.0
 _MOST_LOOKUPS_PER_SECOND: Final = 10
 
-# A message that is here so long before it was due was not deferred as asked; clocks of hosts differ by less.
+# A message that arrives more than this before its due time was not deferred as asked; clocks of hosts
+# differ by less.
 EARLY_NS: Final = 5_000_000
 
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that happened in a turn: a connection made, messages read, or the error instead."""
+    """One event of a turn: a connection was made, messages were read, or either failed with an error."""
 
     what: str
     milliseconds: Sequence[float]
@@ -38,7 +39,7 @@ class Happening:
 
 @dataclass(slots=True)
 class _Link:
-    """A connection with the channel it reads, and the messages that wait to be finished on it."""
+    """A connection, the channel it reads, and its messages that wait to be finished."""
 
     connection: LoadConnection
     channel: str
@@ -46,7 +47,7 @@ class _Link:
 
 
 class ChannelReader:
-    """A consumer in one thread: call ``turn`` again and again, ``close`` at the end."""
+    """A consumer in one thread: the caller calls ``turn`` repeatedly and ``close`` at the end."""
 
     def __init__(
         self,
@@ -69,12 +70,12 @@ class ChannelReader:
         self._lookup_at = 0.0
         self._looked = 0
         self._free_at = 0.0
-        # When something is to be done with a message that is held: (time, order, link, id, what)
+        # What to do with held messages, and when: (time, order, link, id, what)
         self._later: list[tuple[float, int, _Link, bytes, str]] = []
         self._order = itertools.count()
 
     def turn(self, wait: float) -> list[Happening]:
-        """Look for new nsqd when that is due, then read what is there, waiting so many seconds for it."""
+        """Look up new nsqd if that is due, then read what arrives in *wait* seconds; return the events."""
         now = time.monotonic()
         outcomes = self._discover() if now >= self._lookup_at else []
         if self._later:
@@ -92,7 +93,7 @@ class ChannelReader:
         return outcomes
 
     def close(self) -> None:
-        """Take no more, finish what is on its way, and leave."""
+        """Unsubscribe, finish the messages that still arrive, and close the connections."""
         for link in self._links.values():
             try:
                 ids = [*link.held]
@@ -103,7 +104,7 @@ class ChannelReader:
                 link.connection.finish(ids)
                 link.connection.leave()
             except BROKEN:
-                # What was not finished is delivered again.
+                # Messages that were not finished are delivered again.
                 self._book.lost(link.connection.address)
                 link.connection.close()
         self._links.clear()
@@ -117,7 +118,7 @@ class ChannelReader:
             topics = [topics[self._looked % len(topics)]]
         self._looked += 1
         self._lookup_at = time.monotonic() + each
-        for topic in topics:  # all of them the first time
+        for topic in topics:  # all topics the first time
             began = time.perf_counter()
             try:
                 found = self._asker.nsqds_of(self._lookupds, topic)
@@ -163,7 +164,7 @@ class ChannelReader:
         return [Happening("DELIVERY", times, size)] if messages else []
 
     def _handle(self, link: _Link, messages: list[MessageRecord]) -> tuple[list[float], int]:
-        """Book every message before it is answered: one that was answered and not booked would look lost."""
+        """Book every message before it is answered: one that was finished and not booked would look lost."""
         now_ns = time.time_ns()
         plan, times, size, early = self._plan, list[float](), 0, 0
         choosing = plan.requeue or plan.abandon or plan.touch
@@ -232,7 +233,7 @@ class ChannelReader:
         return outcomes
 
     def _drop(self, key: tuple[str, str, str], link: _Link, error: Exception) -> Happening:
-        """The connection is gone: what was held comes again, what was finished last may."""
+        """Forget a broken connection: its held messages come again, those finished last may come again."""
         link.connection.close()
         self._links.pop(key, None)
         self._book.lost(link.connection.address)

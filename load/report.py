@@ -1,4 +1,4 @@
-"""A run as HTML with charts, as JSON for machines, as CSV second by second, and as lines on a terminal."""
+"""A run as HTML with charts, as JSON, as CSV with a row for each second, and as lines on a terminal."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ def write_report(
     curve: list[dict[str, Any]],
     depths: Sequence[tuple[float, int]],
 ) -> None:
-    """``report.html``, ``report.json`` and ``report.csv`` in *folder*."""
+    """Write ``report.html``, ``report.json`` and ``report.csv`` to *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
     told = summary(figures)
     plain = json.dumps({**told, "troubles": troubles}, indent=2)
@@ -31,7 +31,7 @@ def write_report(
         writer = csv.DictWriter(file, [*columns, *times], restval="")
         writer.writeheader()
         writer.writerows(seconds)
-    # Loaded here, as --help and --version do without.
+    # Imported here because --help and --version do not need it.
     from jinja2 import Environment, PackageLoader
 
     page = Environment(loader=PackageLoader("load", "."), autoescape=True).get_template("report.html")
@@ -43,7 +43,7 @@ def write_report(
 
 
 def per_second(curve: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """The samples of a run as differences to the one before; times as ``publish p99``."""
+    """Return the samples of a run as differences to the sample before; times are named as ``publish p99``."""
     began = _began(curve)
     samples = [line for line in curve if "event" not in line]
     rows = []
@@ -103,7 +103,7 @@ def _cores(course: Course) -> list[tuple[float, float]]:
 
 
 def lines(figures: RunFigures) -> list[str]:
-    """What somebody at the terminal wants to see of a run."""
+    """Return the summary of a run for the terminal."""
     told = summary(figures)
     again = ", ".join(f"{times:,} {cause}" for cause, times in sorted(told["duplicates"].items())) or "none"
     found = [

@@ -1,4 +1,4 @@
-"""Reads what the load has left behind, so that the tally is of everything."""
+"""Reads the messages that the load left in the channels, so that the tally is complete."""
 
 import time
 from typing import Final
@@ -14,7 +14,7 @@ from load.tally import Tally
 from load.watching import Watch
 
 DRAIN_SECONDS: Final = 120.0
-# Nothing comes any more: paused, or deferred for longer.
+# If the owed count has not fallen for so long, the rest is paused, or deferred for longer.
 STILL_SECONDS: Final = 8.0
 _ROUND_SECONDS: Final = 0.5
 
@@ -22,7 +22,7 @@ _ROUND_SECONDS: Final = 0.5
 def read_the_rest(
     plan: Plan, access: Access, watch: Watch, tally: Tally, limit: float = DRAIN_SECONDS
 ) -> Remaining:
-    """Consume until nothing is owed or nothing comes; *tally* gets what came. Returns what is owed then."""
+    """Consume until nothing is owed or nothing arrives, add it to *tally*, and return what is still owed."""
     book = Book("the rest")
     began = moved = time.monotonic()
     marker = Marker(plan.run_bytes)
@@ -30,7 +30,7 @@ def read_the_rest(
     owed = watch.owed()
     least = owed.messages
     try:
-        # A queue that is empty may have a message on its way from a killed nsqd: it is asked twice.
+        # An nsqd that does not answer may still owe messages, so it is asked again.
         while (owed.messages or owed.silent) and time.monotonic() - began < limit:
             for key in owed.by_channel:
                 topic, _, channel = key.partition(" ")

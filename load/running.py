@@ -1,4 +1,4 @@
-"""One run from its start to its verdict; whatever happens, all that was started is ended."""
+"""One run from its start to its verdict; everything that the run started is ended in every case."""
 
 import json
 import os
@@ -28,9 +28,9 @@ from load.verdict import RunFigures, faults
 from load.watching import Watch
 
 LOOK_SECONDS: Final = 1.0
-# How long Locust may take to begin, on a machine that does other things, or to wait for workers elsewhere.
+# How long Locust may take to begin on a busy machine, or to wait for workers on other machines.
 BEGIN_SECONDS: Final = 300.0
-# How much longer than the profile says a run may take before it is ended.
+# A run that takes this much longer than its profile says is ended.
 GRACE_SECONDS: Final = 120.0
 # How long a killed nsqd stays away, so that publishers must turn to another one.
 AWAY_SECONDS: Final = 1.0
@@ -44,7 +44,7 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line asks of a run besides its profile."""
+    """The options of a run that are not part of its profile."""
 
     lookupds: list[str]
     """None: start a cluster."""
@@ -73,7 +73,7 @@ class RunVerdict:
 
 
 def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
-    """Raise RunFailed when nothing could be measured; everything else is in the verdict."""
+    """Run the profile and return the verdict. Raises RunFailed if nothing could be measured."""
     try:
         access = read_access(wishes.tls, wishes.auth_secret_file)
     except (OSError, ValueError) as error:
@@ -143,7 +143,7 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
             killed,
             watcher.interrupted,
         )
-        # nsqds that were killed on purpose need no guess.
+        # If the run killed an nsqd, broken connections are expected and not reported.
         lost = [] if killed else sorted(tally.lost)
         found = troubles(owed, tally.errors, killed, lost)
         if wishes.report is not None:
@@ -163,7 +163,7 @@ def _wait_registered(asker: ClusterAsker, cluster: StartedCluster) -> None:
 
 
 class _Watcher:
-    """Looks at the daemons while Locust's processes run; kills an nsqd in the middle when asked."""
+    """Watches the daemons while Locust's processes run; kills an nsqd halfway through if asked to."""
 
     def __init__(self, folder: Path, swarm: Swarm, watch: Watch, profile: Profile, say: Say) -> None:
         self._curve = folder / "curve.jsonl"
@@ -174,12 +174,12 @@ class _Watcher:
         self.interrupted = False
 
     def follow(self, cluster: StartedCluster | None) -> list[str]:
-        """Return when Locust has ended; the names of the daemons that were killed."""
+        """Watch until Locust has ended and return the names of the killed daemons. Raises RunFailed."""
         killed: list[str] = []
         away_since = 0.0
         seconds = self._profile.seconds
         started = time.monotonic()
-        began = 0.0  # when the load began, which is not when the processes did
+        began = 0.0  # when the load began, which is later than the start of the processes
         shown = 0
         try:
             while not self._swarm.ended():
@@ -229,7 +229,7 @@ class _Watcher:
         return read_curve(self._curve)
 
     def _half_of_the_load(self, curve: list[dict[str, Any]], seconds: float) -> bool:
-        """Half of the time, of the load itself: on a busy machine Locust takes a while to begin."""
+        """Say whether half of the load's own time is over; on a busy machine Locust begins late."""
         samples = [line for line in curve if "event" not in line]
         return (
             bool(samples)

@@ -1,4 +1,4 @@
-"""What was seen of the daemons: where they are, what they cost and owe. Pure."""
+"""What is known about the daemons: their addresses, their cost and what they owe. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ class ListedNsqd:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a daemon has used so far."""
+    """The processor time and memory that a daemon has used so far."""
 
     cpu_s: float
     memory_mb: float
@@ -21,7 +21,7 @@ class Cost:
 
 @dataclass
 class Course:
-    """One daemon over the run."""
+    """The samples of one daemon over the run."""
 
     name: str
     samples: list[tuple[float, Cost]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Course:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time between the first look and the last; one that was killed begins again at 0."""
+        """Return the processor time between the first and last sample; a killed daemon starts again at 0."""
         spent = 0.0
         for (_, before), (_, after) in zip(self.samples, self.samples[1:], strict=False):
             spent += after.cpu_s - before.cpu_s if after.cpu_s >= before.cpu_s else after.cpu_s
@@ -40,14 +40,14 @@ class Course:
 
     @property
     def cores(self) -> float:
-        """How many processors it kept busy on average."""
+        """Return how many processors the daemon kept busy on average."""
         took = self.samples[-1][0] - self.samples[0][0] if len(self.samples) > 1 else 0.0
         return self.cpu_s / took if took > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What consumers have not got rid of, over all nsqd that answer."""
+    """What is still owed to consumers, over all nsqd that answer."""
 
     messages: int
     oldest_s: float

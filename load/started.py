@@ -1,4 +1,4 @@
-"""A cluster of its own for a run: nsqlookupd, some nsqd, nsqadmin if wanted; on free ports."""
+"""A separate cluster for one run: nsqlookupd, some nsqd, nsqadmin if wanted; on free ports."""
 
 import os
 import re
@@ -15,11 +15,11 @@ _LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
 
 
 class NotStarted(Exception):
-    """A daemon did not start; the text has its last words."""
+    """A daemon did not start; the text contains its last log lines."""
 
 
 class StartedDaemon:
-    """A process that takes free ports at its first start and the same ones later."""
+    """A process that takes free ports at its first start and uses the same ports at later starts."""
 
     def __init__(self, program: str, folder: Path, flags: list[str], listeners: tuple[str, ...]) -> None:
         folder.mkdir(parents=True)
@@ -36,7 +36,7 @@ class StartedDaemon:
         return f"127.0.0.1:{self._ports[kind]}"
 
     def start(self) -> None:
-        """Return when it says that it listens."""
+        """Start it and return when its log says that it listens. Raises NotStarted."""
         listen = [f"--{kind}-address={self.address(kind)}" for kind in self._listeners]
         if any(flag.startswith("--tls-cert=") for flag in self._flags):
             listen.append("--https-address=127.0.0.1:0")  # the usual one may be taken
@@ -49,7 +49,7 @@ class StartedDaemon:
                 stderr=log,
                 cwd=self._log.parent,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                process_group=0,  # Ctrl-C is for nsq-load, which stops them in order
+                process_group=0,  # Ctrl-C reaches only nsq-load, which stops the daemons in order
             )
         deadline = time.monotonic() + READY_SECONDS
         while not self._listens():
@@ -58,7 +58,7 @@ class StartedDaemon:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """With SIGKILL: no chance to say or save anything."""
+        """Kill it with SIGKILL, so that it can neither log nor save anything."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class StartedCluster:
         self.lookupds = [lookupd.address("http")]
         for number in range(nsqds):
             name = f"nsqd-{number + 1}"
-            # Of the machine's own name they would be found as well, but TLS wants the address that is asked.
+            # The machine's name would also work, but TLS needs the address that clients connect to.
             own = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.address('tcp')}"]
             nsqd = self._daemon("nsqd", name, [*own, f"--data-path={self._folder / name}", *flags])
             nsqd.start()

@@ -1,4 +1,4 @@
-"""Locust's processes for a run: one, or a master with workers; started, watched and ended."""
+"""Starts, watches and ends Locust's processes for a run: one process, or a master with workers."""
 
 import os
 import random
@@ -11,15 +11,15 @@ from typing import Final
 
 from load.plan import Plan
 
-# Longer than users, tally and report take to end.
+# Users, tally and report take less time to end.
 STOP_SECONDS: Final = 60
-# Above lies the range the system takes the ports of outgoing connections from.
+# The system takes the ports of outgoing connections from a range above this port.
 LAST_PORT: Final = 32_000
 _dice: Final = random.SystemRandom()
 
 
 class Swarm:
-    """The processes that put the load on. Their words go to a file each, in the folder of the run."""
+    """The processes that put the load on. Each writes its log to a file in the folder of the run."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class Swarm:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *, workers: int, others: int, bind: str, ui: int | None) -> None:
-        """*workers* run here, *others* are waited for at the address *bind*; none of both is one process."""
+        """Start *workers* here and wait for *others* at *bind*; without either, start one process."""
         self._locustfile.write_text(self._plan.locustfile(), encoding="utf-8")
         users = self._plan.profile.users
         flags = [
@@ -36,7 +36,7 @@ class Swarm:
             *("--only-summary", "--exit-code-on-error", "0"),
             *("--csv", str(self._folder / "locust"), "--html", str(self._folder / "locust.html")),
         ]
-        # With a page the run begins at once too, and its form is filled in with what the profile says.
+        # A run with Locust's page also begins at once; the page's form shows the values of the profile.
         flags += ["--headless"] if ui is None else ["--autostart", "--web-port", str(ui)]
         if not workers and not others:
             self._spawn("locust", flags)
@@ -49,11 +49,11 @@ class Swarm:
             self._spawn(f"worker-{at + 1}", worker_flags(f"127.0.0.1:{number}", str(self._locustfile)))
 
     def ended(self) -> bool:
-        """The first process, which all others follow, is gone."""
+        """Say whether the first process has ended; all others end after it."""
         return self._processes[0].poll() is not None
 
     def lost(self) -> list[str]:
-        """Workers of this machine that have ended."""
+        """Return the workers on this machine that have ended."""
         return [f"worker-{at}" for at, one in enumerate(self._processes[1:], 1) if one.poll() is not None]
 
     @property
@@ -61,7 +61,7 @@ class Swarm:
         return [process.pid for process in self._processes]
 
     def stop(self) -> None:
-        """End what still runs: with a word, then without."""
+        """End the processes that still run: with SIGTERM, then with SIGKILL."""
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -85,13 +85,13 @@ class Swarm:
                     stdout=log,
                     stderr=log,
                     env=environment(),
-                    process_group=0,  # Ctrl-C ends them by way of nsq-load
+                    process_group=0,  # Ctrl-C reaches only nsq-load, which ends them
                 )
             )
 
 
 def worker_flags(master: str, locustfile: str = "-") -> list[str]:
-    """A worker elsewhere (``-``) gets the locustfile, and with it the plan, from its master."""
+    """Return Locust's flags for a worker; with ``-`` it gets the locustfile with the plan from its master."""
     host, _, port = master.rpartition(":")
     return ["-f", locustfile, "--worker", "--master-host", host.strip("[]"), "--master-port", port]
 
@@ -101,7 +101,7 @@ def environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """One that nobody has right now and no outgoing connection will have."""
+    """Return a port that is free now and that no outgoing connection will take."""
     while True:
         port = _dice.randint(10_000, LAST_PORT)
         with socket.socket() as probe:

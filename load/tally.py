@@ -1,4 +1,4 @@
-"""What became of every message of a run, by publisher and number, over all workers and hosts. Pure."""
+"""What happened to every message of a run, by publisher and number, over all workers and hosts. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ Sets = defaultdict[str, NumberSet]
 
 @dataclass(frozen=True, slots=True)
 class TallyResult:
-    """The tally in figures; names are topic, publisher and number, at most a few of each."""
+    """The tally in figures; a name is topic, publisher and number, and each list has at most a few."""
 
     acked: int
     unsure: int
@@ -35,10 +35,10 @@ class TallyResult:
 
 
 class Tally:
-    """Takes deltas of any number of workers in any order."""
+    """Takes deltas from any number of workers; those of one worker must come in order."""
 
     def __init__(self, channels: Iterable[str]) -> None:
-        """*channels* are those that must get every message, as ``topic channel``."""
+        """*channels* are the channels that must get every message, as ``topic channel``."""
         self.channels: Final = list(channels)
         self.published: dict[str, Sets] = {
             kind: defaultdict(NumberSet) for kind in ("acked", "unsure", "refused")
@@ -56,7 +56,7 @@ class Tally:
     def add(self, delta: Delta) -> None:
         worker, number = delta["worker"], delta["number"]
         if number <= self.told.get(worker, 0):
-            return  # it came twice
+            return  # this delta came twice
         self.counts["deltas that never came"] += number - self.told.get(worker, 0) - 1
         self.told[worker] = number
         if delta["last"]:
@@ -107,22 +107,22 @@ class Tally:
         tally.told = dict(kept["told"])
         return tally
 
-    # --- what it comes to
+    # --- results
 
     def count(self, kind: str) -> int:
-        """How many messages are ``acked``, ``unsure`` or ``refused`` so far."""
+        """Return how many messages are ``acked``, ``unsure`` or ``refused`` so far."""
         return sum(map(len, self.published[kind].values()))
 
     def received(self) -> dict[str, int]:
         return {channel: sum(map(len, sets.values())) for channel, sets in self._received.items()}
 
     def repeated(self) -> int:
-        """Deliveries beyond the first, so far."""
+        """Return the number of deliveries beyond the first of each message, so far."""
         return sum(count(entry[-1]) for entry in self._again)
 
     @property
     def silent(self) -> list[str]:
-        """Workers that never said that they have ended: what they did last is not known."""
+        """The workers that never reported their end: what they did last is not known."""
         return sorted(self.told.keys() - self.ended)
 
     def outcome(self) -> TallyResult:
@@ -152,7 +152,7 @@ class Tally:
         )
 
     def _causes(self, missing: "_Names") -> Counter[str]:
-        """Why messages came again; what was given back and never came again is missing."""
+        """Return why messages came again; those that were given back and never came again go to *missing*."""
         given_back: dict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
         for cause, channel, publisher, ranges in self._unfinished:
             for number in each(ranges):
@@ -162,7 +162,8 @@ class Tally:
             for number in each(ranges):
                 causes[self._cause(given_back.get((channel, publisher, number)), node, before)] += 1
         for (channel, publisher, number), left in given_back.items():
-            # Each delivery beyond the first has taken one off; one left says that the last was not finished.
+            # Each delivery beyond the first has removed one cause; a cause that is left means that the last
+            # delivery was not finished.
             writer = f"{channel.partition(' ')[0]} {publisher}"
             if left.total() and channel in self.channels and number in self.published["acked"][writer]:
                 missing.take(writer, [[number, number + 1]])
@@ -175,13 +176,13 @@ class Tally:
                 return cause
         if node in self.lost:
             return KILL
-        # nsqd counts a delivery as another attempt when it gave the message out and heard nothing in time.
+        # attempts above 1 mean that nsqd had delivered the message before and got no answer in time.
         return TIMEOUT if before else UNEXPLAINED
 
 
 @dataclass
 class _Names:
-    """How many, and the first few by name."""
+    """A number of messages, and the names of the first few."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)

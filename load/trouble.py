@@ -1,10 +1,10 @@
-"""Why a run went wrong, in the words of somebody who looked at the cluster. Pure."""
+"""Explains in sentences why a run went wrong, from the state of the cluster. Pure."""
 
 from collections.abc import Iterable
 
 from load.seen import Remaining
 
-# What errors say, and what that means.
+# Part of an error text -> what it means.
 _MEANINGS = (
     ("No space left", "The disk of an nsqd is full"),
     ("disk", "The disk of an nsqd takes no more"),
@@ -17,7 +17,7 @@ _MEANINGS = (
 
 
 def troubles(owed: Remaining, errors: Iterable[str], killed: Iterable[str], lost: Iterable[str]) -> list[str]:
-    """Sentences: what daemons say of themselves, who is gone, and what the errors mean."""
+    """Return sentences: what daemons report of themselves, which do not answer, and what the errors mean."""
     found = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(owed.troubles)]
     found += [f"{name} was killed and started again, as asked for." for name in killed]
     found += [f"nsqd {address} was there at the start and does not answer now." for address in owed.silent]

@@ -1,6 +1,6 @@
 """The users that Locust runs, one class for each section of a profile.
 
-Only processes of Locust import this: it replaces the socket module, which nothing else here does.
+Only Locust's processes import this module, because Locust replaces the socket module.
 """
 
 import http.client
@@ -30,9 +30,9 @@ from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import OK
 
-# A publisher whose nsqd is gone tries the next one after this.
+# A publisher that lost its nsqd tries the next one after this time.
 RETRY_SECONDS: Final = 0.2
-# A consumer with nothing to read looks up again and lets Locust stop it.
+# A consumer with nothing to read waits this long; then it can look up again, and Locust can stop it.
 IDLE_SECONDS: Final = 0.2
 
 _SIZE: Final = Struct(">I")
@@ -43,7 +43,7 @@ class LoadUser(User):
     crew: ClassVar[Crew]
 
     def seen(self, row: str, name: str, times: Sequence[float], size: int = 0) -> None:
-        """Show requests or messages in Locust's statistics, each with its time."""
+        """Add requests or messages, each with its time in milliseconds, to Locust's statistics."""
         stats = self.environment.stats
         for milliseconds in times:
             stats.log_request(row, name, milliseconds, size)
@@ -56,10 +56,10 @@ class LoadUser(User):
 
 
 class PacedUser(LoadUser):
-    """Asks at the moments a pace gives; who is late asks at once, and its time is from when it was due."""
+    """Sends requests when they are due; a late one is sent at once and measured from its due time."""
 
     abstract = True
-    rate: ClassVar[float]  # requests a second of this user; 0 is as soon as the last was answered
+    rate: ClassVar[float]  # requests a second of this user; 0 means as soon as the last was answered
 
     def on_start(self) -> None:
         self.prepare()
@@ -68,11 +68,11 @@ class PacedUser(LoadUser):
         self.due = self.pace.next() if self.rate else 0.0
         self.retry = False
         self.mean_ms = 0.0
-        # Locust asks first and waits then: the first request would come before it is due.
+        # Locust runs the task before the first wait, so the first request would come before it is due.
         gevent.sleep(self.wait_time())
 
     def prepare(self) -> None:
-        """What is done before the first request is due."""
+        """Called before the first request is due."""
 
     def wait_time(self) -> float:
         if self.retry:
@@ -81,11 +81,11 @@ class PacedUser(LoadUser):
         return max(0.0, self.due - (time.monotonic() - self.began)) if self.rate else 0.0
 
     def due_now(self) -> float:
-        """Seconds since the start at which the request that comes now was due."""
+        """Return when the current request was due, in seconds since the start."""
         return self.due if self.rate else time.monotonic() - self.began
 
     def answered(self, name: str, due: float, sent: float) -> float:
-        """Book the time of a request; returns the milliseconds since it was due."""
+        """Book the time of a request; return the milliseconds since it was due."""
         now = time.monotonic()
         service_ms = (now - sent) * 1000
         book = self.crew.book
@@ -101,7 +101,7 @@ class PacedUser(LoadUser):
 
 
 class PublishingUser(PacedUser):
-    """Keeps one connection to one nsqd, and takes the next nsqd when that breaks."""
+    """Keeps one connection to one nsqd, and takes the next nsqd when the connection breaks."""
 
     abstract = True
     plan: ClassVar[PublisherPlan]
@@ -121,7 +121,7 @@ class PublishingUser(PacedUser):
         self.drop()
 
     def stop(self, force: bool = False) -> bool:
-        """Let the request that is on its way be answered, and begin no other."""
+        """Wait for the answer to the current request and begin no other."""
         self.ending = True
         if self.sending and not force:
             self._state = LOCUST_STATE_STOPPING
@@ -150,7 +150,7 @@ class PublishingUser(PacedUser):
             self.crew.book.refused(topic, self.name, numbers)
             self.gave_up(topic, sent, error)
         except (*BROKEN, http.client.HTTPException) as error:
-            # It may have been written before the connection broke: it may come, or may not.
+            # nsqd may have stored the messages before the connection broke, so they may or may not arrive.
             self.crew.book.unsure(topic, self.name, numbers)
             self.gave_up(topic, sent, error)
         except GreenletExit:
@@ -267,13 +267,13 @@ class ConsumingUser(LoadUser):
 
 
 class AskingUser(PacedUser):
-    """Asks over HTTP at a pace; anything but 200 is an error."""
+    """Sends HTTP requests at a pace; any status but 200 is an error, except 404 for a lookup."""
 
     abstract = True
     what: ClassVar[str]
 
     def where(self) -> tuple[str, str]:
-        """Address and path to ask next."""
+        """Return address and path of the next request."""
         raise NotImplementedError
 
     @task
@@ -293,7 +293,7 @@ class AskingUser(PacedUser):
 
 
 class PollingUser(AskingUser):
-    """Looks up topics, as the consumers of a large installation do."""
+    """Looks up topics at nsqlookupd, as the consumers of a large installation do."""
 
     abstract = True
     what = "lookup"
@@ -307,7 +307,7 @@ class PollingUser(AskingUser):
 
 
 class BrowsingUser(AskingUser):
-    """Goes through the pages of nsqadmin."""
+    """Requests random pages of nsqadmin."""
 
     abstract = True
     what = "page"
@@ -321,7 +321,7 @@ class BrowsingUser(AskingUser):
 
 
 def both_clocks() -> tuple[float, int]:
-    """The same moment on both clocks: on a busy machine long may pass between two lines."""
+    """Return the same moment on both clocks; on a busy machine much time may pass between two lines."""
     while True:
         before, now_ns, after = time.monotonic(), time.time_ns(), time.monotonic()
         if after - before < 0.0002:
@@ -329,7 +329,7 @@ def both_clocks() -> tuple[float, int]:
 
 
 def make_users(text: str) -> dict[str, type[User]]:
-    """The classes for the plan in *text*; a locustfile takes them in as its own."""
+    """Return the user classes for the plan in *text*, which a locustfile adds to its own names."""
     plan = Plan.read(text)
     crew = Crew(plan)
     profile = plan.profile

@@ -1,4 +1,4 @@
-"""Whether a run kept to what its profile asks for: a sentence for each thing that it did not. Pure."""
+"""Whether a run met the thresholds of its profile: a sentence for each one that it missed. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from load.tally import TIMEOUT, UNEXPLAINED, TallyResult
 
 @dataclass(frozen=True)
 class RunFigures:
-    """All that a run has shown."""
+    """Everything that was measured in a run."""
 
     profile: Profile
     seconds: float
@@ -30,7 +30,7 @@ class RunFigures:
     stopped_early: bool = False
 
 
-# What a client sees of an nsqd that is killed; anything else is an error of the cluster, also then.
+# Errors that a client sees when an nsqd is killed; any other error counts against the cluster even then.
 _LOST: Final = (
     "BrokenPipeError",
     "ConnectionAbortedError",
@@ -46,14 +46,14 @@ _LOST: Final = (
 
 
 def expected_errors(figures: RunFigures) -> int:
-    """How many errors are connections that a killed daemon broke."""
+    """Return how many errors are connections that a killed daemon broke."""
     if not figures.killed:
         return 0
     return sum(times for text, times in figures.errors.items() if text.split(":")[0] in _LOST)
 
 
 def faults(figures: RunFigures) -> list[str]:
-    """What is wrong with a run, the worst first; none when all is well."""
+    """Return a sentence for each fault of a run, the worst first."""
     return [*_lost(figures), *_nothing_shown(figures), *_counts(figures), *_times(figures), *_costs(figures)]
 
 
@@ -163,7 +163,7 @@ def _unexpected(figures: RunFigures) -> list[tuple[str, int]]:
 
 
 def _mean_times(profile: Profile, seconds: float) -> float:
-    """The factor of the stages over the run."""
+    """Return the mean factor of the stages over the run."""
     left, sum_, last = seconds, 0.0, 1.0
     for stage in profile.stages:
         part = min(left, stage.seconds)
@@ -174,7 +174,7 @@ def _mean_times(profile: Profile, seconds: float) -> float:
 
 
 def summary(figures: RunFigures) -> dict[str, Any]:
-    """The figures as JSON, for machines and for the report."""
+    """Return the figures as JSON, for other programs and for the report."""
     outcome, owed = figures.outcome, figures.owed
     return {
         "profile": figures.profile.name,

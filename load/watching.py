@@ -1,4 +1,4 @@
-"""What the daemons cost and owe while a run goes on, and what is wrong with them at its end."""
+"""What the daemons cost and owe during a run, and what is wrong with them at its end."""
 
 import time
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from load.seen import Course, ListedNsqd, Remaining
 
 
 class Watch:
-    """Asks every daemon once a second for what it costs, and all nsqd for what they owe."""
+    """Samples the cost of every daemon and what all nsqd owe; the caller calls ``look`` once a second."""
 
     def __init__(
         self, asker: ClusterAsker, nsqds: Iterable[ListedNsqd], others: dict[str, str], topics: list[str]
     ) -> None:
-        """*others* are names of nsqlookupd and nsqadmin with their addresses."""
+        """*others* maps names of nsqlookupd and nsqadmin to their addresses."""
         self._asker = asker
         self.nsqds = list(nsqds)
         self._topics = topics
