@@ -55,6 +55,6 @@ NOTHING_MORE: Final = _Nothing()
 
 
 def bound_of(topic: Topic) -> Bound | None:
-    """What is asked before anything is published to the topic; None while nothing is bounded."""
+    """The bound to ask before anything is published to the topic; None while nothing is bounded."""
     settings = [topic.settings, *(channel.settings for channel in topic.channels.values())]
     return _Policy(topic) if any(one.bounded and not one.drop_oldest for one in settings) else None

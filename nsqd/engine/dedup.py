@@ -112,11 +112,11 @@ class Published:
         room.used += 1
 
     def stored(self) -> None:
-        """What was staged is stored."""
+        """The staged messages are stored."""
         self._staged = []
 
     def abandoned(self) -> None:
-        """What was staged could not be stored."""
+        """The staged messages could not be stored: forget their ids."""
         for key in self._staged:
             self._drop(key)
         self._staged = []

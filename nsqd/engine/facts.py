@@ -47,7 +47,7 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
         generation = topic.gone.get(channel_name)
         if generation is None:
             return None
-        # What waits at the topic is still owed to somebody, on another nsqd perhaps to this channel.
+        # Messages that wait at the topic are still owed, on another nsqd perhaps to this channel.
         waiting = topic.backlog.owed(0, topic.log.next_seq)
         return ChannelFacts(generation, without(had(topic), waiting))
     return ChannelFacts(

@@ -152,7 +152,7 @@ class Owed:
             self.depth += len(seqs)
 
     def waiting(self) -> Ranges:
-        """What waits, in the order in which it is to be delivered."""
+        """The waiting messages, in the order in which they are to be delivered."""
         return ranges_waiting(self.pending)
 
     def take_out(self, seqs: set[int]) -> set[int]:

@@ -495,7 +495,7 @@ class Carrier:
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
 
     def readable(self, topic: CarriedTopic) -> Ranges:
-        """What can be read of this copy, which lower ones leave to it."""
+        """The messages of this copy that can be read here: lower copies do not give them out."""
         return facts.readable(topic, self._opens.held(topic))
 
     def held(self, topic: CarriedTopic) -> Ranges:

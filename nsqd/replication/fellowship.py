@@ -28,7 +28,7 @@ class Fellowship:
         for identity in homes:
             if not carrier.is_here(identity):
                 carrier.fellows.time(identity, now_ns)
-                # What was waited for may be over by now.
+                # A wait may be over by now.
                 carrier.allow(identity)
                 others = carrier.fellows.others(identity, self._address)
                 found += [(identity, address) for address in others]

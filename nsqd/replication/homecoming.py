@@ -1,4 +1,4 @@
-"""What a home does with what its keepers tell: it learns what they finished, and waits for the rest.
+"""What a home does with what its keepers tell: it learns what is finished, and waits for what is in flight.
 
 No socket, no clock; `serving.AskingKeepers` decides how long it waits.
 """

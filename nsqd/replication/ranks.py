@@ -18,10 +18,10 @@ FIRST_APPOINTMENT: Final[Rank] = 1
 
 
 def given_out(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:
-    """What a holder gives out of what it *held*: what none of the higher *others* that it can reach has.
+    """The part of *held* that a holder gives out: all that no higher one of the *others* has.
 
-    *others* come with what can be read there now. What they once had does not count: a lost end, or a damaged
-    place, is among their numbers but not in their files.
+    *others* are the holders that it can reach, with what can be read there now. What they once had does not
+    count: a lost end, or a damaged place, is among their numbers but not in their files.
     """
     higher = [pair for other, ranges in others if other > rank for pair in ranges]
     return without(held, merged(higher))
