@@ -1,4 +1,4 @@
-"""Asking all nsqd that have a topic: who they are, how they are spoken to, what one of them refused."""
+"""Asks all nsqd that have a topic: finds them, connects to them, and words their refusals."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,12 +12,12 @@ from nsqcore.cluster.secret import SecretFile
 from nsqtools.cluster_options import AskingOptions
 from nsqtools.process import Failed
 
-# On one of several nsqd that is no failure: the topic or the channel lies on others.
+# From one of several nsqd these are no failure: other nsqd have the topic or the channel.
 ABSENT: Final = frozenset((TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND))
 
 
 def opened(options: AskingOptions) -> ClusterHttp:
-    """The connections to the cluster, still to be entered. Raises Failed."""
+    """The connections to the cluster, for an ``async with`` block. Raises Failed."""
     files = {
         "tls_root_ca_file": options.http_client_tls_root_ca_file,
         "tls_cert": options.http_client_tls_cert,
@@ -42,9 +42,9 @@ def opened(options: AskingOptions) -> ClusterHttp:
 
 
 async def nsqds(http: ClusterHttp, options: AskingOptions) -> tuple[list[str], list[str]]:
-    """The addresses of those that have the topic, and a sentence for each nsqlookupd that did not say.
+    """The addresses of the nsqd to ask, and a sentence for each nsqlookupd that did not answer.
 
-    Raises Failed when there is nobody to ask.
+    Those are the given nsqd, or all that have the topic. Raises Failed when there are none.
     """
     if options.nsqd_http_address:
         return list(dict.fromkeys(options.nsqd_http_address)), []
@@ -68,7 +68,7 @@ def reason(error: NodeError) -> str:
 
 
 def nowhere(topic: str, channel: str, errors: Iterable[NodeError]) -> str:
-    """The sentence for a topic or channel that nobody has; *errors* say which of the two."""
+    """The sentence for a topic or channel that no nsqd has; *errors* say which of the two."""
     only_channel = any(error.code == CHANNEL_NOT_FOUND for error in errors)
     what = f"channel {channel} of topic {topic}" if only_channel else f"topic {topic}"
     return f"ERROR: no nsqd has {what}"

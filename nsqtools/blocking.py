@@ -1,4 +1,4 @@
-"""A thread for calls that may block forever: the end of the process does not wait for it."""
+"""A thread for calls that may block forever; the process can end without waiting for it."""
 
 import asyncio
 import queue
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class BlockingThread:
-    """Runs one call after another. A pipe nobody reads, or nobody writes, cannot hold up the event loop."""
+    """Runs one call after another, so that a pipe that nobody reads or writes cannot block the event loop."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
@@ -30,9 +30,9 @@ class BlockingThread:
             failure: BaseException | None = None
             try:
                 result = call()
-            except BaseException as error:  # noqa: BLE001 - whoever waits for the call gets it
+            except BaseException as error:  # noqa: BLE001 - the caller of run() gets it
                 failure = error
-            with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+            with suppress(RuntimeError):  # the event loop is closed, and nobody waits
                 answer.get_loop().call_soon_threadsafe(_settle, answer, result, failure)
 
 

@@ -1,4 +1,4 @@
-"""The options of the tools that speak to nsqd over HTTP: where it is, and what it is shown."""
+"""The options of the tools that use nsqd over HTTP: its addresses, TLS and the secret."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class AskingOptions(ToolOptions):
     )
 
     def cluster_problem(self) -> str | None:
-        """Why no nsqd can be asked."""
+        """Why no nsqd can be asked, or None."""
         if not self.topic:
             return "--topic required"
         if not is_valid_name(self.topic):

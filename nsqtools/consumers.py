@@ -1,4 +1,4 @@
-"""Consumers of a command: started together, stopped together."""
+"""The consumers of a command, which are started and stopped together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,15 +8,15 @@ from typing import Final
 from nsqclient import Consumer, ProtocolError
 from nsqtools.process import Failed
 
-# How long the handlers have to finish what is here when the command is stopped.
+# How long handlers may take to finish the messages received when the command is stopped.
 DRAIN_SECONDS: Final = 30.0
 
 
 @asynccontextmanager
 async def running(*consumers: Consumer) -> AsyncIterator[None]:
-    """Have consumers read within a block; at its end they take no more and finish what is here.
+    """Let consumers read within a block; at its end they take no more messages and finish those received.
 
-    An nsqd that was named and cannot be reached raises Failed. When the block raises, nothing is waited for.
+    Raises Failed when a given nsqd cannot be reached. When the block raises, nothing is waited for.
     """
     drain_seconds = 0.0
     try:

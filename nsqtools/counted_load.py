@@ -2,9 +2,9 @@
 
     python -m nsqtools.counted_load --lookupd-http-address=127.0.0.1:4161 --rate=300
 
-Nothing is tried again by whoever publishes: a publish that fails is counted, not only a message that is lost.
-It goes on until SIGTERM or for --seconds, waits for what is still on its way, and ends with 0 when nothing
-failed and nothing is missing.
+The publisher tries nothing again: failed publishes are counted as well as lost messages. It runs until
+SIGTERM or for --seconds, waits for the messages that are still under way, and ends with 0 when no publish
+failed and no message is missing.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from nsqtools.selftest import SelfTestError, add_client_flags, client_config
 
 _TICK_SECONDS: Final = 0.01
 _LOOKUP_SECONDS: Final = 0.1
-# What is on its way at the end has this long to arrive.
+# How long messages that are under way at the end may take to arrive.
 _LAST_SECONDS: Final = 60.0
 
 
 class CountedLoad:
-    """Publishes numbers at an even rate, each on its own, and knows what became of every one."""
+    """Publishes numbers at an even rate, one per message, and tracks what became of each."""
 
     def __init__(self, producer: Producer, topic: str, rate: float) -> None:
         self._producer = producer
@@ -50,18 +50,18 @@ class CountedLoad:
 
     @property
     def missing(self) -> set[int]:
-        """Confirmed, and not received so far."""
+        """The numbers that were confirmed and not received so far."""
         return self.confirmed - self.received
 
     def take(self, body: bytes) -> None:
-        """Note what a consumer was given."""
+        """Note the message that a consumer received."""
         number = int(body)
         self.twice += number in self.received
         self.received.add(number)
         self._arrived.set()
 
     async def all_received(self, seconds: float) -> bool:
-        """Wait until nothing is missing; False when that takes longer."""
+        """Wait until no message is missing; False when that takes longer than *seconds*."""
         try:
             async with asyncio.timeout(seconds):
                 while self.missing:
@@ -75,7 +75,7 @@ class CountedLoad:
         began = time.monotonic()
         try:
             await self._producer.publish(self._topic, b"%d" % number)
-        except Exception as error:  # noqa: BLE001 - every kind of failure is one
+        except Exception as error:  # noqa: BLE001 - every error counts
             self.failed.append(f"{number}: {error!r}")
         else:
             self.confirmed.add(number)
@@ -93,12 +93,12 @@ class CountedLoad:
                 await asyncio.sleep(_TICK_SECONDS)
 
     def stop(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         self._stop.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Publish as long as the body takes, or until stop()."""
+        """Publish until the end of the block, or until stop()."""
         task = asyncio.create_task(self.run())
         try:
             yield
@@ -119,7 +119,7 @@ class CountedLoad:
 
 
 class LookupWatch:
-    """Asks one address for the topic, over and over, and counts the answers that name too few nsqd."""
+    """Asks one address for the topic again and again, and counts the answers that name too few nsqd."""
 
     def __init__(self, address: str, topic: str, producers: int) -> None:
         self._address = address
@@ -136,7 +136,7 @@ class LookupWatch:
                 try:
                     found = await lookupd.lookup(self._topic)
                 except NodeError as error:
-                    # A topic that is not known is an answer, and a wrong one; no answer is none.
+                    # The answer that the topic is not known counts as wrong.
                     self.wrong += error.status is not None
                     self.unanswered += error.status is None
                 else:
@@ -178,7 +178,7 @@ async def load(
             config=replace(config, lookupd_poll_interval=1, max_in_flight=300),
         ):
             publishing = tasks.create_task(counted.run())
-            # The topic has to be known before a lookup that does not name it is wrong.
+            # Lookups begin when the topic should be known: before, an answer without it is not wrong.
             await asyncio.sleep(3)
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
@@ -204,7 +204,7 @@ def main() -> int:
     add("--seconds", type=float, default=0, help="how long; 0 means until SIGTERM")
     add_client_flags(parser)
     given = parser.parse_args()
-    # What the client says on its way (a connection that was refused) would hide the figures.
+    # The client's log lines (about a refused connection) would hide the figures.
     logging.basicConfig(level=logging.CRITICAL, format="%(message)s")
     try:
         config = client_config(given)

@@ -1,4 +1,4 @@
-"""Which of several destinations gets the next message. Pure: time and chance come from the caller."""
+"""Chooses the destination of the next message. Pure: time and chance come from the caller."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -21,7 +21,7 @@ MODES: Final = (HOST_POOL, ROUND_ROBIN, EPSILON_GREEDY)
 
 
 class Chooser(Protocol):
-    """Picks hosts and learns how that went. Times are seconds of a clock that only goes forward."""
+    """Picks hosts and is told the results. Times are in seconds of a monotonic clock."""
 
     def pick(self, now: float) -> str: ...
 
@@ -40,7 +40,7 @@ def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> Cho
 
 
 class RoundRobin:
-    """All in turn, whatever happens; the first turn is the second host's, as in the original."""
+    """All hosts in turn, even after failures; the first turn is the second host's, as in the original."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = list(hosts)
@@ -78,7 +78,7 @@ class _Host:
 
 
 class HostPool:
-    """Hosts in turn, without those that failed; these are tried again after a rest that grows."""
+    """Hosts in turn, except those that failed, which are tried again after a growing rest."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = [_Host(host) for host in hosts]
@@ -93,7 +93,7 @@ class HostPool:
                 host.tried(now)
                 self._next = at + 1
                 return host.name
-        # To send nothing is no better than to send to a host that failed a moment ago.
+        # All hosts rest: sending to a host that failed a moment ago is no worse than sending nothing.
         for host in self._hosts:
             host.dead = False
         self._next = 0
@@ -111,7 +111,7 @@ class HostPool:
 
 
 class EpsilonGreedy(HostPool):
-    """Mostly the quick hosts, by weighted chance; now and then any host, to learn how quick it is."""
+    """Mostly the fast hosts, by weighted chance; now and then any host, to learn how fast it is."""
 
     def __init__(self, hosts: Sequence[str], chance: Callable[[], float]) -> None:
         super().__init__(hosts)
@@ -156,7 +156,7 @@ class ResponseTimes:
             del self._buckets[old]
 
     def mean(self, now: float) -> float:
-        """Return seconds, 0 when nothing is known."""
+        """The mean in seconds; 0 when nothing is known."""
         newest = int(now / BUCKET_SECONDS)
         weights = times = 0.0
         for number, (count, total) in self._buckets.items():

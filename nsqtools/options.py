@@ -1,4 +1,4 @@
-"""What the options of all tools have in common: no config file, one short line when they cannot work."""
+"""The common options of all tools: no config file, and one short line when options cannot work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,14 +12,14 @@ from nsqcore.options.kinds import INT, STR_LIST, Kind
 from nsqcore.options.options import CommandOptions, option
 from nsqcore.process.logs import timestamp
 
-# What --help and --version do without is loaded where it is used.
+# Modules that --help and --version do not need are loaded where they are used.
 if TYPE_CHECKING:
     from nsqclient import Config
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions(CommandOptions):
-    """What every tool understands."""
+    """The options of every tool."""
 
     @staticmethod
     def refusal(program: str, sentence: str) -> str:  # noqa: ARG004 - the daemons' lines name their program
@@ -27,7 +27,7 @@ class ToolOptions(CommandOptions):
 
 
 def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:
-    """Refuse none and both of the two ways to find nsqd; *kind* is ``tcp`` or ``http``."""
+    """Refuse neither or both of the two ways to find nsqd; *kind* is ``tcp`` or ``http``."""
     if not nsqd and not lookupd:
         return f"--nsqd-{kind}-address or --lookupd-http-address required"
     if nsqd and lookupd:
@@ -43,12 +43,12 @@ def _client_option(word: str) -> tuple[str, ...]:
 
 
 CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True)
-"""``key,value`` for the client library. Each is checked at once, whether all fit together later."""
+"""``key,value`` for the client library. Each is checked at once; later, whether all fit together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumingOptions(ToolOptions):
-    """What the tools that consume understand."""
+    """The options of the tools that consume."""
 
     nsqd_tcp_address: tuple[str, ...] = option(
         (), kind=STR_LIST, help="nsqd TCP address (may be given multiple times)"
@@ -79,7 +79,7 @@ class ConsumingOptions(ToolOptions):
         )
 
     def consumer_config(self, program: str, *, headers: bool = False) -> "Config":
-        """With *headers* those of messages are asked for, which an nsqd without any passes over."""
+        """The settings of the client; *headers* asks for message headers, which not every nsqd supports."""
         fixed = {"headers": True} if headers else {}
         return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight, **fixed)
 
@@ -87,7 +87,7 @@ class ConsumingOptions(ToolOptions):
 def address_problem(
     kind: str, addresses: tuple[str, ...], port: int, read: Callable[[str], object] = split_address
 ) -> str | None:
-    """Why one of the addresses of a flag is none; *port* is the usual one there."""
+    """Why one of the addresses of a flag is invalid, or None; *port* is the usual one there."""
     for address in addresses:
         try:
             read(address)
@@ -97,7 +97,7 @@ def address_problem(
 
 
 def config_problem(given: tuple[str, ...]) -> str | None:
-    """Why these client options cannot work together."""
+    """Why these client options cannot work together, or None."""
     from nsqclient import Config
 
     try:
@@ -108,7 +108,7 @@ def config_problem(given: tuple[str, ...]) -> str | None:
 
 
 def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> "Config":
-    """The settings of a client; what the tool itself decides wins over what was given."""
+    """The settings of a client; *fixed* settings of the tool override the given ones."""
     from nsqclient import Config
 
     agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"

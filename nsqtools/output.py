@@ -1,4 +1,4 @@
-"""Bytes to stdout, all of them, without a buffer that would be lost at the end."""
+"""Writes bytes to stdout completely, without a buffer that could be lost at the end."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""From a coroutine to a command: event loop, signals, lines on stderr, exit code."""
+"""Runs a coroutine as a command: event loop, signals, lines on stderr, exit code."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
 from nsqcore.process.logs import timestamp
 
-# Half of what a command loads; --help and --version do without.
+# Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
     import asyncio
 
@@ -17,21 +17,21 @@ _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WR
 
 
 class Failed(Exception):
-    """Why the command ends with exit code 1, as one sentence."""
+    """The reason why the command ends with exit code 1, as one sentence."""
 
 
 def say(sentence: str) -> None:
-    """Write one line for the operator; stdout belongs to the data."""
+    """Write one line for the operator on stderr; stdout is for data."""
     print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
 
 
 def run(
     main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say
 ) -> int:
-    """Run ``main(stop)`` until it returns and answer the exit code.
+    """Run ``main(stop)`` until it returns, and return the exit code.
 
-    The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and *tell*
-    its sentence.
+    The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and its
+    sentence goes to *tell*.
     """
     raise_file_limit()
     show_client_lines()
@@ -40,7 +40,7 @@ def run(
     except Failed as failure:
         tell(str(failure))
         return 1
-    except KeyboardInterrupt:  # before the signal handlers stood
+    except KeyboardInterrupt:  # before the signal handlers were installed
         return 0
     return 0
 
@@ -69,7 +69,7 @@ class _ClientFormatter(logging.Formatter):
 
 
 def show_client_lines() -> None:
-    """Let the client's remarks come out on stderr from INFO up, other libraries' from WARNING up."""
+    """Write log lines of the client on stderr from INFO up, those of other libraries from WARNING up."""
     handler = logging.StreamHandler()
     handler.setFormatter(_ClientFormatter())
     root = logging.getLogger()

@@ -2,8 +2,8 @@
 
     python -m nsqtools.selftest --lookupd-http-address=127.0.0.1:4161 --producers=2
 
-It goes the way of an application: nsqd registers with nsqlookupd, its broadcast address resolves and takes
-connections, messages go in and come out. The topic is ephemeral, so nothing of it stays behind.
+It works like an application: nsqd registers with nsqlookupd, its broadcast address resolves and accepts
+connections, messages are published and received. The topic is ephemeral, so nothing of it remains.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.options.arguments import ArgumentParser
 
-# The topic exists on each nsqd from the first message on, so soon is soon enough.
+# The topic exists on each nsqd from the first message on, so it need not be looked up more often.
 POLL_SECONDS: Final = 0.5
 
 # Messages of one MPUB; far below the limits of any configuration that works.
@@ -37,11 +37,11 @@ BATCH: Final = 500
 
 
 class SelfTestError(Exception):
-    """The cluster did not do what it is there for; the text says what."""
+    """The cluster did not work; the text says what failed."""
 
 
 class Sent:
-    """The bodies that were acknowledged and have not come back, each with the nsqd that took it."""
+    """The bodies that were acknowledged and not received yet, each with the nsqd that took it."""
 
     def __init__(self) -> None:
         self.missing: dict[bytes, str] = {}
@@ -86,7 +86,7 @@ async def find_nsqds(lookupd_http_address: str, wanted: int, config: Config) -> 
 
 
 async def publish(nsqd: str, topic: str, messages: int, sent: Sent, config: Config) -> None:
-    """Publish to one nsqd; everything that was acknowledged is noted as sent."""
+    """Publish to one nsqd; acknowledged messages are noted as sent."""
     async with Producer(nsqd, config=config) as producer:
         for first in range(0, messages, BATCH):
             bodies = [f"{nsqd} {n}".encode() for n in range(first, min(first + BATCH, messages))]
@@ -100,7 +100,7 @@ async def publish(nsqd: str, topic: str, messages: int, sent: Sent, config: Conf
 async def run(
     lookupd_http_address: str, producers: int, messages: int, seconds: float, config: Config
 ) -> str:
-    """Return the sentence that tells the success, or raise SelfTestError with the other one."""
+    """Return the sentence about success; raises SelfTestError with the sentence about a failure."""
     began = time.monotonic()
     topic = f"selftest-{secrets.token_hex(4)}#ephemeral"
     sent = Sent()
@@ -124,7 +124,7 @@ async def run(
 
 
 def client_config(arguments: argparse.Namespace) -> Config:
-    """How the cluster wants to be spoken to. Raises SelfTestError."""
+    """The settings for connections to the cluster. Raises SelfTestError."""
     tls: dict[str, str] = {}
     for name in ("tls_root_ca_file", "tls_cert", "tls_key"):
         if value := getattr(arguments, name):
@@ -164,7 +164,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60, help="seconds until it gives up")
     add_client_flags(parser)
     arguments = parser.parse_args()
-    # The client's own remarks (a connection refused on the way) belong to the story when it fails.
+    # The client's log lines (a refused connection) help to explain a failure.
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         sentence = asyncio.run(

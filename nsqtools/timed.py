@@ -1,4 +1,4 @@
-"""Takes the time of what each destination does with its messages, and tells it line by line."""
+"""Measures how long each destination takes for its messages, and reports it in lines."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,11 +17,11 @@ class Timed:
             tell(f"WARNING: percentiles of {every} results are coarse, {ACCURATE} or more give better ones")
 
     def one(self, destination: str, seconds: float) -> None:
-        """A destination has had a message."""
+        """Note that a destination took *seconds* for a message."""
         self._line(self._each[destination], seconds)
 
     def all(self, seconds: float) -> None:
-        """A message is done with."""
+        """Note that a message took *seconds* in all."""
         self._line(self._all, seconds)
 
     def _line(self, timings: Timings, seconds: float) -> None:

@@ -1,15 +1,15 @@
-"""The lines about how long requests take, one for every so many of them. Pure."""
+"""Lines about how long requests take, one after every so many results. Pure."""
 
 import math
 from collections import deque
 from typing import Final
 
 ACCURATE: Final = 100
-"""With fewer results the 99th percentile is just the slowest one."""
+"""With fewer results the 99th percentile is simply the slowest result."""
 
 
 class Timings:
-    """Takes the time of each result and makes a line of it every *every* results; 0 makes none."""
+    """Collects the time of each result and makes a line after *every* results; 0 makes none."""
 
     def __init__(self, every: int, prefix: str) -> None:
         self._prefix = prefix
@@ -18,14 +18,14 @@ class Timings:
         self._since_line = 0
 
     def add(self, seconds: float) -> str | None:
-        """Note one result; return the line when it is time for one."""
+        """Note one result; return a line when one is due."""
         if not self._every:
             return None
         self._recent.append(seconds)
         self._since_line += 1
         if self._since_line <= self._every:
             return None
-        self._since_line = 1  # this one belongs to the next line
+        self._since_line = 1  # this result belongs to the next line
         times = sorted(self._recent)
         return (
             f"{self._prefix} finished {self._every}"

@@ -1,1 +1,1 @@
-"""What the chart's pods ask the Kubernetes API. Nothing else in the project speaks to it."""
+"""The calls of the chart's pods to the Kubernetes API. Nothing else in the project uses that API."""

@@ -1,4 +1,4 @@
-"""The few calls, each repeated while the API server is busy or away, and none without an end."""
+"""The few calls, each repeated for a bounded time while the API server is busy or cannot be reached."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,18 +10,18 @@ from kubernetes import client, config, watch
 
 T = TypeVar("T")
 
-# Connect, read.
+# The time-outs for connecting and for reading.
 _CALL_SECONDS: Final = (3.0, 5.0)
 # The first pause after a failure; each further one is twice as long.
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
 _BUSY: Final = frozenset({408, 429, 500, 502, 503, 504})
-# A watch is asked anew after so long, whatever the server thinks of it.
+# A watch is started again after so long, even if the server keeps it open.
 _WATCH_SECONDS: Final = 60
 
 
 class ApiFailed(Exception):
-    """The API gave no answer to build on; the text is one sentence."""
+    """The API gave no usable answer; the text is one sentence."""
 
 
 class Forbidden(ApiFailed):
@@ -29,11 +29,11 @@ class Forbidden(ApiFailed):
 
 
 class NotFound(ApiFailed):
-    """What was asked for does not exist."""
+    """The object does not exist."""
 
 
 class KubeApi:
-    """Asks until *patience_s* is over; one object is for one task."""
+    """Repeats calls until *patience_s* is over; make one object for each task."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class KubeApi:
 
     @property
     def left_s(self) -> float:
-        """The seconds until it gives up."""
+        """The seconds until calls give up."""
         return self._until - self._clock()
 
     def node_labels(self, name: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ class KubeApi:
         )
 
     def changes_of_service(self, namespace: str, name: str, version: str) -> Iterator[Any]:
-        """Yield a Service as often as it changes, until the server or the time ends it. Raises ApiFailed."""
+        """Yield a Service whenever it changes, until the server or the time ends it. Raises ApiFailed."""
         seconds = max(1, min(_WATCH_SECONDS, round(self.left_s)))
         stream = watch.Watch().stream(
             self._core.list_namespaced_service,
@@ -74,7 +74,7 @@ class KubeApi:
             field_selector=f"metadata.name={name}",
             resource_version=version,
             timeout_seconds=seconds,
-            # The server closes it; this is for one that has gone away without a word.
+            # The server ends the watch; this time-out is for a server that vanished silently.
             _request_timeout=(_CALL_SECONDS[0], seconds + _CALL_SECONDS[1]),
         )
         failed = None
@@ -82,13 +82,13 @@ class KubeApi:
             for event in stream:
                 yield event["object"]
         except client.ApiException as error:
-            # 410: it began too long ago. Whoever reads the Service again is up to date.
+            # 410: *version* is too old. The caller reads the Service again and is up to date.
             if error.status not in _BUSY | {410}:
                 raise _failure(f"watch Service {name}", error) from error
             failed = error
         except (urllib3.exceptions.HTTPError, OSError):
             pass
-        # A server that ends each watch at once is not asked without a pause.
+        # A pause, in case the server ends each watch at once.
         if not self._pause(0, failed):
             self._sleep(max(0.0, self.left_s))
 
@@ -110,7 +110,7 @@ class KubeApi:
             involved_object=about,
             type="Warning",
             reason=reason,
-            # The API takes this much.
+            # The API accepts no longer message.
             message=message[:1024],
             first_timestamp=now,
             last_timestamp=now,
@@ -122,7 +122,7 @@ class KubeApi:
         self._ask(
             "create an event",
             lambda **more: self._core.create_namespaced_event(namespace, event, **more),
-            # A name that was generated twice; the next one is another.
+            # 409: the generated name already exists; the next try has another one.
             again=frozenset({409}),
         )
 
@@ -146,7 +146,7 @@ class KubeApi:
             tries += 1
 
     def _pause(self, tries: int, failed: client.ApiException | None) -> bool:
-        """Wait before the next try, as long as the server asks for; False when the time is up by then."""
+        """Wait before the next try, as long as the server asks for; False when no time is left after that."""
         pause = min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
         asked = failed.headers.get("Retry-After", "") if failed is not None and failed.headers else ""
         if asked.isdigit():
@@ -164,7 +164,7 @@ def in_cluster(patience_s: float) -> KubeApi:
         config.load_incluster_config(client_configuration=settings)
     except config.ConfigException as error:
         raise ApiFailed(f"cannot use the account of this pod: {error}") from error
-    # Repeating is done here, where the time is watched.
+    # KubeApi repeats calls itself, because it limits their time.
     settings.retries = False
     return KubeApi(client.ApiClient(settings), patience_s)
 

@@ -2,10 +2,11 @@
 
     python -m nsqtools.kube.drain_hook --namespace=mq --pod=mq-nsqd-2 --stateful-set=mq-nsqd -- FLAGS...
 
-The flags are those of `python -m nsqd.drain`, whose exit code it ends with. With `--hand-over` what is left
-of a pod that is scaled away goes to another broker; one that is restarted keeps what it has. With `--events`
-an event is written about what is left: about the StatefulSet when the pod is scaled away, for the pod is gone
-then, and about the pod otherwise. An API that cannot be asked changes nothing else.
+The flags are those of `python -m nsqd.drain`, and the hook ends with its exit code. With `--hand-over` the
+messages left on a pod that is scaled away go to another broker; a pod that is restarted keeps its messages.
+With `--events` an event is written about the messages that are left: about the StatefulSet when the pod is
+scaled away, because the pod no longer exists then, and about the pod otherwise. When the API cannot be
+reached, the drain still runs, but without the hand-over and the event.
 """
 
 import subprocess
@@ -19,7 +20,7 @@ from kubernetes import client
 
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
-# Part of the time nsqd has for its stop, so little of it.
+# Short, because it is part of the time that nsqd has to stop.
 PATIENCE_S: Final = 5.0
 
 
@@ -61,12 +62,12 @@ def tell(api: KubeApi, options: HookOptions, left: str) -> str:
 
 
 def drain_flags(options: HookOptions, *, goes: bool) -> list[str]:
-    """Those of the drain of a pod that *goes* for good, or is restarted."""
+    """The flags of the drain: *goes* is true for a pod that is scaled away, false for one that restarts."""
     return [f"--hand-over={'auto' if goes else 'never'}", *options.drain]
 
 
 def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
-    """Run the drain, tell what it left, and return its exit code."""
+    """Run the drain, write the event about what it left, and return its exit code."""
     goes = False
     if options.hand_over:
         try:

@@ -1,12 +1,12 @@
-"""Find out where a broker runs, before it starts: an init container of the chart.
+"""Finds out where a broker runs, before it starts: an init container of the chart.
 
     python -m nsqtools.kube.place --output=/place/nsqd.toml --node=worker-3
     python -m nsqtools.kube.place --output=FILE --namespace=mq --service=mq-nsqd-0 --host-address=10.0.0.3
 
 It writes a config file for nsqd: region and zone from the labels of the node, and the address and the ports
-under which the Service of the pod is reached from outside. Without a zone a broker can do its work, so a
-failure to read it is only said. Without the address its consumers would not find it, so the program ends with
-1 and the kubelet tries again.
+at which the Service of the pod is reached from outside. A broker can work without a zone, so a failure to
+read it is only reported. Without the address consumers would not find the broker, so the program ends with 1
+and the kubelet tries again.
 """
 
 import sys
@@ -37,7 +37,7 @@ class PlaceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """How clients outside of the cluster reach a broker."""
+    """The address at which clients outside the cluster reach a broker."""
 
     address: str
     tcp_port: int
@@ -45,7 +45,7 @@ class Outside:
 
 
 def zone_lines(labels: dict[str, str]) -> list[str]:
-    """Region and zone as lines of nsqd's config file; none for a label that is missing."""
+    """Region and zone as lines of nsqd's config file; no line for a missing label."""
     keys = (("topology_region", REGION_LABEL), ("topology_zone", ZONE_LABEL))
     return [f"{key} = {_toml(labels[label])}" for key, label in keys if labels.get(label)]
 
@@ -70,7 +70,7 @@ def outside_of(service: Any, host_address: str, addresses: Sequence[str]) -> Out
     else:
         found = host_address
     numbers = [ports[name].port if balanced else ports[name].node_port for name in ("tcp", "http")]
-    # A load balancer that has no address yet does not lead anywhere, whatever name is given for it.
+    # A load balancer without an address cannot be used yet, even if a name is given for it.
     if not found or not all(numbers):
         return None
     return Outside(given or found, *numbers)

@@ -1,1 +1,1 @@
-"""nsq_channel: pauses, empties and sets back a channel, and handles single messages of it, on all nsqd."""
+"""nsq_channel: pauses, empties and sets back a channel, and handles its single messages, on all nsqd."""

@@ -1,4 +1,4 @@
-"""One action on all nsqd that have the topic, and a line for each: what ``nsq_channel`` does."""
+"""Runs one action of ``nsq_channel`` on all nsqd that have the topic, and prints a line for each."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ Params = list[tuple[str, str]]
 
 
 async def act(action: str, options: ActionOptions, stop: asyncio.Event) -> None:
-    """Do it everywhere; what has failed somewhere is told, and the others are not undone."""
+    """Run the action on every nsqd; failures are reported, and what succeeded is not undone."""
     await unless_stopped(stop, _everywhere(action, options))
 
 
@@ -58,14 +58,14 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
 
 
 async def _forget(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:
-    """Let each nsqlookupd forget a channel first, so that none makes new nsqd create it again."""
+    """Let each nsqlookupd forget a channel first, so that none makes an nsqd create it again."""
     lookupds = [LookupdApi(http, address) for address in options.lookupd_http_address]
     told = await ask_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
     return [f"{error.address}: {reason(error)}" for error in told.errors if error.code not in ABSENT]
 
 
 def _is_of_another(error: NodeError) -> bool:
-    """Whether it only says that the message lies on another nsqd."""
+    """Whether the error only means that the message is on another nsqd."""
     return error.code.startswith(("MESSAGE_NOT_FOUND", "INVALID_ARG_ID", "INVALID_ARG_FROM"))
 
 
@@ -75,11 +75,11 @@ class _Acting:
         self._action = action
         self._options = options
         self._channel = channel
-        # Of the policies of each nsqd that was asked for them.
+        # The digest of the policies of each nsqd that was asked for them.
         self.digests: dict[str, str] = {}
 
     async def on(self, address: str) -> str:
-        """Do it on one nsqd and return what was done there. Raises NodeError."""
+        """Run the action on one nsqd and return what was done there. Raises NodeError."""
         options = self._options
         if isinstance(options, HandleOptions):
             return await self._handle(address, options)

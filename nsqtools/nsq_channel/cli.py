@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(HELP)
         return 0
     if not words or words[0].startswith("-"):
-        # It ends with the help, the version or a sentence.
+        # parse() ends the program with the help, the version or a sentence.
         parse(NoAction, _PROGRAM, words)
     action = words.pop(0)
     if action not in ACTIONS:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
 
     async def work(stop: "asyncio.Event") -> None:
-        # Most of a start is loading this; a signal is heeded by now.
+        # Loading this is most of a start, so it comes when signals are already handled.
         from nsqtools.nsq_channel.acting import act
 
         await act(action, options, stop)

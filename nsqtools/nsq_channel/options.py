@@ -17,7 +17,7 @@ _PLACE: Final = "earliest, latest, a sequence, an id, a time or -10m"
 
 @dataclass(frozen=True, kw_only=True)
 class ActionOptions(AskingOptions):
-    """What every action understands."""
+    """The options of every action."""
 
     @staticmethod
     def banner(program: str) -> str:
@@ -59,7 +59,7 @@ class SeekOptions(ChannelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class WhichOptions(ActionOptions):
-    """What says which messages are meant."""
+    """The options that say which messages are meant."""
 
     id: str = option("", help="the message of this id")
     contains: str = option("", help="messages with this text in their body")
@@ -112,7 +112,7 @@ class SendBackOptions(WhichOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PoliciesOptions(ActionOptions):
-    """What is in force for the topic, or for one of its channels."""
+    """The options for showing the policy in force for the topic, or for one of its channels."""
 
     channel: str = option("", help="NSQ channel, for what is in force there")
 

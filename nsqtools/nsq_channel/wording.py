@@ -1,4 +1,4 @@
-"""What nsq_channel says was done."""
+"""The words in which nsq_channel says what was done."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,13 +26,13 @@ def sought(sequence: int, owed: int) -> str:
 
 
 def sent_back(found: int, sent: int, left: Mapping[str, int], *, dry: bool) -> str:
-    """*left* are those that cannot go, by why."""
+    """*left* has the number of messages that cannot be sent, by reason."""
     line = f"{messages(found if dry else sent)} {'would be ' if dry else ''}sent back"
     return "; ".join([line, *(f"{messages(count)} left: {why}" for why, count in left.items())])
 
 
 def in_force(policy: str | None, definition: Mapping[str, Any], digest: str) -> str:
-    """*digest* is that of all policies of the nsqd."""
+    """*digest* is the digest of all policies of the nsqd."""
     said = ", ".join(f"{name}={value}" for name, value in sorted(definition.items()))
     found = f"policy {policy}: {said}" if policy else "no policy is in force"
     return f"{found}; digest of all {digest[:12]}"

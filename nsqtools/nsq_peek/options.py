@@ -53,11 +53,11 @@ class PeekOptions(AskingOptions):
         if self.state == "deferred" and self.reverse:
             return "--reverse does not go with --state=deferred, which is shown by due time"
         if self.follow and (self.reverse or self.state):
-            # A state may change behind what was shown, and would never be seen.
+            # A message before the place already shown may get the state later, and would never be shown.
             return "--follow does not go with --reverse or --state"
         return None
 
     @property
     def start(self) -> str:
-        """The place to begin at."""
+        """The place at which to begin."""
         return self.from_ or ("latest" if self.reverse or self.follow else "earliest")

@@ -1,4 +1,4 @@
-"""A message of ``/messages`` as a line of text, as JSON, or as its body alone."""
+"""Formats a message of ``/messages`` as a line of text, as JSON, or as its body alone."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What is read of one message; ``raw`` of :class:`Page` has all of it."""
+    """The fields of one message that are read; ``messages`` of :class:`Page` has all of it."""
 
     id: str
     timestamp: int
@@ -20,7 +20,7 @@ class Shown(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> bytes:
-        """The body as it was published; JSON without the blanks and line ends outside of its texts."""
+        """The body as it was published; JSON without the blanks and line ends outside its strings."""
         if self.encoding == "json":
             return bytes(self.body)
         text = msgspec.json.decode(self.body, type=str)
@@ -28,7 +28,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One answer."""
+    """One answer of ``/messages``."""
 
     messages: list[msgspec.Raw]
     next: str | None
@@ -46,16 +46,16 @@ def read_message(raw: msgspec.Raw) -> Shown:
 
 
 def line(output: str, address: str, raw: msgspec.Raw, *, headers: bool) -> bytes:
-    """How a message of the nsqd at *address* is printed."""
+    """The line for a message of the nsqd at *address*."""
     if output == "json":
-        # All that nsqd said, numbers and names as they were written.
+        # Everything in nsqd's answer, with numbers and names unchanged.
         return b'{"nsqd":%b,%b\n' % (json.dumps(address).encode(), bytes(raw)[1:])
     message = read_message(raw)
     words = [json.dumps(message.headers, ensure_ascii=False).encode()] if headers else []
     if output == "text":
         state = [message.state.encode()] if message.state else []
         words = [message.time.encode(), message.id.encode(), *state, *words]
-        # On a terminal bytes that are no text do harm.
+        # Bytes that are not text would disturb a terminal.
         shown = message.content if message.encoding != "base64" else b"base64:" + _text(message.body)
         return b" ".join([*words, shown]) + b"\n"
     return b" ".join([*words, message.content]) + b"\n"

@@ -1,4 +1,4 @@
-"""The messages of one nsqd, page after page, and those of several as one row."""
+"""Reads the messages of one nsqd, page after page, and merges those of several."""
 
 import asyncio
 import heapq
@@ -14,12 +14,12 @@ from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_peek.printing import read_message, read_page
 
 _PATH = "/messages"
-# Messages of one answer at most; nsqd bounds its bytes as well.
+# The most messages in one answer; nsqd also limits its bytes.
 _PAGE = 1000
 
 
 class PageReader:
-    """Where one nsqd was read up to. An error ends a round; the next one goes on there."""
+    """The place up to which one nsqd was read. An error ends a round; the next round continues there."""
 
     def __init__(self, http: ClusterHttp, address: str, options: PeekOptions) -> None:
         self.address = address
@@ -32,19 +32,19 @@ class PageReader:
 
     @property
     def absent(self) -> bool:
-        """Whether the topic or channel is not there."""
+        """Whether this nsqd does not have the topic or channel."""
         return self.error is not None and self.error.code in ABSENT
 
     def begin_round(self) -> None:
-        """There may be more now."""
+        """Look for messages again, because there may be more now."""
         self._more = True
         if self.absent:
-            # What is there when the topic comes is all new.
+            # When the topic appears, all of its messages are new.
             self._place = "earliest"
         self.error = None
 
     async def next(self) -> tuple[str | int, msgspec.Raw] | None:
-        """The next message, behind what it is ordered by; None at the end and after an error."""
+        """The key by which messages are ordered, and the next message; None at the end and after an error."""
         try:
             while not self._page:
                 if not self._more or self._place is None:
@@ -85,7 +85,7 @@ class PageReader:
 
 
 async def merged(readers: Sequence[PageReader]) -> AsyncIterator[tuple[PageReader, msgspec.Raw]]:
-    """The messages of all, by the time of their publishing or that at which they fall due."""
+    """The messages of all nsqd, ordered by the time of publishing, or by that at which they are due."""
     heads = []
     for place, head in enumerate(await asyncio.gather(*(reader.next() for reader in readers))):
         if head is not None:

@@ -1,4 +1,4 @@
-"""Shows messages of all nsqd: what ``nsq_peek`` does until it is done or stopped."""
+"""Shows the messages of all nsqd, until all are shown or ``nsq_peek`` is stopped."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from nsqtools.process import Failed, say, unless_stopped
 
 
 async def show(options: PeekOptions, stop: asyncio.Event) -> None:
-    """Print messages until there are no more, ``--n`` are printed or somebody stops it."""
+    """Print messages until there are no more, ``--n`` are printed, or ``stop`` is set."""
     await unless_stopped(stop, _Peek(options).run())
 
 
@@ -63,7 +63,7 @@ class _Peek:
             say(f"{reader.address} answers again")
 
     def _check_start(self, readers: list[PageReader]) -> None:
-        """Refuse what cannot become anything: nobody has it, or nobody answers. Raises Failed."""
+        """Raise Failed when no nsqd has the topic or channel, or none answers."""
         if all(reader.absent for reader in readers):
             errors = [reader.error for reader in readers if reader.error]
             raise Failed(nowhere(self._options.topic, self._options.channel, errors))

@@ -1,4 +1,4 @@
-"""What nsq_stat shows: figures of each nsqd, their sum, the rates between two rounds, the columns."""
+"""The output of nsq_stat: figures of each nsqd, their sum, the rates between two rounds, the columns."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -14,7 +14,7 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One channel on one nsqd, or the sum over all."""
+    """The figures of one channel on one nsqd, or their sum over all nsqd."""
 
     depth: int = 0
     backend_depth: int = 0
@@ -40,7 +40,7 @@ class Figures:
 
 
 Snapshot: TypeAlias = Mapping[str, Figures]
-"""The figures by the address of the nsqd they are of."""
+"""The figures by the address of their nsqd."""
 
 
 def total(snapshot: Snapshot) -> Figures:
@@ -51,8 +51,8 @@ def total(snapshot: Snapshot) -> Figures:
 def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
     """Return messages in and out per second between two rounds that are *seconds* apart.
 
-    Only an nsqd that answered in both rounds counts: one that did not answer would look like a burst when it
-    is back. A counter below its last value started again from zero.
+    Only nsqd that answered in both rounds count: an nsqd that is back after a missed round would look like a
+    burst. A counter below its last value has restarted from zero.
     """
     came = went = 0
     for address in before.keys() & now.keys():

@@ -9,7 +9,7 @@ from nsqcore.options.kinds import DURATION, STR_LIST, Kind, parse_int
 from nsqcore.options.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
-# Unlike other numbers it has no default: without it the reports go on forever.
+# Unlike other numbers it has no default: without it nsq_stat reports forever.
 COUNT: Final = Kind("value", parse_int, parse_int)
 
 

@@ -1,4 +1,4 @@
-"""One round of questions: who has the topic, and what are the channel's figures there."""
+"""One round of requests: which nsqd have the topic, and the figures of the channel there."""
 
 from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
@@ -10,11 +10,11 @@ from nsqtools.nsq_stat.options import StatOptions
 
 
 class RoundFailed(Exception):
-    """Why there are no figures at all this time, as one sentence."""
+    """The reason why this round has no figures at all, as one sentence."""
 
 
 async def ask(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
-    """Return the channel's figures on each nsqd that has it, and who of those asked did not answer."""
+    """Return the channel's figures on each nsqd that has it, and the errors of nodes that did not answer."""
     found = await _nsqds(http, options)
     apis = [NsqdApi(http, address) for address in found.value]
     stats = await ask_all(
@@ -31,7 +31,7 @@ async def ask(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
         if (topic.topic_name, channel.channel_name) == (options.topic, options.channel)
     }
     errors = (*found.errors, *stats.errors)
-    # With a node missing it may be there that the channel is; that is no proof of a wrong name.
+    # If a node did not answer, it may have the channel, so the name is not proved wrong.
     if not snapshot and not errors:
         raise RoundFailed(
             f"failed to find channel({options.channel}) in stats metadata for topic({options.topic})"
@@ -50,7 +50,7 @@ async def _nsqds(http: ClusterHttp, options: StatOptions) -> Partial[list[str]]:
         raise RoundFailed(f"failed to get topic producers - no nsqlookupd knows topic {options.topic}")
     if found.failed:
         raise RoundFailed(f"failed to get topic producers - {_sentence(found.errors)}")
-    # One that has not heard of the topic has answered.
+    # An nsqlookupd that does not know the topic has answered.
     errors = tuple(error for error in found.errors if error.code != TOPIC_NOT_FOUND)
     return Partial([producer.http_address for producer in found.value], errors, found.asked)
 

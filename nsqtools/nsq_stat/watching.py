@@ -1,4 +1,4 @@
-"""Rounds of questions and a line for each: what ``nsq_stat`` does until it is stopped."""
+"""Runs rounds of requests and prints a line for each, until ``nsq_stat`` is stopped."""
 
 import asyncio
 import time
@@ -12,15 +12,15 @@ from nsqtools.nsq_stat.rounds import RoundFailed, ask
 from nsqtools.output import write_all
 from nsqtools.process import Failed, say, unless_stopped
 
-# The heads come again, for a terminal that has scrolled.
+# The column heads are repeated after so many rounds, for a terminal that has scrolled.
 ROUNDS_PER_HEAD: Final = 25
 
-# A restart of one daemon takes a few rounds; what fails longer than that is told by the exit code.
+# A restart of one daemon takes a few rounds; failures that last longer end nsq_stat with exit code 1.
 FAILED_ROUNDS_IN_A_ROW: Final = 5
 
 
 async def watch(options: StatOptions, stop: asyncio.Event) -> None:
-    """Print a line per round until ``--count`` of them are printed or somebody stops it."""
+    """Print a line per round until ``--count`` lines are printed or ``stop`` is set."""
     async with ClusterHttp(
         connect_timeout=options.http_client_connect_timeout / SECOND,
         request_timeout=options.http_client_request_timeout / SECOND,
@@ -40,7 +40,7 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
             answer = await ask(http, options)
         except RoundFailed as failure:
             failures += 1
-            # At the start nothing shows that topic, channel and addresses are right.
+            # In the first round nothing has shown yet that topic, channel and addresses are right.
             if not before or failures == FAILED_ROUNDS_IN_A_ROW:
                 raise Failed(f"ERROR: {failure}") from failure
             say(f"ERROR: {failure}")
@@ -58,6 +58,7 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
                     return
             shown += 1
             before, asked_at = answer.value, now
-        # Rounds keep to their grid, and one that came late delays the next: they never come in a burst.
+        # Rounds are due at fixed intervals; after a late round the next waits a whole interval, so that
+        # rounds never come in a burst.
         due = due + interval if due + interval > loop.time() else loop.time() + interval
         await asyncio.sleep(due - loop.time())

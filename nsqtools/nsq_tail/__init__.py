@@ -1,1 +1,1 @@
-"""nsq_tail: prints the messages of topics as they come."""
+"""nsq_tail: prints the messages of topics as they arrive."""

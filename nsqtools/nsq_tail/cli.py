@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(TailOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
 
     async def work(stop: "asyncio.Event") -> None:
-        # Most of a start is loading this; a signal is heeded by now.
+        # Loading this is most of a start, so it comes when signals are already handled.
         from nsqtools.nsq_tail.tailing import tail
 
         await tail(options, stop)

@@ -1,4 +1,4 @@
-"""Prints messages in the order they come and finishes each when it is printed."""
+"""Prints messages in the order of their arrival, and finishes each when it is printed."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from nsqclient import Message
 
 
 class Printer:
-    """Takes messages of all topics; after *total* of them (0: never) it is done and gives the rest back."""
+    """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Printer:
         self._done = False
 
     def handler(self, topic: str) -> Callable[[Message], None]:
-        """The handler of one topic's consumer, which is not to answer for it."""
+        """The handler of one topic's consumer, for ``auto_answer=False``."""
         prefix = f"{topic} | ".encode() if self._print_topic else b""
 
         def take(delivery: Message) -> None:
@@ -41,7 +41,7 @@ class Printer:
         return take
 
     async def run(self) -> None:
-        """Print until the last message that is to be shown is printed and finished."""
+        """Print until the last message to show is printed and finished."""
         while self._left is None or self._left > 0:
             await self._arrived.wait()
             batch = self._take()
@@ -50,7 +50,7 @@ class Printer:
                 delivery.finish()
 
     def give_back(self) -> None:
-        """Requeue what waits and what still comes; to be called when nsqd was told to send no more."""
+        """Requeue messages that wait or still arrive; call it after nsqd was told to send no more."""
         self._done = True
         while self._waiting:
             self._waiting.popleft()[1].requeue(0)
@@ -64,7 +64,7 @@ class Printer:
         batch: list[tuple[bytes, Message]] = []
         while self._waiting and len(batch) != self._left:
             prefix, delivery = self._waiting.popleft()
-            # Without its connection a message cannot be finished: it comes again, and is printed then.
+            # A message whose connection is lost cannot be finished: it is delivered and printed again later.
             if not delivery.is_lost:
                 batch.append((prefix, delivery))
         if self._left is not None:

@@ -1,4 +1,4 @@
-"""Prints messages as they come, until it has enough of them or is stopped."""
+"""Prints messages as they arrive, until enough are printed or it is stopped."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from nsqtools.process import say
 
 
 async def tail(options: TailOptions, stop: asyncio.Event) -> None:
-    """Print messages until ``-n`` of them are printed or somebody stops it."""
+    """Print messages until ``-n`` of them are printed or ``stop`` is set."""
     stdout = BlockingThread("stdout")
     printer = Printer(
         lambda data: stdout.run(lambda: write_all(data)),
@@ -42,7 +42,7 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
     async with running(*consumers):
         await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if printing.done():
-            printing.result()  # a closed pipe ends it here, with nothing finished that was not printed
+            printing.result()  # a closed pipe raises here; no message is finished unprinted
             for consumer in consumers:
                 consumer.change_max_in_flight(0)
             printer.give_back()

@@ -1,1 +1,1 @@
-"""nsq_to_file: archives topics to files; a message is finished when it is safe on the disk."""
+"""nsq_to_file: archives topics to files; a message is finished when it is synced to disk."""

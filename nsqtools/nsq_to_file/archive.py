@@ -23,12 +23,12 @@ class Time(Protocol):
         ...
 
     def passed(self) -> Duration:
-        """Nanoseconds that only ever grow, for ages."""
+        """Nanoseconds of a monotonic clock, for ages."""
         ...
 
 
 class Remarks(Protocol):
-    """Where an archive says what it does."""
+    """The log of an archive."""
 
     def info(self, text: str, *values: object) -> None: ...
 
@@ -52,12 +52,12 @@ class ArchiveLayout:
 
     @property
     def lies_apart(self) -> bool:
-        """Whether no file could be moved: the folders are on different devices, or will be."""
+        """Whether files cannot be moved, because the folders are, or will be, on different devices."""
         return _device(self.work_dir) != _device(self.output_dir)
 
     @property
     def exclusive(self) -> bool:
-        """Whether a file that is there already is left alone. Otherwise the next run appends to it."""
+        """Whether an existing file is left alone. Otherwise the next run appends to it."""
         return self.gzip_level is not None or self.rotation.interval > 0
 
 
@@ -68,7 +68,7 @@ def _device(folder: Path) -> int:
 
 
 class Archive:
-    """Writes one topic. Everything here blocks. An OSError must end the process: nothing after it is safe."""
+    """Writes one topic; all methods block. An OSError must end the process: writes after it are not safe."""
 
     def __init__(self, layout: ArchiveLayout, names: TopicNames, time: Time, log: Remarks) -> None:
         self._layout = layout
@@ -86,7 +86,7 @@ class Archive:
 
     def add(self, bodies: Iterable[bytes]) -> bool:
         """Write records; returns whether a file was opened for one of them."""
-        # They came together: one look at the clocks is enough for all of them.
+        # The records arrived together, so the clocks are read once for all of them.
         file, opened = self._file, self._needs_another()
         if file is None or opened:
             file = self._open_next()
@@ -104,7 +104,7 @@ class Archive:
             self._file.sync()
 
     def rotate(self) -> None:
-        """Rotate if it is time for it, though no message came."""
+        """Rotate if it is time, even if no message arrived."""
         if not self._needs_another():
             return
         if self._layout.skip_empty:
@@ -124,7 +124,7 @@ class Archive:
             self._log.info("closed %s", file.path)
 
     def recover(self) -> None:
-        """Finish what a run that was killed left in the work folder: it holds messages that were finished."""
+        """Finish files that a killed run left in the work folder, because they hold finished messages."""
         if not self._layout.moves:
             return
         pattern = self._names.pattern()
@@ -180,9 +180,9 @@ class Archive:
             self._log.info("%s %s", path, layout.rotation.size_reason(size))
             return None
         if layout.moves:
-            # Shows a run that starts later that this file is not a leftover.
+            # Shows to a later run that this file is in use and not a leftover.
             fcntl.flock(fd, fcntl.LOCK_SH)
-            if not _is_at(fd, path):  # that run was quicker and has moved it
+            if not _is_at(fd, path):  # the later run has already moved it
                 os.close(fd)
                 return None
         self._log.info("opening %s", path)
@@ -212,7 +212,7 @@ class Archive:
                 self._log.info("removed %s of an earlier run: none of its records is complete", path)
                 return
             if whole < size:
-                # Records that were not synced, so they were not finished either: they come again.
+                # These records were not synced, so their messages were not finished and are delivered again.
                 file.truncate(whole)
                 os.fsync(file.fileno())
             self._log.warning("%s was left by an earlier run, %d of %d bytes are complete", path, whole, size)
@@ -226,11 +226,11 @@ class Archive:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, with the mode of the original, and put their names on the disk."""
+    """Make a folder and those above it, with the mode of the original, and sync their names to disk."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):  # of another process
+    with contextlib.suppress(FileExistsError):  # made by another process
         folder.mkdir(0o770)
     sync_folder(folder.parent)
 
@@ -244,9 +244,9 @@ def _is_at(fd: int, path: Path) -> bool:
 
 def _moved(path: Path, final: Path) -> bool:
     try:
-        os.link(path, final)  # unlike a rename it fails when the target is there
+        os.link(path, final)  # unlike a rename it fails when the target exists
     except FileExistsError:
-        if not path.samefile(final):  # the same: a run was killed between the two steps
+        if not path.samefile(final):  # if the same, a run was killed between the two steps
             return False
     sync_folder(final.parent)
     path.unlink()
@@ -255,7 +255,7 @@ def _moved(path: Path, final: Path) -> bool:
 
 
 def _beside(relative: str, attempt: int) -> str:
-    """Another name for a recovered file, whose revision is part of its text."""
+    """Another name for a recovered file, whose name already contains a revision."""
     head, dot, tail = relative.rpartition(".")
     return f"{head}.recovered-{attempt}{dot}{tail}" if dot else f"{relative}.recovered-{attempt}"
 

@@ -1,4 +1,4 @@
-"""Topics that come and go, and a writer for each: what ``nsq_to_file`` does until it is stopped."""
+"""Runs a writer for each topic as topics appear, until ``nsq_to_file`` is stopped."""
 
 import asyncio
 import signal
@@ -35,7 +35,7 @@ class Archiving:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Archive until somebody stops it; what was finished by then is in its files."""
+        """Archive until ``stop`` is set; messages finished by then are in the files."""
         layout = self._options.layout
         if layout.lies_apart:
             raise Failed(
@@ -78,7 +78,7 @@ class Archiving:
         log = TopicLog(self._log, topic, options.channel)
         archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)
         try:
-            # Before anything is read: with large files it takes longer than a message may wait.
+            # Before messages are read, because with large files it takes longer than a message may wait.
             await asyncio.to_thread(archive.recover)
         except OSError as error:
             raise Failed(f"[{topic}/{options.channel}] {error}") from error

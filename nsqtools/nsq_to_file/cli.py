@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     log = Log(options.log_prefix, options.log_level)
 
     async def work(stop: "asyncio.Event") -> None:
-        # Most of a start is loading this; a signal is heeded by now.
+        # Loading this is most of a start, so it comes when signals are already handled.
         from nsqtools.nsq_to_file.archiving import Archiving
 
         await Archiving(options, log).run(stop)

@@ -1,11 +1,11 @@
-"""File names: what a format makes of a topic, a host, a moment and a revision. Pure."""
+"""File names, made by a format from topic, host, time and revision. Pure."""
 
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-# The codes of the original. Any other one stays as it was typed, so that a format means the same to both.
+# The codes of the original. Any other code stays as typed, so that a format means the same to both programs.
 _CODES: Final = frozenset("AaBbdHIMmpSYyZz")
 _CODE: Final = re.compile(r"%(.)", re.DOTALL)
 
@@ -13,7 +13,7 @@ TOPIC, HOST, PID, DATETIME, REV = "<TOPIC>", "<HOST>", "<PID>", "<DATETIME>", "<
 
 
 def format_time(layout: str, moment: datetime) -> str:
-    """Write *moment*, which knows its time zone, by the codes of strftime."""
+    """Format *moment*, which has a time zone, by the codes of strftime."""
 
     def written(code: re.Match[str]) -> str:
         if code[1] == "%":
@@ -24,7 +24,7 @@ def format_time(layout: str, moment: datetime) -> str:
 
 
 def host_text(identifier: str, hostname: str) -> str:
-    """What stands for ``<HOST>``: the short host name, or the identifier with its own placeholders filled."""
+    """The text for ``<HOST>``: the short host name, or the identifier with its own placeholders filled."""
     short = hostname.partition(".")[0]
     if not identifier:
         return short
@@ -33,7 +33,7 @@ def host_text(identifier: str, hostname: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the files of one run are called; relative to the folder they are in."""
+    """The names of the files of one run, relative to their folder."""
 
     filename_format: str
     datetime_format: str
@@ -41,7 +41,7 @@ class Naming:
     pid: int
     gzip: bool = False
     revisions: bool = False
-    """Whether names carry a revision, because a file may have to give way to one that is there."""
+    """Whether names have a revision, for when a file with the same name exists."""
 
     def problem(self) -> str | None:
         if self.revisions and REV not in self.filename_format:
@@ -67,12 +67,12 @@ class TopicNames:
     pid: int
 
     def at(self, moment: datetime) -> str:
-        """The name for a moment, without its revision: a file is for as long as this stays the same."""
+        """The name for a moment, without its revision: a file is used as long as this stays the same."""
         text = self.text.replace(PID, str(self.pid))
         return text.replace(DATETIME, format_time(self.datetime_format, moment))
 
     def pattern(self) -> re.Pattern[str]:
-        """Matches what any run, at any time, would have called a file of this topic."""
+        """Matches every name that any run at any time could give to a file of this topic."""
         known = {PID: r"\d+", DATETIME: ".*", REV: r"-\d{6,}"}
         parts = re.split("(" + "|".join(known) + ")", self.text)
         return re.compile("".join(known.get(part, re.escape(part)) for part in parts), re.DOTALL)

@@ -103,7 +103,7 @@ class ToFileOptions(ConsumingOptions):
             if getattr(self, name) <= 0:
                 return f"--{name.replace('_', '-')} should be positive"
         if problem := self.source_problem():
-            # This tool's original ends the one sentence with a full stop.
+            # The original tool ends this one sentence with a full stop.
             return f"{problem}." if problem.endswith(" required") else problem
         if not 1 <= self.gzip_level <= 9:
             return f"invalid --gzip-level value ({self.gzip_level}), should be 1-9"

@@ -1,4 +1,4 @@
-"""When a file gives way to the next one. Pure."""
+"""When the next file is started. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from nsqclient.wire.durations import Duration, format_duration
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The rules of one run; 0 switches a rule off."""
+    """The rules of one run; 0 disables a rule."""
 
     size: int = 0
     interval: Duration = 0

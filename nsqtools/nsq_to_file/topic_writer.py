@@ -1,4 +1,4 @@
-"""Writes one topic: messages go to the file as they come and are finished when it is synced."""
+"""Writes one topic: messages go to the file as they arrive, and are finished when it is synced."""
 
 import asyncio
 from typing import Final
@@ -8,8 +8,8 @@ from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.archive import Archive
 from nsqtools.process import Failed
 
-# A message is held for this part of its time-out at most, however rarely files are to be synced: later, nsqd
-# would deliver it again.
+# A message is held for at most this part of its time-out, however rarely files are to be synced, because nsqd
+# would deliver it again after the time-out.
 HELD_SHARE: Final = 0.5
 
 
@@ -28,7 +28,7 @@ class TopicLog:
 
 
 class TopicWriter:
-    """Held messages are written but not synced; their number is bounded by what may be in flight."""
+    """Writes messages and holds them until they are synced; at most as many as may be in flight."""
 
     def __init__(self, archive: Archive, sync_seconds: float, most_held: int, log: TopicLog) -> None:
         self._archive = archive
@@ -44,7 +44,7 @@ class TopicWriter:
         self._closed = asyncio.Event()
 
     def take(self, delivery: Message) -> None:
-        """The consumer's handler; it is not to answer for it."""
+        """The handler of the consumer, for ``auto_answer=False``."""
         self._arrived.append(delivery)
         self._wake.set()
 
@@ -61,7 +61,7 @@ class TopicWriter:
             raise Failed(f"[{consumer.topic}/{consumer.channel}] {error}") from error
 
     async def stop(self, consumer: Consumer) -> None:
-        """Finish what is here and what still comes; to be called while :meth:`run` goes on."""
+        """Finish the messages received and those that still arrive; call it while :meth:`run` goes on."""
         self._ending = True
         self._wake.set()
         await consumer.close()
@@ -91,14 +91,14 @@ class TopicWriter:
             ):
                 await self._sync()
             if self._hung_up:
-                # Whoever hangs up while the file is closed means what came meanwhile.
+                # Cleared first: a later hang_up() is for messages that arrive while the file is being closed.
                 self._hung_up, is_last = False, self._last
                 await asyncio.to_thread(self._archive.close)
                 if is_last:
                     self._closed.set()
 
     def _due(self, consumer: Consumer) -> float:
-        """When the oldest message held has to be finished, so that it does not time out."""
+        """The time by which the oldest held message has to be finished, so that it does not time out."""
         if not self._held:
             return float("inf")
         return self._held[0].received_at + consumer.msg_timeout * HELD_SHARE
@@ -112,8 +112,8 @@ class TopicWriter:
         self._wake.clear()
 
     async def _add(self) -> bool:
-        """Write what arrived; returns whether a file was opened for it."""
-        # Without its connection a message cannot be finished: it comes again, and is written then.
+        """Write the messages that arrived; returns whether a file was opened for them."""
+        # A message whose connection is lost cannot be finished: it is delivered and written again later.
         arrived = [delivery for delivery in self._arrived if not delivery.is_lost]
         self._arrived = []
         if not arrived:

@@ -1,4 +1,4 @@
-"""Which topics are archived: those that were named, or those of the cluster that match."""
+"""Finds the topics to archive: those that were named, or those of the cluster that match."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from nsqtools.nsq_to_file.options import ToFileOptions
 
 
 async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIterator[list[str]]:
-    """Yield the topics there are: once when they were named, else now and at each refresh."""
+    """Yield the topics to archive: once if they were named, otherwise now and at each refresh."""
     if options.topic:
         yield matching(list(dict.fromkeys(options.topic)), options.topic_pattern, log)
         return
@@ -21,7 +21,7 @@ async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIt
         found = await lookupds.topics()
         for error in found.errors:
             log.error("could not retrieve topic list: %s", error)
-        # What others list is no less true when one nsqlookupd does not answer.
+        # The topics that other nsqlookupds list are used even when one does not answer.
         yield matching(found.value, options.topic_pattern, log)
         await asyncio.sleep(options.topic_refresh / SECOND)
 

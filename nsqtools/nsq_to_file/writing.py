@@ -1,17 +1,17 @@
-"""One open file: records are added, synced, and the whole closed."""
+"""One open file, to which records are added and synced."""
 
 import os
 import zlib
 from pathlib import Path
 from typing import Final
 
-# Records are collected up to here, then written at once, always whole: two processes that append to one file
-# do not mix their lines.
+# Records are collected up to this size and then written at once, always whole, so that two processes that
+# append to one file do not mix their lines.
 BUFFER_BYTES: Final = 1 << 18
 
-_GZIP_FORMAT: Final = 31  # zlib's number for a gzip header and trailer round 32 KiB windows
+_GZIP_FORMAT: Final = 31  # zlib's number for gzip headers and trailers, and windows of 32 KiB
 
-# What is read of a compressed file at a time: it may become a thousand times as much.
+# How much of a compressed file is read at a time: it may decompress to a thousand times as much.
 _COMPRESSED_BYTES: Final = 1 << 14
 
 
@@ -25,16 +25,16 @@ class RecordFile:
         self._member: zlib._Compress | None = None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._in_folder = False  # whether the folder's entry for it is on the disk
+        self._in_folder = False  # whether the folder's entry for it is synced
         self.size = os.fstat(fd).st_size
         if self.size and gzip_level is None and os.pread(fd, 1, self.size - 1) != b"\n":
-            # The last run ended in the middle of a record. It was not finished and comes again, but the next
-            # record must not continue its line.
+            # The last run ended in the middle of a record. That message was not finished and is delivered
+            # again, but the next record must not continue its line.
             self._raw(b"\n")
             self.size += 1
 
     def add(self, body: bytes) -> None:
-        """Take one record; it is safe after the next sync."""
+        """Add one record; it is safe after the next sync."""
         self._pending.append(body)
         self._pending.append(b"\n")
         self._pending_bytes += len(body) + 1
@@ -43,7 +43,7 @@ class RecordFile:
             self.flush()
 
     def sync(self) -> None:
-        """Return when all records are on the disk, and readable whatever happens to the rest of the file."""
+        """Return when all records are on disk, and readable whatever happens to the rest of the file."""
         self.flush()
         if self._member is not None:
             self._raw(self._member.flush())
@@ -55,14 +55,14 @@ class RecordFile:
 
     def close(self) -> None:
         if self._gzip_level is not None and not self.size:
-            self._compressor()  # a .gz of nothing is a member of nothing, not a file that gzip refuses
+            self._compressor()  # an empty .gz needs an empty member, or gzip refuses it
         try:
             self.sync()
         finally:
             os.close(self.fd)
 
     def flush(self) -> None:
-        """Hand what was added to the system, so that others can read it (compressed records: at the sync)."""
+        """Write the added records, so that others can read them (compressed records only at the sync)."""
         if not self._pending:
             return
         data = b"".join(self._pending)
@@ -82,7 +82,7 @@ class RecordFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put a folder's entries on the disk: a file that was synced can still be lost with its name."""
+    """Sync the entries of a folder: without it a synced file can still be lost with its name."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -91,7 +91,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def complete_bytes(path: Path, *, gzip: bool) -> int:
-    """How many bytes from the start are whole: lines with their end, gzip members with their trailer."""
+    """How many bytes from the start are complete: lines with their end, gzip members with their trailer."""
     whole = at = 0
     with path.open("rb") as file:
         if not gzip:

@@ -1,4 +1,4 @@
-"""A consumer whose messages become requests: what ``nsq_to_http`` does until it is stopped."""
+"""Consumes messages and sends each as a request, until ``nsq_to_http`` is stopped."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from nsqtools.timed import Timed
 
 
 async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
-    """Send messages until somebody stops it; each is finished when an address has taken it."""
+    """Send messages until ``stop`` is set; each is finished when an address has accepted it."""
     loop = asyncio.get_running_loop()
     async with HttpClient(
         connect_timeout=options.http_client_connect_timeout / SECOND,
@@ -39,7 +39,7 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
 
 
 class Handler:
-    """Sends the sample of messages it is to send; one that fails comes again, later and slower."""
+    """Sends a sample of the messages; after a failure the message is requeued and the consumer backs off."""
 
     def __init__(self, way: AddressRoute, sample: float) -> None:
         self._way = way

@@ -18,8 +18,8 @@ ALL: Final = ("all", "multicast")
 
 
 def is_http(address: str) -> bool:
-    """Tell whether requests can be made to an address; ``%s`` in it stands for anything."""
-    # Loaded here, as --help and --version do without.
+    """Whether requests can be made to an address; ``%s`` in it stands for anything."""
+    # Loaded here, because --help and --version do not need it.
     from yarl import URL
 
     try:

@@ -1,4 +1,4 @@
-"""From a message to the addresses it is sent to."""
+"""Sends a message to one address or to all."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from nsqtools.timed import Timed
 
 class AddressRoute(Protocol):
     async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message to the address or addresses it is for, with these headers, or raise SendFailed."""
+        """Send a message with these headers to its address or addresses; raises SendFailed."""
         ...
 
 
@@ -55,7 +55,7 @@ class ToOne:
 
 
 class ToAll:
-    """Each message goes to every address in turn. The first that fails stops it, and all get it again."""
+    """Each message goes to every address in turn. The first failure stops it, and later all get it again."""
 
     def __init__(
         self, addresses: tuple[str, ...], sender: Sender, timed: Timed, clock: Callable[[], float]

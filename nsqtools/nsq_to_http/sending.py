@@ -1,4 +1,4 @@
-"""One message as one HTTP request."""
+"""Sends one message as one HTTP request."""
 
 import re
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ _DROPPED_BYTES: Final = 1 << 16
 _PASSED_ON: Final = "X-NSQEXT-"
 _WORD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# %s is the message; %% was one % to the original, which took the address for a format.
+# %s is the message. %% is one %, because the address is a format string in the original.
 _PLACEHOLDER: Final = re.compile("%s|%%")
-# Any text has these three: up to the host, the path, and what is behind it.
+# Any text has these three parts: up to the host, the path, and the rest.
 _PARTS: Final = re.compile(r"((?:[^/?#]*//)?[^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _UNFIT: Final = re.compile(r"[^!-~]+")
 _UNFIT_IN_PATH: Final = re.compile(r"[^!-~]+|[\"<>\\^`{|}]+")
 
 
 class SendFailed(Exception):
-    """Why an address did not take the message."""
+    """The reason why an address did not accept the message."""
 
 
 class Sender(Protocol):
     async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send the message with these headers besides those of all, or raise SendFailed."""
+        """Send the message with these headers and those of all messages; raises SendFailed."""
         ...
 
 
 class HttpClient:
-    """The connections; both time-outs are seconds, that of the request covers all of it."""
+    """The connections; both time-outs are in seconds, and that of the request covers all of it."""
 
     def __init__(self, *, connect_timeout: float, request_timeout: float) -> None:
         self._connect_timeout = connect_timeout
@@ -59,7 +59,7 @@ class HttpClient:
             await self._session.close()
 
     async def request(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> int:
-        """Return the status of the answer, whose body is read and dropped."""
+        """Return the status of the answer; its body is read and discarded."""
         if self._session is None:
             raise RuntimeError("HttpClient is used outside its async with block")
         try:
@@ -76,7 +76,7 @@ class HttpClient:
 
 
 class Post:
-    """The message is the body; any status from 200 to 299 takes it."""
+    """The message is the body; any status from 200 to 299 is success."""
 
     def __init__(self, http: HttpClient, content_type: str, headers: Mapping[str, str]) -> None:
         self._http = http
@@ -89,7 +89,7 @@ class Post:
 
 
 class Get:
-    """The message is part of the address; only status 200 takes it."""
+    """The message is part of the address; only status 200 is success."""
 
     def __init__(self, http: HttpClient, headers: Mapping[str, str]) -> None:
         self._http = http
@@ -102,9 +102,9 @@ class Get:
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """A message's headers as those of a request, which nsqd's ``/pub`` makes headers of a message again.
+    """The headers of a request for those of a message; nsqd's ``/pub`` turns them back into message headers.
 
-    What a request cannot hold is left out: names that are no words, values with control characters.
+    Headers that a request cannot hold are left out: names that are no words, values with control characters.
     """
     return {
         f"{_PASSED_ON}{name}": value
@@ -114,13 +114,13 @@ def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def filled(address: str, body: bytes) -> URL:
-    """Put the message into the address, escaped as in a query."""
+    """The address with the message in it, escaped as in a query."""
     text = _PLACEHOLDER.sub(lambda found: quote_plus(body) if found[0] == "%s" else "%", address)
     return as_typed(text)
 
 
 def as_typed(address: str) -> URL:
-    """The address as it was typed, but what a path or a request line may not hold is escaped."""
+    """The address as typed, with characters escaped that a path or a request line may not hold."""
     parts = _PARTS.fullmatch(address)
     assert parts is not None, "every text has three parts"  # noqa: S101 - for the type checker
     host, path, query = parts.groups()
@@ -132,7 +132,7 @@ def as_typed(address: str) -> URL:
 
 
 def _headers(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Headers that were given replace those of the same name, in whatever case."""
+    """Combine headers: the given ones replace those of the same name in any letter case."""
     replaced = {name.lower() for name in given}
     defaults = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **ours}
     return {**{name: value for name, value in defaults.items() if name.lower() not in replaced}, **given}

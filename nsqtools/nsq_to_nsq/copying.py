@@ -1,4 +1,4 @@
-"""Publishes a message at one of the destinations; it is finished when that one has said OK."""
+"""Publishes each message to one of the destinations, and finishes it when that has answered OK."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from nsqtools.options import client_config
 from nsqtools.process import say
 from nsqtools.timed import Timed
 
-# How much of a message that is dropped is shown.
+# How many bytes of a dropped message are shown.
 SHOWN_BYTES = 200
 
 
@@ -35,11 +35,11 @@ class Copying:
         self._filter = passes
         self._timed = timed
         self._clock = clock
-        # Destinations that are sent bodies alone, because they know no headers.
+        # Destinations that get only bodies, because they do not support headers.
         self._bare: set[str] = set()
 
     def handler(self, destination_topic: str) -> Callable[[Message], Awaitable[None]]:
-        """The handler of one topic's consumer, which is not to answer for it: it does not wait for the OK."""
+        """The handler of one topic's consumer, for ``auto_answer=False``: it does not wait for the OK."""
 
         async def handle(delivery: Message) -> None:
             try:
@@ -92,7 +92,7 @@ class Copying:
 
 
 async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
-    """Copy messages until somebody stops it."""
+    """Copy messages until ``stop`` is set."""
     destinations = tuple(dict.fromkeys(options.destination_nsqd_tcp_address))
     copying = Copying(
         destinations,

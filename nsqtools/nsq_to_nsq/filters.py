@@ -1,4 +1,4 @@
-"""What passes: JSON objects with a field, with a value in it, reduced to some of their fields. Pure."""
+"""Filters messages: JSON objects with a field, or a value in it, reduced to some of their fields. Pure."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-# What may not stand in JSON that a browser reads inside of HTML or a script, as Go writes it.
+# Characters that must not occur in JSON inside HTML or a script, with the escapes that Go writes.
 _ESCAPED: Final = {character: f"\\u{ord(character):04x}" for character in "&<>\u2028\u2029"}
 _ESCAPED_PATTERN: Final = re.compile("[&<>\u2028\u2029]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -22,12 +22,12 @@ class TooDeep(Exception):
 
 
 class NotAnObject(Exception):
-    """The body is no JSON object, so that its fields cannot be looked at."""
+    """The body is no JSON object, so it has no fields to look at."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFilter:
-    """The three flags about JSON; without any of them a body passes as it is."""
+    """The three flags about JSON; without any of them a body passes unchanged."""
 
     require_field: str = ""
     require_value: str = ""
@@ -68,7 +68,7 @@ def parse_object(body: bytes) -> Mapping[str, Any]:
 
 
 def equals(value: object, wanted: str) -> bool:
-    """Tell whether a field holds *wanted*: the same text, or the same number."""
+    """Whether a field holds *wanted*: the same text, or the same number."""
     if isinstance(value, str):
         return value == wanted
     if isinstance(value, Decimal):
@@ -80,7 +80,7 @@ def equals(value: object, wanted: str) -> bool:
 
 
 def encode(value: object) -> str:
-    """Write JSON as Go does: keys sorted, no blanks, characters of HTML escaped."""
+    """Write JSON as Go does: keys sorted, without blanks, characters of HTML escaped."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{encode(key)}:{encode(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -94,14 +94,14 @@ def encode(value: object) -> str:
 
 
 def number_text(number: Decimal) -> str:
-    """Write a number with all of its digits and no others: 1.0 is 1, 2.50 is 2.5, 1e3 is 1000."""
+    """Write a number exactly and without superfluous digits: 1.0 is 1, 2.50 is 2.5, 1e3 is 1000."""
     sign, digits, exponent = number.as_tuple()
     written = "".join(map(str, digits)).lstrip("0")
     significant = written.rstrip("0")
     if not significant or not isinstance(exponent, int):
         return "0"
     exponent += len(written) - len(significant)
-    point = len(significant) + exponent  # where the decimal point stands, counted from the first digit
+    point = len(significant) + exponent  # the position of the decimal point, counted from the first digit
     if not _LEAST_EXPONENT < point <= _MOST_EXPONENT:
         fraction = f".{significant[1:]}" if len(significant) > 1 else ""
         text = f"{significant[0]}{fraction}e{point - 1:+03d}".replace("e-0", "e-")

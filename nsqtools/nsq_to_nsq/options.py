@@ -60,7 +60,7 @@ class ToNsqdOptions(ConsumingOptions):
         return self._loop_problem() or self._value_problem()
 
     def _loop_problem(self) -> str | None:
-        """A message that comes back to where it was read would go round forever."""
+        """Refuse to copy messages to where they are read, because they would be copied forever."""
         both = set(self.nsqd_tcp_address) & set(self.destination_nsqd_tcp_address)
         if both and (not self.destination_topic or self.destination_topic in self.topic):
             return f"{min(both)} is source and destination of the same topic: messages would go round forever"

@@ -1,4 +1,4 @@
-"""Sends each record to all destinations, many under way at a time, and counts what they have confirmed."""
+"""Sends each record to all destinations, many at a time, and counts the confirmed ones."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final
 
 from nsqclient import Producer
 
-# So many records may be unconfirmed: enough to keep a destination busy, and few to be in doubt about when it
+# How many records may be unconfirmed: enough to keep a destination busy, but few that are in doubt when it
 # fails.
 WINDOW: Final = 500
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -26,10 +26,10 @@ class Publishing:
         self.confirmed = 0
         self.failed = asyncio.Event()
         self.failure: BaseException | None = None
-        self._moved = asyncio.Event()  # one more is confirmed
+        self._moved = asyncio.Event()  # set when one more is confirmed
 
     async def send(self, record: bytes) -> None:
-        """Send one record; waits only while too much is unconfirmed."""
+        """Send one record; waits only while too many records are unconfirmed."""
         while self.sent - self.confirmed >= WINDOW:
             self._moved.clear()
             await self._moved.wait()
@@ -50,5 +50,5 @@ class Publishing:
             (await producer.submit(self._topic, record, headers=self._headers)).add_done_callback(settled)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the records under way."""
         await asyncio.gather(*(producer.close() for producer in self._producers))

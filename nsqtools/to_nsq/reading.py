@@ -1,4 +1,4 @@
-"""From stdin to the destinations: reads pieces, cuts them into records, and judges how it ended."""
+"""Publishes stdin: reads pieces, cuts them into records, and decides whether it succeeded."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ from nsqtools.to_nsq.throttle import Throttle
 
 STDIN: Final = 0
 PIECE_BYTES: Final = 1 << 16
-# What was read when it is stopped is still sent, at the rate; so with a rate little is read ahead.
+# Records that were read are still sent after a stop, at the given rate, so with a rate little is read ahead.
 THROTTLED_PIECE_BYTES: Final = 1 << 12
 
-# After a signal, what was read has this long to be published.
+# How long publishing the records already read may take after a signal.
 FAREWELL_SECONDS: Final = 30.0
 
 PROGRESS_SECONDS: Final = 10.0
 
 
 async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
-    """Publish stdin to its end, or up to a signal; returns when everything that was read is confirmed."""
+    """Publish stdin to its end, or until a signal; returns when all records read are confirmed."""
     fixed = {"headers": True} if options.header else {}
     config = client_config(PROGRAM, options.producer_opt, **fixed)
     addresses = dict.fromkeys(options.nsqd_tcp_address)
@@ -80,7 +80,7 @@ async def _feed(publishing: Publishing, records: Records, options: ToNsqOptions,
 
 
 async def _pieces(size: int, stop: asyncio.Event) -> AsyncIterator[bytes]:
-    """Read stdin until its end, for which an empty piece stands, or until ``stop``."""
+    """Read stdin until its end, which yields an empty piece, or until ``stop``."""
     stdin = BlockingThread("stdin")
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -104,7 +104,7 @@ async def _overdue(stop: asyncio.Event) -> None:
 
 
 async def _tell(publishing: Publishing) -> None:
-    """Say now and then how far it is."""
+    """Report the progress at intervals."""
     told = 0
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)

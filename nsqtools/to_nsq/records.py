@@ -1,20 +1,20 @@
-"""Bytes as they are read, cut into records at a delimiter. Pure."""
+"""Cuts the bytes that are read into records at a delimiter. Pure."""
 
 
 class Records:
-    """Cuts a stream; what pieces it comes in makes no difference. Empty records are left out."""
+    """Cuts a stream that may come in any pieces. Empty records are left out."""
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
-        self._rest: list[bytes] = []  # the beginning of a record, in the pieces it came in
+        self._rest: list[bytes] = []  # the pieces of a record that is not complete yet
 
     @property
     def unfinished(self) -> int:
-        """How many bytes of a record wait for its end."""
+        """The number of bytes of an incomplete record."""
         return sum(map(len, self._rest))
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the records that are complete with this piece."""
+        """Return the records that this piece completes."""
         first, *others = piece.split(self._delimiter)
         self._rest.append(first)
         if not others:
