@@ -32,7 +32,7 @@ from nsqclient.wire.durations import seconds_of
 
 log = logging.getLogger("nsqclient")
 
-# A consumer is starved when this share of what may be in flight is: few more come before some are answered.
+# A consumer is starved when this share of its allowed messages is in flight: few more come before answers.
 STARVED_SHARE: Final = 0.85
 
 # Touches in one message time-out: enough that a delayed touch still comes before the time-out.

@@ -14,7 +14,7 @@ Target = TypeVar("Target")
 
 @dataclass(frozen=True, slots=True)
 class Partial(Generic[T]):
-    """A result that may be incomplete: ``value`` holds the answers, ``errors`` those of the missing nodes."""
+    """A result that may be incomplete: ``value`` holds the answers, ``errors`` the failures of nodes."""
 
     value: T
     errors: tuple[NodeError, ...] = ()

@@ -19,11 +19,11 @@ class Time(Protocol):
     """The two clocks of an archive."""
 
     def local(self) -> datetime:
-        """Local time with its zone, for names."""
+        """Local time with its zone, for the names of files."""
         ...
 
     def passed(self) -> Duration:
-        """Nanoseconds of a monotonic clock, for ages."""
+        """Nanoseconds of a monotonic clock, for the age of files."""
         ...
 
 
