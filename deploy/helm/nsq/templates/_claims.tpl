@@ -1,6 +1,6 @@
 {{/*
-What an upgrade would change about the claims of a StatefulSet that exists: (list statefulset persistence).
-Kubernetes refuses that with a sentence nobody understands, so ours comes first; empty when nothing changes.
+A sentence about a change to the claims of an existing StatefulSet, empty if nothing changes: (list statefulset persistence).
+Kubernetes refuses such an upgrade with an unclear message, so the chart refuses it first.
 */}}
 {{- define "nsq.claimChange" -}}
 {{- $found := index . 0 -}}

@@ -10,7 +10,7 @@ A map of flags as arguments: {msg-timeout: 60s, deflate: false, admin-user: [a, 
 {{- end }}
 {{- end }}
 
-{{/* Values reach templates as floats; without this 10000000 would be written 1e+07, which no flag accepts. */}}
+{{/* Numbers reach templates as floats; without this 10000000 would be written as 1e+07, which no flag accepts. */}}
 {{- define "nsq.scalar" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) -}}
 {{ int64 . }}

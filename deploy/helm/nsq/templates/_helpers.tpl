@@ -1,4 +1,4 @@
-{{/* Names, labels, image: nothing else lives here. */}}
+{{/* Names, labels and image. */}}
 
 {{/*
 Prefix of all names. 40 characters leave room for "-nsqlookupd" within the 52 a StatefulSet's name may have
@@ -15,7 +15,7 @@ Prefix of all names. 40 characters leave room for "-nsqlookupd" within the 52 a 
 {{- end -}}
 {{- end }}
 
-{{/* Labels that never change in the life of a release: (list $ "nsqd"). */}}
+{{/* Labels that never change during the life of a release: (list $ "nsqd"). */}}
 {{- define "nsq.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride }}

@@ -1,4 +1,4 @@
-{{/* The pods of the release as peers of a NetworkPolicy: a list for each component, empty for what is not installed. */}}
+{{/* The pods of the release as peers of a NetworkPolicy: a list for each component, empty if it is not installed. */}}
 {{- define "nsq.ownPods" -}}
 {{- $root := . -}}
 {{- $there := dict "nsqd" true "nsqlookupd" true "test" true "nsqadmin" .Values.nsqadmin.enabled "tools" .Values.tools.enabled -}}
@@ -29,7 +29,7 @@
 {{- uniq $hosts | toJson -}}
 {{- end }}
 
-{{/* The port of nsqadmin's Service that a browser's request is sent on to: {"name": "http", "number": 4171}. */}}
+{{/* The port of nsqadmin's Service to which a browser's request is forwarded: {"name": "http", "number": 4171}. */}}
 {{- define "nsq.adminPort" -}}
 {{- if .Values.nsqadmin.signIn.enabled -}}
 {{- dict "name" "sign-in" "number" 4180 | toJson -}}
@@ -40,7 +40,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Where lookups go: HOST:PORT, with https:// where plain HTTP is refused. */}}
+{{/* The address for lookups: HOST:PORT, with https:// if plain HTTP is refused. */}}
 {{- define "nsq.lookupdUrl" -}}
 {{- $host := printf "%s-nsqlookupd.%s.svc.%s" (include "nsq.fullname" .) .Release.Namespace .Values.clusterDomain -}}
 {{- if include "nsq.onlyHttps" .Values.nsqlookupd.tls -}}

@@ -1,6 +1,6 @@
 {{/*
-Every object of the chart goes through here: (list $ "nsqd" "statefulSet") is the object that "nsq.nsqd.statefulSet"
-defines, with nsqd.merge.statefulSet merged into it.
+Renders an object of the chart: (list $ "nsqd" "statefulSet") is the object that "nsq.nsqd.statefulSet" defines, with
+nsqd.merge.statefulSet merged into it.
 */}}
 {{- define "nsq.object" -}}
 {{- $root := index . 0 -}}
@@ -10,7 +10,7 @@ defines, with nsqd.merge.statefulSet merged into it.
 {{- end -}}
 {{- end }}
 
-{{/* The text of an object with changes merged into it: (list text changes). Without changes it stays as it is written. */}}
+{{/* The text of an object with changes merged into it: (list text changes). Without changes the text stays as it is. */}}
 {{- define "nsq.withMerge" -}}
 {{- if index . 1 -}}
 {{- $merged := include "nsq.merged" (list (index . 0 | fromYaml) (index . 1)) | fromJson -}}
@@ -21,8 +21,8 @@ defines, with nsqd.merge.statefulSet merged into it.
 {{- end }}
 
 {{/*
-{"value": ...}: maps are merged key by key, lists of things with a name by that name, everything else is replaced, and null
-takes a key away: (list there wanted).
+{"value": ...}: maps are merged key by key, lists of named items by name; everything else is replaced, and null removes a
+key: (list there wanted).
 */}}
 {{- define "nsq.merged" -}}
 {{- $there := index . 0 -}}
@@ -62,7 +62,7 @@ takes a key away: (list there wanted).
 {{- dict "value" $result | toJson -}}
 {{- end }}
 
-{{/* "true" for two lists of which every item is a map with a name. */}}
+{{/* "true" for two lists in which every item is a map with a name. */}}
 {{- define "nsq.named" -}}
 {{- $named := and (kindIs "slice" (index . 0)) (kindIs "slice" (index . 1)) -}}
 {{- range $list := . -}}

@@ -1,4 +1,4 @@
-{{/* Who may use nsqadmin, and what is written of it: .Values.nsqadmin. The flags, where the secrets are mounted, and the volumes. */}}
+{{/* Sign-in to nsqadmin and its audit log: the flags, the mounts of the secrets, and the volumes. .Values.nsqadmin. */}}
 
 {{- define "nsq.peopleFlags" -}}
 {{- with .openid }}

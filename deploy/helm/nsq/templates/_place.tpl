@@ -1,13 +1,13 @@
 {{/*
-What a broker asks the Kubernetes API: where it runs, how it is reached from outside, whom to tell what a drain left. Nothing is
-asked, and no token is mounted, unless a value wants it.
+What a broker asks the Kubernetes API: where it runs, how it is reached from outside, and where to report what a drain left.
+Without a value that needs it, nothing is asked and no token is mounted.
 */}}
 
-{{/* The init container that writes nsqd's config file; empty where nothing has to be asked. */}}
+{{/* The init container that writes nsqd's config file; empty if nothing has to be asked. */}}
 {{- define "nsq.placeContainer" -}}
 {{- with .Values.nsqd -}}
 {{- if or .topology.fromNode .outside.type -}}
-# Asks the API where this broker is, before it starts.
+# Asks the API where this broker runs, before the broker starts.
 - name: place
   image: {{ include "nsq.image" $ }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
@@ -47,14 +47,14 @@ asked, and no token is mounted, unless a value wants it.
 {{- end }}
 {{- end }}
 
-{{/* "true" where a container of nsqd's pods speaks to the API. */}}
+{{/* "true" if a container of nsqd's pods asks the API. */}}
 {{- define "nsq.asksApi" -}}
 {{- with .Values.nsqd -}}
 {{- if or .topology.fromNode .outside.type (and .drain.enabled (or .drain.events .drain.handOver)) -}}true{{- end -}}
 {{- end -}}
 {{- end }}
 
-{{/* The account's token, for the one container that asks; the pod's other containers have none. */}}
+{{/* The account's token, for the one container that asks the API; the pod's other containers have no token. */}}
 {{- define "nsq.tokenMount" -}}
 - name: kube-api
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount

@@ -1,6 +1,6 @@
-{{/* What the pods of every component have in common. */}}
+{{/* The parts that the pods of all components have in common. */}}
 
-{{/* An object's metadata: (list $ "nsqd" "name" labels annotations), the last two may be left out. */}}
+{{/* An object's metadata: (list $ "nsqd" "name" labels annotations); the last two may be left out. */}}
 {{- define "nsq.metadata" -}}
 {{- $root := index . 0 -}}
 {{- $given := concat . (list dict dict) -}}
@@ -36,7 +36,7 @@ annotations:
 {{- $root := index . 0 -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
-# Always written: the API server would fill a field that is left out from the deprecated alias of an earlier release.
+# Always written, because the API server would fill a missing field from the deprecated alias of an earlier release.
 serviceAccountName: {{ include "nsq.serviceAccountName" . }}
 securityContext:
   runAsNonRoot: true
@@ -75,12 +75,12 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
-{{/* A probe's numbers: (list overrides defaults); what the values say replaces what the chart has. */}}
+{{/* A probe's numbers: (list overrides defaults); numbers in the values replace those of the chart. */}}
 {{- define "nsq.probeTimes" -}}
 {{- toYaml (merge (dict) (index . 0) (index . 1)) -}}
 {{- end }}
 
-{{/* Secrets a daemon reads, as mounts and as volumes: (list $ .Values.nsqd.tls true); the last: with the AUTH secret. */}}
+{{/* Secrets a daemon reads, as mounts and as volumes: (list $ .Values.nsqd.tls true); true adds the AUTH secret. */}}
 {{- define "nsq.secretMounts" -}}
 {{- $root := index . 0 -}}
 {{- if (index . 1).secretName }}
@@ -125,7 +125,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* The certificate's flags: .Values.nsqd.tls. */}}
+{{/* The flags for the certificate: .Values.nsqd.tls. */}}
 {{- define "nsq.tlsFlags" -}}
 {{- if .secretName }}
 - --tls-cert=/etc/nsq/tls/tls.crt
@@ -144,7 +144,7 @@ securityContext:
 {{- if and .secretName (eq (toString .required) "true") -}}true{{- end -}}
 {{- end }}
 
-{{/* How a StatefulSet's pods are replaced: .Values.nsqd. All of it is written, so that a change back leaves nothing behind. */}}
+{{/* How a StatefulSet's pods are replaced: .Values.nsqd. Every field is written, so that an earlier setting never stays behind. */}}
 {{- define "nsq.statefulUpdate" -}}
 minReadySeconds: {{ .minReadySeconds }}
 revisionHistoryLimit: {{ .revisionHistoryLimit }}
@@ -156,7 +156,7 @@ updateStrategy:
   {{- end }}
 {{- end }}
 
-{{/* Where a probe asks: (list "/ready" .Values.nsqd.tls). */}}
+{{/* The request of a probe: (list "/ready" .Values.nsqd.tls). */}}
 {{- define "nsq.httpGet" -}}
 httpGet:
   path: {{ index . 0 }}
@@ -169,7 +169,7 @@ httpGet:
   {{- end }}
 {{- end }}
 
-{{/* The free parts of a Service: .Values.nsqd.service. */}}
+{{/* The parts of a Service that the values set: .Values.nsqd.service. */}}
 {{- define "nsq.serviceType" -}}
 type: {{ .type }}
 {{- with .loadBalancerClass }}

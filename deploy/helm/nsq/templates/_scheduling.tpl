@@ -1,4 +1,4 @@
-{{/* The values of nsqd with copies apart: another node, another zone, where nothing else is said: (list $ .Values.nsqd). */}}
+{{/* The values of nsqd, by which copies go to other nodes and zones unless set otherwise: (list $ .Values.nsqd). */}}
 {{- define "nsq.spread" -}}
 {{- $root := index . 0 -}}
 {{- $values := deepCopy (index . 1) -}}
