@@ -176,6 +176,7 @@ LEFT_OUT: Final = {
         "home_link": "runs once for a turn",
         "keeper": "runs once for a turn of a home",
         "keeper_states": "holds a table",
+        "linked": "names a type",
         "holdings": _ASKED,
         "homecoming": _ASKED,
         "inherited": _ASKED,

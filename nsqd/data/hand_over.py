@@ -145,8 +145,8 @@ class _Command:
             # This command gives out no messages, so it may use any node id that the taker does not have.
             home = apart_home(identity, (node_id + tries) % (MAX_NODE_ID + 1), ADDRESS, self._secret, file)
             coming = ComingHome(broker, known, _ASK_NS, now_ns(), claim)
-            home.heard = lambda link, name, frame, coming=coming: coming.heard(  # type: ignore[misc]
-                link.appointed.address, name, frame
+            home.heard = lambda keeper, name, frame, coming=coming: coming.heard(  # type: ignore[misc]
+                keeper.address, name, frame
             )
             home.holdings, home.settled = coming.holdings, coming.settled
             logs = StoppedLogs(broker, home, self._path, self._disk, file, self._log, self._tls)

@@ -3,16 +3,27 @@
 The messages are weighed now and then; in between the bytes are estimated from the number of messages.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from nsqd.engine.settings import Settings
+from nsqd.log.ranges import Ranges
 from nsqd.log.tail import MessageLog
-
-if TYPE_CHECKING:
-    from nsqd.engine.owed import Owed
 
 # All messages are weighed again when their number has changed by one part in so many.
 _PART: Final = 32
+
+
+class Weighed(Protocol):
+    """What is owed, as far as it is weighed; `Owed` has it."""
+
+    end: int
+    weight: "Weight"
+
+    def count(self) -> int:
+        """How many messages."""
+
+    def owed(self, start: int, end: int) -> Ranges:
+        """Those of ``start <= seq < end``."""
 
 
 class Weight:
@@ -25,7 +36,7 @@ class Weight:
         # How many messages those bytes are, and how many were owed when all were weighed.
         self._count = self._weighed = 0
 
-    def of(self, owed: "Owed", log: MessageLog) -> int:
+    def of(self, owed: Weighed, log: MessageLog) -> int:
         """About how many bytes *owed* owes of *log*."""
         count = owed.count()
         if not count:
@@ -50,7 +61,7 @@ class Weight:
         self._weighed = 0
 
 
-def excess(owed: "Owed", settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
+def excess(owed: Weighed, settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
     """How many messages are beyond the bound once *count* more of *size* bytes have come."""
     beyond = owed.count() + count - settings.max_depth if settings.max_depth else 0
     if settings.max_bytes:

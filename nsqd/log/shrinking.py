@@ -93,7 +93,7 @@ class ShrinkingLog(StoredLog):
         dropped = list(self._droppable(seq, notes))
         self._removable += dropped
         if self.tap is not None:
-            self.tap.let_go(self, dropped)
+            self.tap.let_go(dropped)
         self._forget(dropped)
         return len(dropped)
 
@@ -221,6 +221,6 @@ class ShrinkingLog(StoredLog):
         for one in here:
             self._let_go(one)
         if self.tap is not None:
-            self.tap.let_go(self, here)
+            self.tap.let_go(here)
         self._removable += [one for one in here if one in compaction.replaced]
         return sum(one.size for one in here) - new.size

@@ -1,23 +1,19 @@
 """The seam at which a copy of a log is made: a tap is told of every write, in the order of the writes."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from nsqd.log.segment import Segment
-    from nsqd.log.shrinking import ShrinkingLog
+from nsqd.log.segment import Segment
 
 
 class Tap:
-    """Hears what is written to logs, but copies nothing; subclasses do that."""
+    """Hears what is written to one log, but copies nothing; subclasses do that."""
 
-    def appended(self, log: "ShrinkingLog", segment: "Segment", offset: int, pieces: list[bytes]) -> None:
+    def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
 
-    def let_go(self, log: "ShrinkingLog", segments: "list[Segment]") -> None:
+    def let_go(self, segments: list[Segment]) -> None:
         """*segments* are let go of, because nobody wants them or a compacted one now takes their place."""
 
-    def lost(self, _log: "ShrinkingLog") -> None:
+    def lost(self) -> None:
         """Somebody else has removed files of the log: only what was copied of them is left."""
 
-    def deleted(self, log: "ShrinkingLog") -> None:
+    def deleted(self) -> None:
         """The topic was deleted, with all its files."""

@@ -95,7 +95,7 @@ class LogWriter(ShrinkingLog):
             self.unsynced += blocks[-1].next - blocks[0].first
             self.end = blocks[-1].next
         if self.tap is not None:
-            self.tap.appended(self, segment, offset, pieces)
+            self.tap.appended(segment, offset, pieces)
 
     def _writable(self, first: int) -> SegmentWriter:
         """The writer to append with, its file open; another segment begins at *first*. Raises OSError."""
@@ -282,7 +282,7 @@ class LogWriter(ShrinkingLog):
     def _lose(self, segments: list[Segment]) -> None:
         self._forget(segments)
         if self.tap is not None:
-            self.tap.lost(self)
+            self.tap.lost()
 
     # --- the end ---
 
@@ -320,7 +320,7 @@ class LogWriter(ShrinkingLog):
         self.deleted = True
         self.unsynced = 0
         if self.tap is not None:
-            self.tap.deleted(self)
+            self.tap.deleted()
             self.tap = None
         self._forget(list(self._segments))
         self._removable.clear()

@@ -11,7 +11,7 @@ that is sealed, renamed or removed, and every fsync - is a job for any thread.
 
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
@@ -19,7 +19,6 @@ from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
-from nsqd.replication.copy_jobs import CopyJob
 from nsqd.replication.durable import make_folders, sync_file
 from nsqd.replication.frames import CopiedFile, is_copied_name
 from nsqd.replication.sound import Mismatch, checked, grow, measure, numbers, opened
@@ -28,6 +27,9 @@ from nsqd.storage.slots import NAMES
 # How many files are open for appending, in all copies.
 _MOST_OPEN: Final = 256
 _UNFINISHED: Final = (".tmp", ".new")
+
+# Something to do for a job: "rename", "seal" or "remove", the file, and its new name.
+Step: TypeAlias = tuple[str, str, str]
 
 
 class CopyFile:
@@ -69,9 +71,9 @@ class CopyFolder:
         self.loaded = False
         # The topic was deleted.
         self.gone = False
-        # Steps to be done by jobs, in order, and the job that is doing the first of them.
-        self._steps: list[tuple[str, str, str]] = []
-        self._job: CopyJob | None = None
+        # Steps to be done by jobs, in order, and whether a job is doing those that were taken before.
+        self._steps: list[Step] = []
+        self.is_at_work = False
         self._disk = disk
         self._opened = opened
 
@@ -285,27 +287,22 @@ class CopyFolder:
         self._steps.append(("remove", name, ""))
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether a job is using its files, perhaps one that another connection has begun."""
-        return self._job is not None
-
-    @property
     def is_settled(self) -> bool:
         """Whether every file has its final name, and none waits to be sealed or removed."""
-        return self._job is None and not self._steps
+        return not self.is_at_work and not self._steps
 
-    def begin(self) -> CopyJob | None:
-        """The job for what waits for the disk now, one at a time; None when there is none."""
-        if self._job is not None or not self._steps:
-            return None
-        self._job = CopyJob(self, self._steps)
-        self._steps = []
-        return self._job
+    def begin(self) -> list[Step]:
+        """Take the steps that wait for the disk now; none while a job is doing earlier ones."""
+        if self.is_at_work:
+            return []
+        steps, self._steps = self._steps, []
+        self.is_at_work = bool(steps)
+        return steps
 
-    def end(self, job: CopyJob) -> None:
-        """The job has run: note what it did."""
-        self._job = None
-        for step, name, other in job.steps:
+    def end(self, steps: list[Step], measured: dict[str, Segment | None]) -> None:
+        """The job has done these steps; *measured* is what it found in files, by their new names."""
+        self.is_at_work = False
+        for step, name, other in steps:
             found = self.files.get(name)
             if found is None:
                 continue
@@ -315,13 +312,13 @@ class CopyFolder:
             if step == "rename":
                 self._renamed(found, other)
             found.sealed = True
-            found.segment = job.measured.get(found.name) or found.segment
+            found.segment = measured.get(found.name) or found.segment
             found.synced = found.size
             self.dirty.pop(found.name, None)
 
     def failed(self) -> None:
         """The job has failed: it is not known what is there now, and the next hello looks."""
-        self._job = None
+        self.is_at_work = False
         self.loaded = False
 
     def close(self) -> None:

@@ -1,24 +1,22 @@
 """Work on a copy that waits for the disk: jobs for any thread, whose end is reported to their owner."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.segment import Segment
+from nsqd.replication.copy_folder import CopyFolder, Step
 from nsqd.replication.durable import sync_file
 from nsqd.replication.sound import measured
 from nsqd.storage.slots import NAMES
-
-if TYPE_CHECKING:
-    from nsqd.replication.copy_folder import CopyFolder
 
 
 @dataclass(slots=True)
 class FindCopy:
     """Finding the files of one copy; *number* is that of its folder."""
 
-    folder: "CopyFolder"
+    folder: CopyFolder
     number: int
 
     def run(self, _disk: Disk) -> None:
@@ -30,9 +28,8 @@ class FindCopy:
 class CopyJob:
     """Work on one copy that waits for the disk: :meth:`run` in any thread, then `CopyFolder.end`."""
 
-    def __init__(self, folder: "CopyFolder", steps: "list[tuple[str, str, str]]") -> None:
+    def __init__(self, folder: CopyFolder, steps: list[Step]) -> None:
         self.folder = folder
-        # For each step: what to do, with which file, and its new name.
         self.steps = steps
         self.measured: dict[str, Segment | None] = {}
 
@@ -68,7 +65,7 @@ class CopyJob:
 class CopySync:
     """Makes all that was written to some copies durable: :meth:`run` in any thread, then :meth:`end`."""
 
-    def __init__(self, folders: "list[CopyFolder]") -> None:
+    def __init__(self, folders: list[CopyFolder]) -> None:
         self._files = [(folder, found, found.size) for folder in folders for found in folder.dirty.values()]
         self._names = [folder for folder in folders if folder.new_names]
         for folder in self._names:

@@ -1,26 +1,24 @@
 """Everything of a node that is copied: its logs, the keepers that count for each, and waiting publishers.
 
-A `Home` is the tap of all logs of a node. Each connection to a keeper is a `HomeLink`.
+A `Home` taps all logs of a node. Each connection to a keeper is a `HomeLink`, of which a `Home` knows what
+`Linked` says.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass
+from typing import Final
 
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
-from nsqd.log.shrinking import ShrinkingLog
 from nsqd.log.tap import Tap
 from nsqd.log.writer import LogWriter
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.frames import AnyFrame, Fellow
+from nsqd.replication.linked import Linked
 from nsqd.replication.streams import LetGo
 from nsqd.replication.waits import Wait
 from nsqd.storage.slots import CheckpointJob
-
-if TYPE_CHECKING:
-    from nsqd.replication.home_link import HomeLink
 
 _S: Final = 1_000_000_000
 # How many files that a log let go of in this life are remembered.
@@ -41,15 +39,38 @@ class HomeSettings:
     secret: bytes = b""
 
 
-@dataclass(slots=True)
-class _Known:
-    """A log of this node."""
+class _TappedLog(Tap):
+    """A log of this node: what is written to it goes to all connections."""
 
-    name: str
-    gone: dict[str, LetGo] = field(default_factory=dict)
+    def __init__(self, home: "Home", log: LogWriter, name: str) -> None:
+        self.name = name
+        # Its files that were let go of in this life, by name.
+        self.gone: dict[str, LetGo] = {}
+        self._home = home
+        self._log = log
+
+    def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+        for link in self._home.links:
+            link.appended(self._log, segment, offset, pieces)
+
+    def let_go(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self.gone[segment.path.name] = LetGo(segment.header.salt, segment.size)
+        while len(self.gone) > _MOST_GONE:
+            del self.gone[next(iter(self.gone))]
+        for link in self._home.links:
+            link.look_at(self._log)
+
+    def lost(self) -> None:
+        """The next connection finds that the copy has more than the home, and leaves it as it is."""
+        for link in list(self._home.links):
+            link.end("files of the log were removed by somebody")
+
+    def deleted(self) -> None:
+        self._home.deleted(self._log)
 
 
-class Home(Tap):
+class Home:
     """Everything of this node that is copied; see the module."""
 
     def __init__(
@@ -61,7 +82,7 @@ class Home(Tap):
         *,
         again: Callable[[Appointed, int], Appointed],
         replicas_of: Callable[[str], int] | None = None,
-        heard: "Callable[[HomeLink, str, AnyFrame], None]" = lambda _link, _topic, _frame: None,
+        heard: Callable[[Appointed, str, AnyFrame], None] = lambda _keeper, _topic, _frame: None,
     ) -> None:
         """*again* gives a keeper its next appointment, above a number; *replicas_of* asks a topic's policy.
 
@@ -70,7 +91,7 @@ class Home(Tap):
         # Gives what is held and finished of a topic; and is called when a keeper says which older copies are
         # gone.
         self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
-        self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
+        self.gone: Callable[[Appointed, int], None] = lambda _keeper, _appointment: None
         # Is called when a keeper names others, which a keeper that stood in for this home has appointed.
         self.others_keep: Callable[[tuple[Fellow, ...]], None] = lambda _keepers: None
         # All keepers that may have copies.
@@ -85,7 +106,7 @@ class Home(Tap):
         self.address = address
         self.again = again
         self.heard = heard
-        self.links: list[HomeLink] = []
+        self.links: list[Linked] = []
         # Logs whose next checkpoint is to be written soon, and whole.
         self.wants_checkpoint: dict[LogWriter, None] = {}
         # Names of deleted topics, each with the addresses of keepers that have not heard of it.
@@ -94,15 +115,14 @@ class Home(Tap):
         self.untold_changed = False
         self.addresses: set[str] = set()
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
-        self._logs: dict[LogWriter, _Known] = {}
+        self._logs: dict[LogWriter, _TappedLog] = {}
         self._waiting: dict[tuple[int, ...], Wait] = {}
 
     # --- the logs ---
 
     def add(self, log: LogWriter, name: str) -> None:
         """Add a log of this node, found at the start or made since."""
-        self._logs[log] = _Known(name)
-        log.tap = self
+        self._logs[log] = log.tap = _TappedLog(self, log, name)
 
     def known(self) -> Iterator[tuple[LogWriter, str]]:
         return ((log, known.name) for log, known in self._logs.items())
@@ -110,35 +130,17 @@ class Home(Tap):
     def gone_of(self, log: LogWriter) -> dict[str, LetGo]:
         return self._logs[log].gone
 
-    def appended(self, log: ShrinkingLog, segment: Segment, offset: int, pieces: list[bytes]) -> None:
-        for link in self.links:
-            link.appended(cast("LogWriter", log), segment, offset, pieces)
-
-    def let_go(self, log: ShrinkingLog, segments: list[Segment]) -> None:
-        known = self._logs.get(cast("LogWriter", log))
+    def deleted(self, log: LogWriter) -> None:
+        """The topic of this log was deleted."""
+        known = self._logs.pop(log, None)
         if known is None:
             return
-        for segment in segments:
-            known.gone[segment.path.name] = LetGo(segment.header.salt, segment.size)
-        while len(known.gone) > _MOST_GONE:
-            del known.gone[next(iter(known.gone))]
-        for link in self.links:
-            link.look_at(cast("LogWriter", log))
-
-    def lost(self, _log: ShrinkingLog) -> None:
-        """The next connection finds that the copy has more than the home, and leaves the copy as it is."""
-        for link in list(self.links):
-            link.end("files of the log were removed by somebody")
-
-    def deleted(self, log: ShrinkingLog) -> None:
-        known = self._logs.pop(cast("LogWriter", log), None)
-        if known is None:
-            return
+        log.tap = None
         if self.keepers:
             self.untold[known.name] = self.keepers
             self.untold_changed = True
         for link in self.links:
-            link.deleted(cast("LogWriter", log), known.name)
+            link.deleted(log, known.name)
 
     @property
     def keepers(self) -> set[str]:
@@ -170,7 +172,7 @@ class Home(Tap):
 
     # --- who waits ---
 
-    def counting(self, log: LogWriter) -> list["HomeLink"]:
+    def counting(self, log: LogWriter) -> list[Linked]:
         """The keepers whose word counts for a topic."""
         return [link for link in self.links if link.counts(log)]
 

@@ -243,20 +243,20 @@ class HomeLink:
             self._asked()
         elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
             self.has_no_older = frame.appointment + 1 >= self.appointed.number
-            self.home.gone(self, frame.appointment)
+            self.home.gone(self.appointed, frame.appointment)
         elif isinstance(frame, Fellows) and self.state is not HomeState.GREETING:
             self.home.others_keep(frame.keepers)
         elif isinstance(frame, Leaves) and self.state is not HomeState.GREETING:
             self.keeper_leaves = frame.leaves
         elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
-            self.home.heard(self, "", frame)
+            self.home.heard(self.appointed, "", frame)
         elif isinstance(frame, Taken) and self.state in (HomeState.STREAMING, HomeState.VISITING):
             self.taken = True
         elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
             stream = self.streaming.numbered(frame.folder)
             # A topic that was deleted meanwhile has nothing to learn.
             if stream is not None:
-                self.home.heard(self, stream.name, frame)
+                self.home.heard(self.appointed, stream.name, frame)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be said now")
 

@@ -41,7 +41,7 @@ from nsqd.replication.willing import Keeping, other_version
 class KeeperLink:
     """One connection of a home; see the module."""
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: "Keeping[KeeperLink]") -> None:
         self.state = KeeperState.NEW
         self.out: list[bytes] = []
         # The home's hello; None before it came.
@@ -180,9 +180,9 @@ class KeeperLink:
             self._sync_wanted, self._syncing = False, True
             found.append(SyncUpTo(CopySync(self.folders), self.written))
         for folder in self.folders:
-            job = folder.begin()
-            if job is not None:
-                found.append(job)
+            steps = folder.begin()
+            if steps:
+                found.append(CopyJob(folder, steps))
         return found
 
     def ended(self, job: KeeperJob, error: OSError | None) -> None:
@@ -197,7 +197,7 @@ class KeeperLink:
                 job.sync.failed()
         elif isinstance(job, CopyJob):
             if error is None:
-                job.folder.end(job)
+                job.folder.end(job.steps, job.measured)
             else:
                 job.folder.failed()
         else:

@@ -26,7 +26,9 @@ NO_COPY: Final = (1 << 64) - 1
 class KeeperMeeting:
     """Joins the connections of a keeper to what it carries; :meth:`tick` is called a few times a second."""
 
-    def __init__(self, keeping: Keeping, carrier: Carrier, wall_ns: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, keeping: Keeping[KeeperLink], carrier: Carrier, wall_ns: Callable[[], int] = lambda: 0
+    ) -> None:
         """*wall_ns* is the wall clock, for times that people read."""
         self._keeping = keeping
         self._carrier = carrier

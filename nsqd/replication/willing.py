@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellows import FellowHas
@@ -18,9 +18,6 @@ from nsqd.replication.frames import (
     Told,
 )
 
-if TYPE_CHECKING:
-    from nsqd.replication.keeper import KeeperLink
-
 _ITS_OWN: Final = "each nsqd needs its own --node-id"
 
 
@@ -31,9 +28,24 @@ def other_version(version: int) -> Refuse | None:
     return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
 
 
+class FromHome(Protocol):
+    """A connection of a home, as far as it is looked at here; `KeeperLink` is one."""
+
+    hello: Hello | None
+
+    def refuse(self, code: int, sentence: str) -> None:
+        """End the connection with one sentence."""
+
+    def taken(self) -> None:
+        """Tell the home that its copies are kept permanently."""
+
+
+Link = TypeVar("Link", bound=FromHome)
+
+
 @dataclass(slots=True)
-class Keeping:
-    """See the module."""
+class Keeping(Generic[Link]):
+    """See the module; *Link* is the class of the connections."""
 
     copies: Copies
     identity: bytes
@@ -48,22 +60,22 @@ class Keeping:
     # Whether nobody has to let go of the copies of a home before the home goes on with them.
     released: Callable[[bytes], bool] = lambda _identity: True
     # A home was welcomed; or its connection is gone, with True when it has said that it leaves permanently.
-    came: "Callable[[KeeperLink], None]" = lambda _link: None
-    went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
+    came: Callable[[Link], None] = lambda _link: None
+    went: Callable[[Link, bool], None] = lambda _link, _for_good: None
     # Why so many bytes cannot be taken permanently, or empty; and why a home, or a keeper that speaks for it,
     # is not taken back any more, which raises OSError.
     too_much: Callable[[int], str] = lambda _size: ""
     not_back: Callable[[Hello], str] = lambda _hello: ""
     # A home is gone permanently: when that is durable, `KeeperLink.taken` is called.
-    given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
+    given: Callable[[Link, int], None] = lambda link, _appointment: link.taken()
     # A home has deleted a topic, whose copies are about to be removed.
     deleted: Callable[[bytes, str], None] = lambda _identity, _name: None
     # A home says what it has and what is finished.
-    heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
+    heard: Callable[[Link, Had | Finished | Told], None] = lambda _link, _frame: None
     # A home says who keeps for it; another keeper of the same home asks, and is answered with frames.
     fellows: "Callable[[bytes, tuple[Fellow, ...]], None]" = lambda _identity, _keepers: None
     answers: "Callable[[FellowHello, list[FellowHas]], list[AnyFrame]]" = lambda _hello, _copies: []
-    links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
+    links: dict[bytes, Link] = field(default_factory=dict)
 
     def why_not(self, hello: Hello) -> Refuse | None:
         """Why this home is refused; None when it is accepted. Raises OSError."""
@@ -110,7 +122,7 @@ class Keeping:
             " one of the two data paths is a copy of the other",
         )
 
-    def connected(self, link: "KeeperLink", identity: bytes) -> None:
+    def connected(self, link: Link, identity: bytes) -> None:
         """Make this the connection of that home; an earlier one ends."""
         before = self.links.get(identity)
         if before is not None and before.hello is not None:

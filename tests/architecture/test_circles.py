@@ -6,15 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# One of them makes or calls the other, which names it in a type and imports nothing of it when it runs.
-NAMED_IN_TYPES = {
-    ("nsqd.log.tap", "nsqd.log.shrinking"),
-    ("nsqd.engine.weight", "nsqd.engine.owed"),
-    ("nsqd.replication.home", "nsqd.replication.home_link"),
-    ("nsqd.replication.copy_jobs", "nsqd.replication.copy_folder"),
-    ("nsqd.replication.willing", "nsqd.replication.keeper"),
-}
-
 
 def modules():
     """The source of each module by its name."""
@@ -26,21 +17,15 @@ def modules():
 
 
 def imports(tree, names):
-    """(module, whether it is for types alone) of each import of one of those *names*."""
+    """The modules among those *names* that a module imports, also where it imports for types alone."""
     found = set()
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             wanted = [f"{node.module}.{one.name}" for one in node.names]
-            found |= {(one if one in names else node.module, id(node) in for_types) for one in wanted}
+            found |= {one if one in names else node.module for one in wanted}
         elif isinstance(node, ast.Import):
-            found |= {(one.name, id(node) in for_types) for one in node.names}
-    return {(name, types) for name, types in found if name in names}
+            found |= {one.name for one in node.names}
+    return found & names
 
 
 def circle(graph):
@@ -54,17 +39,5 @@ def circle(graph):
 
 def test_there_is_no_circle_in_nsqd():
     trees = modules()
-    edges = {name: imports(tree, trees.keys()) for name, tree in trees.items()}
 
-    assert (
-        circle({name: {other for other, types in found if not types} for name, found in edges.items()}) == []
-    )
-    known = {
-        name: {other for other, types in found if not types or (name, other) not in NAMED_IN_TYPES}
-        for name, found in edges.items()
-    }
-    assert circle(known) == []
-    # What is excused is there.
-    assert {
-        (name, other) for name, found in edges.items() for other, types in found if types
-    } >= NAMED_IN_TYPES
+    assert circle({name: imports(tree, trees.keys()) for name, tree in trees.items()}) == []

@@ -26,7 +26,7 @@ class Said(Tap):
     def __init__(self) -> None:
         self.frames: list[AnyFrame] = []
 
-    def appended(self, log, segment, offset, pieces):  # type: ignore[no-untyped-def]
+    def appended(self, segment, offset, pieces):  # type: ignore[no-untyped-def]
         self.frames.append(Appends(1, segment.path.name, offset, b"".join(pieces)))
 
 

@@ -10,12 +10,11 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.replication.carried_copy import CarrierJob, CloseCopy
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.choosing import Appointments
+from nsqd.replication.choosing import Appointed, Appointments
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellowship import Fellowship
 from nsqd.replication.frames import AnyFrame
 from nsqd.replication.home import Home
-from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
 from nsqd.replication.inherited import NoteForGood
 from nsqd.replication.meeting import KeeperMeeting
@@ -180,9 +179,9 @@ class Carrying:
             for connection in list(self._keepers.connections):
                 connection.say()
 
-    def _heard(self, link: HomeLink, topic: str, frame: AnyFrame) -> None:
+    def _heard(self, keeper: Appointed, topic: str, frame: AnyFrame) -> None:
         if self.coming is not None:
-            self.coming.heard(link.appointed.address, topic, frame)
+            self.coming.heard(keeper.address, topic, frame)
             self.wake()
             # What was learned is staged as a note, and the turn writes it.
             self._ask_turn()

@@ -130,9 +130,9 @@ class KeeperConnections:
         self.file.appointments.met(appointed.number, identity)
         self.save()
 
-    def _gone(self, link: HomeLink, number: int) -> None:
+    def _gone(self, keeper: Appointed, number: int) -> None:
         """Note that a keeper has no older copies up to appointment *number*."""
-        if self.file.appointments.forget_up_to(link.appointed.address, number):
+        if self.file.appointments.forget_up_to(keeper.address, number):
             self.others_are_known()
 
     def others_are_known(self) -> None:

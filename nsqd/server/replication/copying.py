@@ -18,6 +18,7 @@ from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Refuse
 from nsqd.replication.framing import encode
 from nsqd.replication.home import Home
+from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.waits import Wait
 from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
@@ -81,7 +82,7 @@ class Replication:
         """Start, after the data path is loaded and before anybody is served. Raises OSError."""
         options, identity = self.options, self._data.reservation.identity
         if options.keep_for_others:
-            keeping = Keeping(
+            keeping: Keeping[KeeperLink] = Keeping(
                 Copies(self._data.disk, self._data.path),
                 identity,
                 options.node_id,

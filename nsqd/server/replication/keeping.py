@@ -31,7 +31,7 @@ _START_TLS: Final = encode(StartTls())
 class Keepers:
     """All connections of homes to this node, and the objects that each of them needs."""
 
-    keeping: Keeping
+    keeping: Keeping[KeeperLink]
     log: Log
     tls: ssl.SSLContext | None
     tls_required: bool

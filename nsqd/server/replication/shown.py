@@ -7,6 +7,7 @@ from typing import Any
 from nsqd.engine import all_logs
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.home_link import HomeLink
+from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.willing import Keeping
 from nsqd.server.replication.linking import Linking
 
@@ -62,7 +63,7 @@ def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
 
 
 def kept_for_others(
-    keeping: Keeping, given_out: Sequence[GivenOut], since: Mapping[bytes, float]
+    keeping: Keeping[KeeperLink], given_out: Sequence[GivenOut], since: Mapping[bytes, float]
 ) -> list[dict[str, Any]]:
     """The copies that lie here; callable in any thread. Raises OSError.
 

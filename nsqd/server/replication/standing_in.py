@@ -15,9 +15,8 @@ from nsqd.log.ranges import Ranges, merged, size_of
 from nsqd.replication import succession
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.choosing import Candidate
+from nsqd.replication.choosing import Appointed, Candidate
 from nsqd.replication.frames import AnyFrame, Fellow, Finished
-from nsqd.replication.home_link import HomeLink, HomeState
 from nsqd.replication.inherited import is_done_with
 from nsqd.server.replication.choice import KeeperChoice
 from nsqd.server.replication.connections import KeeperConnections
@@ -106,7 +105,7 @@ class StandingIn:
             return
         self._ends_s = asyncio.get_running_loop().time() + _LET_GO_S
         for link in self._home.links:
-            if link.state is HomeState.STREAMING and link.has_no_older:
+            if link.is_streamed_to and link.has_no_older:
                 for log, name in list(self._home.known()):
                     link.deleted(log, name)
 
@@ -139,7 +138,7 @@ class StandingIn:
         topic = self._copy.topics.get(name)
         return [] if topic is None else facts.settled(topic, self._carrier.held(topic))
 
-    def _heard(self, _link: HomeLink, name: str, frame: AnyFrame) -> None:
+    def _heard(self, _keeper: Appointed, name: str, frame: AnyFrame) -> None:
         topic = self._copy.topics.get(name)
         if topic is not None and isinstance(frame, Finished):
             told = {frame.channel: ChannelFacts(frame.generation, merged(list(frame.ranges)))}

@@ -17,11 +17,11 @@ from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
+from nsqd.replication.choosing import Appointed
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellowship import Fellowship
 from nsqd.replication.frames import Fellow
 from nsqd.replication.home import Home, HomeSettings
-from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
 from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener
@@ -143,9 +143,9 @@ class CarryingNode:
         known = self.file.appointments
         return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
-    def _gone(self, link: HomeLink, appointment: int) -> None:
+    def _gone(self, keeper: Appointed, appointment: int) -> None:
         """A keeper has no copies of former days."""
-        if self.file.appointments.forget_up_to(link.appointed.address, appointment):
+        if self.file.appointments.forget_up_to(keeper.address, appointment):
             self.file.save()
 
     def _others_keep(self, keepers: tuple[Fellow, ...]) -> None:
@@ -159,8 +159,8 @@ class CarryingNode:
         if store is not None:
             self.home.add(store, topic.name)
 
-    def _heard(self, link: HomeLink, topic: str, frame: object) -> None:
-        self.coming.heard(link.appointed.address, topic, frame)  # type: ignore[arg-type]
+    def _heard(self, keeper: Appointed, topic: str, frame: object) -> None:
+        self.coming.heard(keeper.address, topic, frame)  # type: ignore[arg-type]
 
     # --- what clients do ---
 

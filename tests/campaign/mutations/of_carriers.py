@@ -132,15 +132,15 @@ CARRIERS: Final = (
     Mutation(
         "a-job-of-a-copy-that-failed-is-the-last-one",
         "nsqd/replication/copy_folder.py",
-        "        self._job = None\n        self.loaded = False\n",
+        "        self.is_at_work = False\n        self.loaded = False\n",
         "        self.loaded = False\n",
         ("tests/unit/nsqd/replication/test_copy_jobs.py",),
     ),
     Mutation(
         "a-copy-is-looked-at-while-its-files-are-removed",
-        "nsqd/replication/copy_folder.py",
-        "        return self._job is not None\n",
-        "        return False\n",
+        "nsqd/replication/keeper.py",
+        "            found += [one for one in self._loads if not one.folder.is_at_work]\n",
+        "            found += self._loads\n",
         ("tests/unit/nsqd/replication/test_copy_jobs.py",),
     ),
     Mutation(
@@ -195,8 +195,8 @@ CARRIERS: Final = (
     Mutation(
         "a-successor-lets-go-of-what-it-alone-has",
         "nsqd/server/replication/standing_in.py",
-        "            if link.state is HomeState.STREAMING and link.has_no_older:\n",
-        "            if link.state is HomeState.STREAMING:\n",
+        "            if link.is_streamed_to and link.has_no_older:\n",
+        "            if link.is_streamed_to:\n",
         (_SUCCESSION_TESTS,),
     ),
     Mutation(

@@ -112,9 +112,7 @@ async def test_a_keeper_that_is_one_no_more_is_visited_on_another_connection(kep
 
 
 async def test_one_that_has_no_copies_any_more_is_left_when_it_is_not_heard(kept):
-    link = SimpleNamespace(appointed=Appointed(1, "old:1"))
-
-    kept.home.gone(link, 1)
+    kept.home.gone(Appointed(1, "old:1"), 1)
     # It is just being heard: its connection does not end under it.
     await asyncio.sleep(0)
     assert not kept.lines["old:1"].over
