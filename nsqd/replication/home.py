@@ -63,7 +63,7 @@ class _TappedLog(Tap):
 
     def lost(self) -> None:
         """The next connection finds that the copy has more than the home, and leaves it as it is."""
-        for link in list(self._home.links):
+        for link in self._home.links:
             link.end("files of the log were removed by somebody")
 
     def deleted(self) -> None:
@@ -106,7 +106,8 @@ class Home:
         self.address = address
         self.again = again
         self.heard = heard
-        self.links: list[Linked] = []
+        # Replaced, not changed in place: a link that ends during a loop over them must not hide the next one.
+        self.links: tuple[Linked, ...] = ()
         # Logs whose next checkpoint is to be written soon, and whole.
         self.wants_checkpoint: dict[LogWriter, None] = {}
         # Names of deleted topics, each with the addresses of keepers that have not heard of it.

@@ -100,7 +100,7 @@ class HomeLink:
                 stands_in=home.stands_in,
             )
         )
-        home.links.append(self)
+        home.links = (*home.links, self)
 
     # --- what the driver calls ---
 
@@ -160,8 +160,7 @@ class HomeLink:
             return
         self.state = HomeState.CLOSED
         self.reason = self.reason or reason
-        if self in self.home.links:
-            self.home.links.remove(self)
+        self.home.links = tuple(link for link in self.home.links if link is not self)
         self.out.lose()
 
     # --- leaving for good ---

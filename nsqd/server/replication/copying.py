@@ -160,7 +160,7 @@ class Replication:
             if self.home is not None and ours is not None:
                 now = now_ns()
                 ours.tick()
-                for link in list(self.home.links):
+                for link in self.home.links:
                     link.tick(now)
                 self._want_checkpoints(self.home)
                 await self._note_untold(self.home)

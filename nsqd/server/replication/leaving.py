@@ -244,7 +244,7 @@ class ApartLogs:
         while True:
             now = self._around.clock()
             linking.met()
-            for link in list(self.home.links):
+            for link in self.home.links:
                 link.tick(now)
             await self.turn()
             wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}

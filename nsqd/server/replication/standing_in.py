@@ -155,7 +155,7 @@ class StandingIn:
             self._keepers.tick()
             if self._keepers.note_patience(self._choice.patience, now):
                 self._choice.look_again()
-            for link in list(self._home.links):
+            for link in self._home.links:
                 link.tick(now)
             now_s = asyncio.get_running_loop().time()
             if self._ends_s:

@@ -188,4 +188,11 @@ COPIES: Final = (
         "            self.untold[known.name] = set()\n",
         _TESTS,
     ),
+    Mutation(
+        "an-append-at-which-one-keeper-is-given-up-misses-the-next",
+        _HOME,
+        "            link.appended(self._log, segment, offset, pieces)\n",
+        "            link.appended(self._log, segment, offset, pieces)\n            if link not in self._home.links:\n                break\n",
+        _TESTS,
+    ),
 )

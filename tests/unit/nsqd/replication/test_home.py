@@ -4,9 +4,13 @@ import random
 
 import pytest
 
+from nsqd.replication.choosing import Appointed
+from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Fellow, Finished, StillOut, Told
 from nsqd.replication.home import HomeSettings
-from tests.support.pair import Pair
+from nsqd.replication.willing import Keeping
+from tests.support.pair import DATA, Pair
+from tests.support.simulated_disk import SimulatedDisk
 
 _S = 1_000_000_000
 
@@ -53,6 +57,30 @@ def test_with_strict_syncing_the_keeper_syncs_before_anybody_is_told():
     assert told == [""]
     after = pair.disk.after_power_cut(random.Random(3))
     assert after.read_file(pair.copy_path() / "00000001.log") == pair.at_home()["00000001.log"]
+
+
+def test_an_append_at_which_one_keeper_is_given_up_still_goes_to_the_others(pair, monkeypatch):
+    monkeypatch.setattr("nsqd.replication.home_link.MOST_BEHIND", 10_000)
+    pair.connect()
+    pair.move()
+    slow = pair.link
+    # From here on nothing that is said to the first keeper leaves.
+    pair.link = pair.kept = None
+    pair.keeping = Keeping(Copies(SimulatedDisk(DATA), DATA), b"o" * 16, 3, "other:4150")
+    pair.home.appointed = Appointed(2, "other:4150")
+    pair.connect()
+    pair.move()
+    while not slow.closing:
+        pair.settle()
+        pair.home.publish(b"x" * 3000)
+    told = []
+
+    # The publisher waits for the other keeper, which has not got the message yet.
+    pair.home.home.wait(pair.home.store()).tells.append(told.append)
+    pair.settle()
+
+    assert told == [""]
+    assert pair.copied() == pair.at_home()
 
 
 @pytest.mark.parametrize(("refuse", "said"), [(False, ""), (True, "0 of 1 keepers are linked")])
