@@ -235,6 +235,18 @@ async def test_delays_and_batches_are_published(nsqd):
         assert nsqd.deferred("t", "billing") == [60]
 
 
+async def test_headers_of_a_deferred_message_are_refused_and_not_lost(nsqd):
+    broker = broker_of(nsqd)
+
+    with pytest.raises(UnsupportedError, match="a deferred message cannot have headers"):
+        broker.publisher("t", headers={"key": "value"}, delay=60)
+    async with broker:
+        await broker.start()
+        for said in ({"headers": {"key": "value"}}, {"reply_to": "answers"}):
+            with pytest.raises(UnsupportedError, match="a deferred message cannot have headers"):
+                await broker.publish("later", "t", delay=60, **said)
+
+
 async def test_a_subscriber_without_handlers_is_read_from(nsqd):
     broker = broker_of(nsqd)
     subscriber = broker.subscriber("t", "looking")

@@ -16,6 +16,7 @@ from faststream.response.response import BatchPublishCommand, PublishCommand
 from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec
 
+from nsqclient.errors import UnsupportedError
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqPublisherConfig,
@@ -26,6 +27,12 @@ from nsqclient.producer import Producer
 from nsqclient.wire.durations import seconds_of
 
 NO_REQUESTS = "NSQ has no answers to requests: publish, and subscribe to the topic of the answers"
+
+
+def _refuse_headers(delay: float | timedelta, headers: dict[str, Any] | None, reply_to: str = "") -> None:
+    """A header of the caller must not be lost. Raises UnsupportedError."""
+    if delay and (headers or reply_to):
+        raise UnsupportedError("a deferred message cannot have headers")
 
 
 class NsqPublishCommand(BatchPublishCommand):
@@ -43,6 +50,8 @@ class NsqPublishCommand(BatchPublishCommand):
         reply_to: str = "",
         _publish_type: PublishType = PublishType.PUBLISH,
     ) -> None:
+        """A *delay* excludes *headers* and *reply_to*. Raises UnsupportedError."""
+        _refuse_headers(delay, headers, reply_to)
         super().__init__(
             body,
             *bodies,
@@ -124,7 +133,7 @@ class NsqProducer(ProducerProto[NsqPublishCommand]):
 
     async def send(self, topic: str, body: bytes, headers: dict[str, str], delay: float) -> None:
         if delay:
-            # nsqd takes no headers with a deferred message, so they are left out.
+            # nsqd takes no headers with a deferred message: those that FastStream adds are left out.
             await self.producer.deferred_publish(topic, body, delay)
         else:
             await self.producer.publish(topic, body, headers=headers or None)
@@ -160,6 +169,7 @@ class NsqPublisher(PublisherUsecase):
 
     def __init__(self, config: NsqPublisherConfig, specification: PublisherSpecification[Any, Any]) -> None:
         super().__init__(config, specification)
+        _refuse_headers(config.delay, config.headers)
         self._topic = config.topic
         self.headers = config.headers
         self.delay = config.delay
