@@ -1,4 +1,4 @@
-# Short names for what is done often; `make help` lists them.
+# Short names for frequent commands; `make help` lists them.
 .PHONY: help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
@@ -6,39 +6,39 @@ help:      ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 dev:       ## install the project and its tools into .venv
 	scripts/install dev
-fmt: dev   ## format, and repair what can be repaired
+fmt: dev   ## format, and fix lint findings that can be fixed automatically
 	$(B)/ruff check --fix . ; $(B)/ruff format .
 lint: dev  ## ruff, mypy, import rules
 	./test lint
-types: dev ## mypy alone
+types: dev ## mypy only
 	$(B)/mypy
-arch: dev  ## import rules alone
+arch: dev  ## import rules only
 	$(B)/lint-imports
 test:      ## the fast tests
 	./test fast
-newest:    ## the unit tests and some others on the newest Python that can be had
+newest:    ## the unit tests and some others on the newest Python that can be found or fetched
 	./test newest
 test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
-property: dev ## property tests alone
+property: dev ## property tests only
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
 	$(B)/python -m tests.fuzz --seconds $(or $(T),60)
-compat:    ## test-suites of public NSQ clients against our daemons
+compat:    ## test suites of public NSQ clients against our daemons
 	./test compat
-beside: dev ## the proofs of what is the same, on the original's programs in GO: make beside GO=FOLDER
+beside: dev ## integration tests on the original's programs, to prove equal behaviour: make beside GO=FOLDER
 	NSQ_UNDER_TEST=original NSQ_GO_BIN=$(GO) $(B)/pytest -q -n 4 tests/integration
 chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the long run of the campaigns on the simulated disk
 	$(B)/python -m tests.campaign
-lives: dev ## N lives of three nsqd that keep each other's logs, under load: make lives N=100
+lives: dev ## N lives of three nsqd that keep copies of each other's logs, under load: make lives N=100
 	$(B)/python -m tests.campaign.lives $(or $(N),100)
-client-campaign: dev ## the client under faults, a minute of each kind or T seconds: make client-campaign T=600
+client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
-spark-campaign: dev ## archive on a standalone cluster of Spark while its processes are killed; KILLS=60 for longer
+spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
-mutants: dev ## put known faults into a copy of the source, one at a time, and see each caught
+mutants: dev ## put known faults into a copy of the source, one at a time, and check that a test catches each
 	$(B)/python -m tests.campaign.mutations $(or $(WHICH),outside)
 browser:   ## the admin pages in Chromium
 	./test browser
@@ -46,21 +46,21 @@ spark:     ## pipelines on a local Spark
 	./test spark
 bench: dev ## measure nsqd; see docs/performance.md
 	$(B)/python -m bench
-peers: dev ## our nsqd beside other brokers, those that are installed; data in ROOT: make peers ROOT=/var/tmp
+peers: dev ## compare our nsqd with the other installed brokers; data in ROOT: make peers ROOT=/var/tmp
 	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
-first-message: dev ## seconds until the first message, by each way of the README; as root
+first-message: dev ## measure the seconds to the first message, by each way of the README; as root
 	$(B)/python scripts/first_message.py
 bare: dev  ## the README's two commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie STAGES="lint fast"
 	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm) $(or $(STAGES),lint)
 chart: dev ## lint, render and validate the Helm chart
 	$(B)/pytest -q tests/deploy -m "not slow"
-load: dev  ## a minute of load with a nsqd killed, or another profile: make load PROFILE=spike
+load: dev  ## a minute of load during which an nsqd is killed, or another profile: make load PROFILE=spike
 	$(B)/nsq-load run $(or $(PROFILE),steady) --start $(if $(PROFILE),,--kill)
 run:       ## the whole cluster with sample traffic
 	./run
 check:     ## what CI requires
 	.ci/run
-clean:     ## everything that can be made again
+clean:     ## remove everything that can be made again
 	rm -rf .venv .venv-newest .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

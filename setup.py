@@ -1,7 +1,7 @@
 """The compiled build: ``NSQD_COMPILE=1 pip install .`` turns nsqd's hot path into C with mypyc.
 
-All else about the package stands in pyproject.toml. The modules have no behaviour of their own when they are
-compiled; `nsqd --version` and `/info` say which build is running.
+Everything else about the package is in pyproject.toml. Compiled modules behave as the interpreted ones do;
+`nsqd --version` and `/info` say which build is running.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from typing import Any, Final
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
-# What runs for each message, or for each read from a socket.
+# The modules that run for each message, or for each read from a socket.
 COMPILED: Final = {
     "nsqd.log": (
         "batches",
@@ -76,7 +76,7 @@ COMPILED: Final = {
         "replies",
         "session",
     ),
-    # A class that inherits from a compiled one has to be compiled.
+    # A class that inherits from a compiled class must be compiled.
     "nsqd.storage": ("carried_store", "topic_store"),
     "nsqd.server": (
         "busy_poll",
@@ -272,7 +272,7 @@ LEFT_OUT: Final = {
 
 
 def compiled() -> dict[str, Any]:
-    """What setuptools is to build besides the Python files."""
+    """Return what setuptools builds in addition to the Python files."""
     from mypyc.build import mypycify
 
     files = [
@@ -280,8 +280,8 @@ def compiled() -> dict[str, Any]:
         for package, modules in COMPILED.items()
         for module in modules
     ]
-    # With 0 it takes a third of the time, for who only wants to see that all can be built, and works: nothing
-    # is optimised or told to debuggers, and each module has a C file, so that all processors compile.
+    # Level 0 is for tests and takes a third of the time: it omits optimisations and debug information, and
+    # each module has its own C file, so that all processors compile.
     level = os.environ.get("NSQD_COMPILE_LEVEL", "3")
     if level != "0":
         return {"ext_modules": mypycify(files, opt_level=level, group_name="nsqd")}
@@ -290,7 +290,7 @@ def compiled() -> dict[str, Any]:
 
 
 class _OnAllProcessors(build_ext):
-    """Compiles several files at a time, where setuptools takes one after the other."""
+    """Compiles several files at a time; setuptools compiles one after the other."""
 
     def build_extensions(self) -> None:
         compiler = self.compiler
@@ -312,18 +312,18 @@ class _OnAllProcessors(build_ext):
 
 
 def _foreign(dependencies: list[str]) -> list[str]:
-    """What has to be installed for its types; nsqclient lies beside this file, where mypy looks for it."""
+    """Return the dependencies that mypy needs for their types; it finds nsqclient beside this file."""
     return [dependency for dependency in dependencies if dependency != "nsqclient"]
 
 
 def wanted_for(commands: list[str]) -> dict[str, Any]:
-    """What NSQD_COMPILE=1 adds to these commands."""
+    """Return the arguments that NSQD_COMPILE=1 adds to ``setup`` for these commands."""
     if importlib.util.find_spec("mypyc") is None:
-        # pip asks first what is needed to build; with this answer it installs it. What the modules import
-        # is needed for its types.
+        # pip first asks for the build requirements and installs them. Packages that the modules import are
+        # needed for their types.
         project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
         return {"setup_requires": ["mypy>=1.18", "types-setuptools", *_foreign(project["dependencies"])]}
-    # Then it asks for the name and the version: half a minute's work would be done for nothing.
+    # Then pip asks for name and version, for which compiling for half a minute would be wasted.
     return {} if {"dist_info", "egg_info"} & set(commands) else compiled()
 
 

@@ -13,10 +13,10 @@ import nsqclient
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = ROOT / "client" / "nsqclient"
 PAGE: Final = ROOT / "docs" / "reference" / "client.md"
-# What is above this line in the page is written by hand.
+# The part of the page above this line is written by hand.
 WRITTEN: Final = "<!-- from here on written by scripts/client_reference.py -->"
 
-# Besides what `import nsqclient` offers: module -> classes and functions.
+# In addition to the names that `import nsqclient` offers: module -> classes and functions.
 FURTHER: Final = {
     "sync.producer": ("Producer",),
     "sync.consumer": ("Consumer",),
@@ -28,9 +28,9 @@ FURTHER: Final = {
     "integrations.taskiq": ("NsqBroker",),
     "testing.server": ("MemoryNsqd",),
 }
-# Where users import them from, if that is not where they are.
+# The module from which users import, if that is not the one that defines the name.
 SHOWN: Final = {"sync.producer": "sync", "sync.consumer": "sync", "testing.server": "testing"}
-# Longer signatures get a line for each parameter.
+# A longer signature gets a line for each parameter.
 _WIDTH: Final = 100
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -48,14 +48,14 @@ def definition(tree: ast.Module, name: str) -> ast.ClassDef | Function:
 
 
 def documentation(node: ast.ClassDef | Function) -> str:
-    """The docstring in Markdown: what is a cross-reference to Sphinx is the bare name here."""
+    """Return the docstring in Markdown; a Sphinx cross-reference becomes the bare name."""
     text = ast.get_docstring(node) or ""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
     return text.replace("``", "`")
 
 
 def parameters(function: Function) -> list[str]:
-    """Each as it is written, without self."""
+    """Return each parameter as it is written, without self."""
     given = function.args
     written = []
     positional = [*given.posonlyargs, *given.args]
@@ -96,7 +96,7 @@ def decorators(function: Function) -> set[str]:
 
 
 def public(node: ast.ClassDef) -> list[Function]:
-    """What a user may call or read, in the order of the source; of overloads the last, which has the text."""
+    """Return the public methods and properties in source order; of overloads the last, with the docstring."""
     functions = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
     found: dict[str, Function] = {}
     for each in functions:
@@ -106,7 +106,7 @@ def public(node: ast.ClassDef) -> list[Function]:
 
 
 def fields(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
-    """The fields of a dataclass, each with the comment above it or behind it."""
+    """Yield the fields of a dataclass, each with the comment above or behind it."""
     if not any("dataclass" in ast.unparse(each) for each in node.decorator_list):
         return
     for each in node.body:
@@ -118,7 +118,7 @@ def fields(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
 
 
 def plain(value: ast.expr) -> str:
-    """A default as users see it: of a field with a converter only what goes in."""
+    """Return a default as users see it; of a field with a converter, only the value before conversion."""
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "_duration":
         return ast.unparse(value.args[0]).replace("_MINUTE_S", "60")
     return ast.unparse(value)
@@ -172,7 +172,7 @@ def block(code: str, text: str, level: str = "") -> Iterator[str]:
 
 
 def page() -> str:
-    """The page with all that is below the line renewed."""
+    """Return the page with everything below the line written again."""
     above = PAGE.read_text(encoding="utf-8").partition(WRITTEN)[0]
     lines = [WRITTEN, ""]
     for name in nsqclient.__all__:

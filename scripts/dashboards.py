@@ -10,7 +10,7 @@ from typing import Any, Final
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "nsq" / "files" / "dashboards"
 
-# What the variables at the top of each dashboard select.
+# The selector made of the variables at the top of each dashboard.
 BROKERS: Final = 'namespace="$namespace",pod=~"$pod"'
 LOOKUPS: Final = 'namespace="$namespace"'
 TOPIC: Final = f'{BROKERS},topic=~"$topic"'
@@ -262,7 +262,7 @@ def variable(name: str) -> dict[str, Any]:
         "sort": 1,
         "multi": several,
         "includeAll": several,
-        # All: those of other programs have no such metrics.
+        # "All" may match pods of other programs, because those have no such metrics.
         "allValue": ".*" if several else None,
         "current": {"selected": True, "text": "All", "value": "$__all"} if several else {},
     }
@@ -299,7 +299,7 @@ def panel(number: int, given: Panel, x: int, y: int, height: int) -> dict[str, A
 
 
 def dashboard(name: str) -> str:
-    """Return one dashboard as Grafana reads it."""
+    """Return one dashboard as JSON that Grafana reads."""
     title, panels, variables = DASHBOARDS[name]
     placed = []
     x = y = height = 0

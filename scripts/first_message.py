@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How long a newcomer waits for the first message, by each way that the README names.
+"""Measure how long a new user waits for the first message, by each way that the README names.
 
     scripts/first_message.py [pip] [run] [compose] [chart]
 
-Each way starts from a fresh copy of what is committed and ends when a message that was published has been
-read. *pip* installs into a new environment and starts nsqd. *run* is ./run. *compose* carries out the
+Each way starts from a fresh copy of the committed state and ends when a published message has been read.
+*pip* installs into a new environment and starts nsqd. *run* is ./run. *compose* runs the steps of the
 Dockerfile (scripts/image_steps.py) and then the command lines of compose.yaml; *chart* renders the chart with
-its default values and starts the command lines of the first pod of each kind. Both do without an engine: a
-network of this process's own has the ports, and its table of hosts the names, that the containers would have.
-That takes root.
+its default values and starts the command lines of the first pod of each kind. Neither needs a container
+engine: the process has a private network with the ports, and a hosts file with the names, that the containers
+would have. That needs root.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ PROJECT = Path(__file__).resolve().parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 TOPIC, BODY = "greetings", b"hello world"
 LONGEST_S = 900
-CLONE_NEWNS = 0x20000  # mounts of one's own
+CLONE_NEWNS = 0x20000  # private mounts
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 
 
 class TooLateError(Exception):
-    """No message came."""
+    """No message arrived in time."""
 
 
 def loaded(path: str) -> ModuleType:
-    """A file of this project as a module."""
+    """Return a file of this project as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, PROJECT / path)
     assert spec is not None
     assert spec.loader is not None
@@ -52,7 +52,7 @@ def loaded(path: str) -> ModuleType:
 
 @contextlib.contextmanager
 def running(*command: str, cwd: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ended with what it was started for."""
+    """Start a process and end it when the block ends; print its output if the block raises TooLateError."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=cwd, stdout=log, stderr=log)
         try:
@@ -67,7 +67,7 @@ def running(*command: str, cwd: Path | None = None) -> Iterator[subprocess.Popen
 
 
 def answered(url: str, body: bytes | None = None) -> bytes:
-    """What is answered as soon as somebody answers with 200."""
+    """Repeat the request until it is answered with 200 and return the body. Raises TooLateError."""
     deadline = time.monotonic() + LONGEST_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), urllib.request.urlopen(url, body, timeout=5) as answer:
@@ -77,7 +77,7 @@ def answered(url: str, body: bytes | None = None) -> bytes:
 
 
 def sent_and_read(programs: Path, source: str, host: str = "127.0.0.1") -> None:
-    """Publish a message as the README does, and read it with the tool that came along."""
+    """Publish a message as the README does, and read it with the installed nsq_tail. Raises TooLateError."""
     answered(f"http://{host}:4151/pub?topic={TOPIC}", BODY)
     command = [f"{programs}/nsq_tail", f"--topic={TOPIC}", source, "-n=1"]
     read = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=True).stdout
@@ -91,7 +91,7 @@ def fresh_copy(folder: Path) -> Path:
 
 
 def with_network_of_its_own(hosts: dict[str, str], folder: Path) -> None:
-    """From now on nobody else is in the network, and these names have these addresses."""
+    """Move this process into a private network in which these names have these addresses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not loaded("tests/compat/plugins/own_network.py").leave_the_common_network():
         raise SystemExit("this way needs a network of its own, which this system does not allow")
@@ -109,7 +109,7 @@ def with_network_of_its_own(hosts: dict[str, str], folder: Path) -> None:
 
 
 def by_pip(folder: Path) -> None:
-    """The row "install it" of the README."""
+    """Follow the row "install it" of the README."""
     row = re.search(r"`(pip install [^`]+)`.*?`(nsqd --data-path=)DIR`", README)
     assert row is not None, "the README no longer says how to install it"
     source = fresh_copy(folder)
@@ -122,7 +122,7 @@ def by_pip(folder: Path) -> None:
 
 
 def by_run(folder: Path) -> None:
-    """./run, whose own messages are read by its own readers."""
+    """Start ./run and wait until its sample readers have finished a message."""
     source, offset = fresh_copy(folder), 21_000
     with running("./run", f"--data={folder}/data", f"--port-offset={offset}", cwd=source) as process:
         while b'finish_count":' not in re.sub(
@@ -134,14 +134,14 @@ def by_run(folder: Path) -> None:
 
 
 def by_compose(folder: Path) -> None:
-    """The image of the Dockerfile, and the three commands of compose.yaml."""
+    """Build the image of the Dockerfile and run the three commands of compose.yaml."""
     import yaml
 
     steps = loaded("scripts/image_steps.py")
     work = folder / "image"
     work.mkdir()
     began = time.monotonic()
-    # Nobody has set a variable: what stands behind ":-" is taken.
+    # No variable is set, so the default behind ":-" is used.
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (PROJECT / "compose.yaml").read_text(encoding="utf-8"))
     services = yaml.safe_load(text)["services"]
     (recipe,) = (service["build"] for service in services.values() if "build" in service)
@@ -152,7 +152,7 @@ def by_compose(folder: Path) -> None:
 
 
 def by_chart(folder: Path) -> None:
-    """The chart with its default values; the first pod of each kind."""
+    """Render the chart with its default values and start the first pod of each kind."""
     sys.path.insert(0, str(PROJECT))
     from helm_python import Chart
 
@@ -162,7 +162,7 @@ def by_chart(folder: Path) -> None:
         release = render(chart, {})
     daemons = ("nsqlookupd", "nsqd", "nsqadmin")
     commands = [[name, *release.command_line(name)] for name in daemons]
-    # The other pods are where nobody listens.
+    # The other pods have an address at which nothing listens.
     names = {}
     for word in " ".join(map(" ".join, commands)).replace("=", " ").split():
         host = word.rpartition(":")[0]
@@ -172,13 +172,13 @@ def by_chart(folder: Path) -> None:
 
 
 def containers(folder: Path, programs: Path, commands: list[list[str]], names: dict[str, str]) -> None:
-    """Start what would be containers on one host; their folders are folders here."""
+    """Run the containers' commands as processes of this host, with a folder for each container's paths."""
     with_network_of_its_own(names, folder)
     with contextlib.ExitStack() as stack:
         for program, *flags in commands:
             (folder / program).mkdir()
             there = [re.sub(r"(?<==)/(data|place)", rf"{folder / program}", flag) for flag in flags]
-            if any(flag.startswith("--config=") for flag in there):  # written by a container before it
+            if any(flag.startswith("--config=") for flag in there):  # an init container would write it
                 (folder / program / "nsqd.toml").touch()
             stack.enter_context(running(f"{programs}/{program}", *there))
         began = time.monotonic()
@@ -200,7 +200,7 @@ def main(ways: list[str]) -> int:
             shutil.rmtree(folder, ignore_errors=True)
         print(f"{ways[0]}: the first message after {time.monotonic() - began:.1f} s", flush=True)
         return 0
-    # Each in a process of its own: what enters a network does not come out again.
+    # Each way runs in a separate process, because a process cannot leave a private network again.
     return max(
         subprocess.run([sys.executable, __file__, way], check=False).returncode for way in ways or WAYS
     )

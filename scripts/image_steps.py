@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Run the steps of the Dockerfile in their order without a container engine, then start what they made.
+"""Run the steps of the Dockerfile in their order without a container engine, then start the result.
 
-The Dockerfile itself is executed, line by line, with a folder in the place of the image's root: the two
-cannot drift apart. What stands in for the base image is the Python that runs this script. Not covered, for
-that takes a container: the base image itself, and that nothing outside of it is used.
+The Dockerfile itself is executed line by line, with a folder in place of the image's root, so the two cannot
+differ. The Python that runs this script takes the place of the base image. Only a container could test the
+base image itself, and that nothing outside of the image is used.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 
 
 class ImageError(Exception):
-    """The Dockerfile asks for something impossible, or what it made does not work; the text says which."""
+    """The Dockerfile has an impossible step, or its result does not work; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def parse(text: str) -> list[Instruction]:
 
 
 def let_through(dockerignore: str) -> set[str]:
-    """Return the names a ``.dockerignore`` that drops everything but these."""
+    """Return the names that a ``.dockerignore`` lets through after dropping everything. Raises ImageError."""
     lines = [line.strip() for line in dockerignore.splitlines() if line.strip() and not line.startswith("#")]
     if lines[:1] != ["*"]:
         raise ImageError(".dockerignore must begin with * and then name what the build needs")
@@ -92,7 +92,7 @@ def let_through(dockerignore: str) -> set[str]:
 
 @dataclass
 class Image:
-    """What a Dockerfile has built so far, below ``root``, and the settings it ends with."""
+    """The files that a Dockerfile has built so far, below ``root``, and its current settings."""
 
     root: Path
     stages: Path
@@ -112,7 +112,7 @@ class Image:
         return self.root / os.path.normpath(Path(self.workdir, path)).lstrip("/")
 
     def apply(self, step: Instruction) -> None:
-        """Do what one instruction says."""
+        """Carry out one instruction. Raises ImageError."""
         handler = getattr(self, f"do_{step.keyword.lower()}", None)
         if handler is None:
             raise ImageError(f"Dockerfile line {step.line}: {step.keyword} is unknown to image_steps.py")
@@ -126,12 +126,12 @@ class Image:
         words = step.rest.split()
         base = re.sub(r"\$\{(\w+)\}", lambda found: self.arguments[found[1]], words[0])
         if self.root.exists():
-            # All stages are built in one place: the programs of a virtual environment know theirs.
+            # All stages are built at one path, because programs of a virtual environment contain it.
             self.root.rename(self.stages / self.stage)
         if (self.stages / base).is_dir():
             self._go_on_from(base, words)
             return
-        # A stage that builds may have more; what becomes the image has not.
+        # A build stage may use the full base image; the stage that becomes the image may not.
         if not re.fullmatch(
             r"python:3\.\d+(-slim)?(@sha256:[0-9a-f]{64})?" if len(words) == 3 else _SLIM, base
         ):
@@ -144,7 +144,7 @@ class Image:
             print(f"note: {base} is stood in for by Python {sys.version.split()[0]}")
 
     def _go_on_from(self, base: str, words: list[str]) -> None:
-        """A stage that is made from another one of this file has its files and settings."""
+        """Begin a stage with the files and working directory of another stage of this file."""
         shutil.copytree(self.stages / base, self.root, symlinks=True)
         self.stage = words[2] if len(words) == 3 else "final"
         self.environment, self.workdir, self.user, self.command = {}, self.workdirs[base], "", []
@@ -169,7 +169,7 @@ class Image:
                 raise ImageError(f"Dockerfile line {step.line}: .dockerignore keeps {source} out")
             if not origin.exists():
                 raise ImageError(f"Dockerfile line {step.line}: {source} does not exist")
-            # As in Docker: the contents of a folder go into the target, a file goes under it.
+            # As in Docker, the contents of a folder go into the target, and a file gets the target's name.
             if origin.is_dir():
                 kept_out = [] if "from" in flags else ["__pycache__", "*.pyc"]
                 skip = shutil.ignore_patterns(*kept_out)
@@ -183,7 +183,7 @@ class Image:
                 os.chown(path, uid, gid)
 
     def do_run(self, step: Instruction) -> None:
-        # Absolute paths of the image are paths below root here.
+        # Absolute paths of the image become paths below root.
         command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", step.rest)
         environment = (
             os.environ | self.arguments | {"PATH": f"{self.root.parent / 'bin'}:{os.environ['PATH']}"}
@@ -222,7 +222,7 @@ class Image:
         self.command = step.exec_form()
 
     def identity(self) -> dict[str, int]:
-        """Return how to start a process as the image's user; empty where this machine does not allow it."""
+        """Return Popen arguments for the image's user; empty if this machine does not allow that."""
         base = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
         reachable = all(parent.stat().st_mode & 0o001 for parent in base.parents)
         if os.geteuid() != 0 or not reachable:
@@ -246,7 +246,7 @@ class Image:
             extra_groups=[] if self.identity() else None,
             **self.identity(),  # type: ignore[call-overload]
         )
-        # A daemon that says nothing must not hang the build.
+        # A silent daemon must not block the build.
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
         try:
@@ -270,7 +270,7 @@ def check_version(image: Image, program: str) -> None:
 
 
 def check_contents(image: Image) -> None:
-    """The list of what is in the image names every package that is there."""
+    """Check that the image's SBOM names every installed package. Raises ImageError."""
     listed = json.loads((image.root / "opt/nsq/sbom.cdx.json").read_text())
     named = {(each["name"].lower(), each["version"]) for each in listed["components"]}
     there = {
@@ -299,14 +299,14 @@ def check_cluster(image: Image) -> None:
         )
         ask = f"--lookupd-http-address={lookupd['HTTP']}"
         nsqadmin = stack.enter_context(serving(image, "nsqadmin", ask))
-        # The page proves that the templates are in the wheel.
+        # The page of nsqadmin proves that the templates are in the wheel.
         for address, path in ((lookupd, "/ping"), (nsqd, "/ping"), (nsqadmin, "/")):
             with urllib.request.urlopen(f"http://{address['HTTP']}{path}", timeout=30) as answer:
                 answer.read()
 
 
 def check_load(image: Image) -> None:
-    """The command of the image lists the profiles, and a short run reaches what its profile asks for."""
+    """Check that nsq-load lists its profiles, and that a short run meets its profile. Raises ImageError."""
     print(f"The image of nsq-load, run as user {image.user}:")
     said = {}
     for words in (image.command, ["nsq-load", "run", "smoke", "--start", "--seconds=3", "--times=0.2"]):
@@ -320,7 +320,7 @@ def check_load(image: Image) -> None:
 
 @contextlib.contextmanager
 def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
-    """Run a daemon and yield its addresses; at the end it must stop cleanly when it is told to."""
+    """Run a daemon and yield its addresses; at the end it must stop on SIGTERM with 0. Raises ImageError."""
     with image.running([daemon, "--http-address=127.0.0.1:0", *flags]) as process:
         assert process.stdout is not None
         said = ""
@@ -341,7 +341,7 @@ def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
 
 
 def needed(steps: list[Instruction], *targets: str) -> list[Instruction]:
-    """Return the instructions of the last stage, of targets, and of those they are made from."""
+    """Return the instructions of the last stage, of *targets*, and of the stages they are made from."""
     before: list[Instruction] = []
     stages: dict[str, list[Instruction]] = {"": before}
     name = ""
@@ -372,7 +372,7 @@ def build(
 ) -> Image:
     """Execute a Dockerfile below ``work`` and return the image it describes.
 
-    ``checks`` are further targets to build, each with what is done with it before the next stage begins;
+    ``checks`` maps further targets to a check that is called before the next stage begins;
     ``given`` are values for the Dockerfile's ARGs.
     """
     (work / "stages").mkdir()
@@ -399,7 +399,7 @@ def main() -> int:
     parser.add_argument("--load", action="store_true", help="build the image of nsq-load too, and run it")
     arguments = parser.parse_args()
     keeper = [sys.executable, PROJECT / "scripts" / "compiled_copy"]
-    # Asked for before anything is compiled: who works on the sources meanwhile has others at the end.
+    # Asked for before anything is compiled, because somebody may change the sources meanwhile.
     made = subprocess.check_output([*keeper, "--made-of"], text=True).strip()
     with tempfile.TemporaryDirectory(prefix="nsq-image-") as folder:
         work = Path(folder).resolve()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Install the chart on a cluster, do to it what operators do, and count every message meanwhile.
 
-Any context will do (kind, k3d, a real one): it needs helm, kubectl and openssl, an image that the nodes
-can pull or have, and a StorageClass. It makes a namespace of its own and removes it. A publish that
-fails counts as much as a message that is lost: the producer of the load tries nothing again. Without a
-cluster it runs what can be tried without one: rendering, the schemas of the oldest and the newest
-Kubernetes, and the daemons' part of each step with processes.
+Any context works (kind, k3d, a real cluster). It needs helm, kubectl and openssl, an image that the nodes
+have or can pull, and a StorageClass. It creates a namespace and removes it at the end. A failed publish is
+a fault like a lost message, because the load's producer never retries. Without a cluster it runs the tests
+that need none: rendering, the schemas of the oldest and the newest Kubernetes, and the daemons' part of each
+step with processes.
 """
 
 import argparse
@@ -25,16 +25,16 @@ CHART: Final = PROJECT / "deploy" / "helm" / "nsq"
 TOOLS: Final = ("helm", "kubectl")
 WITHOUT_CLUSTER: Final = ("tests/deploy", "tests/unit/nsqtools/kube", "tests/chaos/test_rolls.py")
 
-# How long kubectl and helm wait for a roll: three brokers with a drain of a minute each, and slow disks.
+# How long kubectl and helm wait for a rolling update of three brokers that drain for a minute on slow disks.
 PATIENCE: Final = "900s"
 LOAD: Final = "load"
 
-# A lookup that names fewer is wrong, except while one of them is away.
+# A lookup that names fewer brokers is wrong, except while one of them is away.
 BROKERS: Final = 3
 
 
 class StepFailed(Exception):
-    """The cluster did not do what the step expects; the text says what."""
+    """The cluster did not do what the step expects; the text says what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Settings:
         ]
         if self.image:
             repository, _, tag = self.image.rpartition(":")
-            # As text: a tag may look like a number.
+            # Passed as strings, because a tag may look like a number.
             found += [f"--set-string=image.repository={repository}", f"--set-string=image.tag={tag}"]
         return found
 
@@ -80,7 +80,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a step; it fails the step unless it ends as *expected*."""
+    """One command of a step, which fails unless the command ends as *expected*."""
 
     words: tuple[str, ...]
     stdin: str = ""
@@ -115,7 +115,7 @@ def command(words: Sequence[str], **more: Any) -> Command:
 
 
 def refused(_: int, output: str) -> bool:
-    """The PodDisruptionBudget says no, with 429."""
+    """Say whether the PodDisruptionBudget refused the eviction with 429."""
     return "TooManyRequests" in output or "disruption budget" in output
 
 
@@ -141,7 +141,7 @@ def rolled(settings: Settings, kind: str, component: str) -> Command:
 
 
 def load_job(settings: Settings, *, tls: bool) -> str:
-    """The Job that puts the load on the release, as JSON."""
+    """Return the Job that puts the load on the release, as JSON."""
     host = f"{settings.name}-nsqlookupd.{settings.namespace}.svc"
     arguments = [
         f"--lookupd-http-address={host}:4161",
@@ -214,7 +214,7 @@ http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 
 
 def auth_server(settings: Settings) -> str:
-    """A pod that grants everything to one secret, and its Service, as JSON."""
+    """Return a pod that grants everything to one secret, and its Service, as JSON."""
     job = json.loads(load_job(settings, tls=False))
     spec = job["spec"]["template"]["spec"]
     container = spec["containers"][0] | {"name": "auth", "command": ["python", "-c", AUTH_SERVER], "args": []}
@@ -235,7 +235,7 @@ def auth_server(settings: Settings) -> str:
 
 
 def certificate_commands(settings: Settings, folder: Path) -> list[Command]:
-    """An authority, a certificate with every name of the release, and the secrets of both."""
+    """Return commands that make an authority, a certificate with all names of the release, and secrets."""
     name, namespace = settings.name, settings.namespace
     hosts = []
     for service in ("nsqd", "nsqd-http", "nsqlookupd", "nsqadmin"):
@@ -275,7 +275,7 @@ TLS_AND_AUTH: Final = (
 
 
 def plan(settings: Settings, folder: Path) -> list[Step]:
-    """Every step in its order. A step that is not wanted is left out, except for the first and the last."""
+    """Return the steps in order. Unwanted steps are left out, except for the first and the last."""
     name = settings.name
     run, kube = settings.helm, settings.kubectl
     wait_ready = command(
@@ -401,7 +401,7 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
                         f"--selector=app.kubernetes.io/instance={settings.release}",
                         "--output=name",
                     ),
-                    # The pod of helm test is a hook, which Helm leaves.
+                    # The pod of helm test is a hook, which Helm does not delete.
                     expected=lambda code, output: (
                         code == 0 and set(output.split()) <= {f"pod/{name}-publish-consume"}
                     ),
@@ -420,7 +420,7 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
 
 
 class Runner:
-    """Carries the steps out, with the load beside those that want it."""
+    """Carries out the steps, with the load running during those that ask for it."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings = settings
@@ -461,7 +461,7 @@ class Runner:
         return done.stdout
 
     def _load(self, *, tls: bool) -> dict[str, Any]:
-        """Make sure that the load runs; its figures now."""
+        """Make sure that the load runs, and return its current figures."""
         if self._loaded is not tls:
             self._no_load()
             job = load_job(self._settings, tls=tls)
@@ -473,7 +473,7 @@ class Runner:
 
     def _no_load(self) -> dict[str, Any]:
         if self._loaded is not None:
-            # It ends when it is told to, and fails when anything is missing then.
+            # The Job ends on deletion, and fails if any message is missing then.
             self._do(command(self._settings.kubectl("delete", "job", LOAD, f"--timeout={PATIENCE}")))
             self._loaded = None
         return {}
@@ -491,10 +491,10 @@ class Runner:
         raise StepFailed("the load says nothing")
 
     def _settled(self, before: dict[str, Any]) -> dict[str, Any]:
-        """The figures when what was under way has arrived, or after a minute."""
+        """Return the figures once the messages under way have arrived, or after a minute."""
         figures = self._figures()
         for _ in range(60):
-            # Some are always on their way while the load goes on.
+            # Some messages are always on their way while the load runs.
             if figures["missing"] <= max(before["missing"], self._settings.rate):
                 break
             time.sleep(1)
@@ -512,7 +512,7 @@ class Runner:
 
 
 def judge(step: Step, figures: dict[str, Any], rate: int) -> str:
-    """What is wrong with the figures of a step; empty for nothing. A second's worth may be on its way."""
+    """Return what is wrong with a step's figures, or "". One second's messages may be on their way."""
     if figures["missing"] > rate:
         return f"{figures['missing']} messages that were confirmed have not arrived"
     if figures["failed"]:
@@ -523,7 +523,7 @@ def judge(step: Step, figures: dict[str, Any], rate: int) -> str:
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """The result as a table."""
+    """Return the result as a Markdown table."""
     lines = [
         "| step | passed | seconds | confirmed | failed | missing | twice | lookups | wrong | slowest |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -539,7 +539,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
 
 
 def describe(steps: Sequence[Step]) -> str:
-    """The plan: what is done in which order."""
+    """Return the plan as text: the steps and their commands in order."""
     lines = []
     for step in steps:
         load = f", under the load{' with TLS' if step.tls else ''}" if step.loaded else ""

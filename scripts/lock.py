@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write what is installed, to the version: deploy/image/requirements.txt, and constraints.txt for CI.
+"""Pin every installed package: deploy/image/requirements.txt for the image, and constraints.txt for CI.
 
-The image has the files whose checksums are there. CI, ./run and who works on the project get the versions of
-constraints.txt, where the index of packages has them; users get what fits the ranges of pyproject.toml.
-It needs uv. --check only looks whether every requirement is locked to a version in its range.
+The image gets exactly the files with those checksums. CI, ./run and developers get the versions of
+constraints.txt if the package index has them; users get versions in the ranges of pyproject.toml.
+It needs uv. --check only tests that every requirement is locked to a version in its range.
 """
 
 import re
@@ -17,12 +17,12 @@ from typing import Final
 PROJECT: Final = Path(__file__).resolve().parent.parent
 HEAD: Final = "# Written by scripts/lock.py; {}.\n"
 
-# Built from this repository, for the image as for everybody.
+# Built from this repository, also for the image, so these distributions are not locked.
 OWN: Final = {
     name: tomllib.loads((PROJECT / folder / "pyproject.toml").read_text())["project"]
     for name, folder in (("nsq-cluster", "."), ("nsqclient", "client"), ("pyspark-nsq", "pipelines"))
 }
-# file -> what it says of itself, what it is for, whether it has checksums
+# file -> its first line, the distributions it is for, whether it has checksums
 LOCKS: Final = {
     "deploy/image/requirements.txt": (
         "the image has these files and no others",
@@ -34,7 +34,7 @@ LOCKS: Final = {
 
 
 def wanted(own: str) -> Iterator[str]:
-    """What one of ours requires of others, with what its extras and ours require."""
+    """Yield what one of our distributions requires of others, including its extras and our other packages."""
     name, extras = re.match(r"([\w-]+)(?:\[([\w,-]+)\])?", own).groups()  # type: ignore[union-attr]
     project = OWN[name]
     further = [project["optional-dependencies"][extra] for extra in (extras or "").split(",") if extra]
@@ -50,7 +50,7 @@ def name_of(requirement: str) -> str:
 
 
 def locked(text: str) -> dict[str, set[str]]:
-    """The versions of every package of a lock: there may be one for each Python."""
+    """Return the versions of every package of a lock; there may be one for each Python."""
     found: dict[str, set[str]] = {}
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^ \\;\n]+)", text, re.MULTILINE):
         found.setdefault(name_of(name), set()).add(version)
@@ -58,7 +58,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def unfit(file: str, owns: list[str]) -> list[str]:
-    """The requirements to which the lock has no version, or one outside of their range."""
+    """Return the requirements for which the lock has no version, or one outside their range."""
     from packaging.requirements import Requirement
 
     there = locked((PROJECT / file).read_text())
@@ -80,7 +80,7 @@ def main() -> int:
                 bad = True
             continue
         requirements = sorted({each for own in owns for each in wanted(own)})
-        # The oldest Python that is supported and all that are newer, and every platform.
+        # For the oldest supported Python and all newer ones, and for every platform.
         compile_them = ["uv", "pip", "compile", "--universal", "--python-version=3.11"]
         plain = [
             "--no-annotate",

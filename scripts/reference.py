@@ -38,7 +38,7 @@ from nsqtools.to_nsq.options import ToNsqOptions
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "docs" / "reference"
 ALERTS: Final = ROOT / "deploy" / "helm" / "nsq" / "files" / "alerts.yaml"
-# What is above this line in a page is written by hand.
+# The part of a page above this line is written by hand.
 WRITTEN: Final = "<!-- from here on written by scripts/reference.py -->"
 
 DAEMONS: Final[dict[str, type[CommandOptions]]] = {
@@ -114,7 +114,7 @@ def shown_default(action: argparse.Action) -> str:
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of a program by name: its own, and one for each of its commands."""
+    """Return the parsers of a program by name: its own, and one for each of its commands."""
     found = {parser.prog: parser}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -135,7 +135,7 @@ def flags_page() -> Iterator[str]:
 
 # -- metrics -------------------------------------------------------------------
 
-# Stand-ins of what the collectors read: one of each thing, so that every family and label shows.
+# Stand-ins for what the collectors read, one of each kind, so that every family and label appears.
 _ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
 _BROKER: Final = SimpleNamespace(
     topics={}, stalled=(), draining=False, disk_low=False, limits=SimpleNamespace(topology_aware=True)
@@ -193,7 +193,7 @@ class _Sized(SimpleNamespace):
 
 
 def alerts_on(text: str) -> dict[str, list[str]]:
-    """Metric -> the alerts whose rule names it."""
+    """Return for each metric the alerts whose rule names it."""
     found: dict[str, list[str]] = {}
     for block in text.split("- alert: ")[1:]:
         name, _, rule = block.partition("\n")
@@ -218,7 +218,7 @@ def metrics_page() -> Iterator[str]:
 
 # -- errors --------------------------------------------------------------------
 
-# What to do about each code; the catalogue and this table have the same codes.
+# Code -> what to do about it; the catalogue and this table must have the same codes.
 CURES: Final = {
     "E_BAD_PROTOCOL": (
         "The first four bytes were not `  V2` (nsqd) or `  V1` (nsqlookupd). Is it the right port? "
@@ -270,7 +270,7 @@ CURES: Final = {
 
 
 def sentences() -> dict[str, set[str]]:
-    """Code -> the sentences that stand behind it somewhere in the daemons."""
+    """Return for each code the sentences with which the daemons send it."""
     found: dict[str, set[str]] = {code: set() for code in codes()}
     for package in ("nsqd", "nsqlookupd", "nsqcore", "client/nsqclient/wire"):
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -312,7 +312,7 @@ METHODS: Final = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE"
 
 
 def http_page() -> Iterator[str]:
-    """The routes of nsqd by subject, from what /openapi.json says."""
+    """Yield the routes of nsqd by subject, as /openapi.json describes them."""
     routes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     arguments: dict[str, dict[str, Any]] = {}
     for path, operations in description()["paths"].items():
@@ -362,7 +362,7 @@ def values_of(schema: dict[str, Any]) -> str:
 
 # -- environment ---------------------------------------------------------------
 
-# Variable -> what it is for; every one that the code names has to be here.
+# Variable -> what it is for; every variable that the code names must be here.
 VARIABLES: Final = {
     "NSQD_COMPILE": (
         "`1` while `pip install .` runs compiles nsqd's hot path to C (`setup.py`); anything else "
@@ -384,7 +384,7 @@ _READS: Final = re.compile(
 
 
 def variables_read() -> set[str]:
-    """What the code of the distributions and setup.py asks the environment for."""
+    """Return the environment variables that the distributions and setup.py read."""
     found: set[str] = set()
     packages = ("nsqd", "nsqlookupd", "nsqadmin", "nsqtools", "nsqcore", "devcluster", "client", "pipelines")
     files = [ROOT / "setup.py", *(path for package in packages for path in (ROOT / package).rglob("*.py"))]
@@ -409,7 +409,7 @@ PAGES: Final = {
 
 
 def page(name: str) -> str:
-    """The page with all that is below the line renewed."""
+    """Return the page with everything below the line written again."""
     above = (FOLDER / name).read_text(encoding="utf-8").partition(WRITTEN)[0]
     return above + "\n".join([WRITTEN, "", *PAGES[name]()]).rstrip("\n") + "\n"
 
