@@ -15,7 +15,7 @@ from devcluster.layout import PEOPLE, ClusterLayout, DaemonPlan
 from devcluster.process import DaemonFailedError, DaemonProcess
 from devcluster.reviving import keep_alive
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
 

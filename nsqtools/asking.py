@@ -5,8 +5,8 @@ from typing import Final
 
 from nsqclient.tls import tls_context
 from nsqclient.wire.durations import SECOND
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import LookupdDiscovery
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
 from nsqtools.cluster_options import AskingOptions

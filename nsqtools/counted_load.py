@@ -21,7 +21,7 @@ from typing import Any, Final
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser

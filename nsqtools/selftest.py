@@ -23,7 +23,7 @@ from nsqclient.producer import Producer
 from nsqclient.tls import tls_context
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.errors import ProtocolError
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile

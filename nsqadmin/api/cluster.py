@@ -14,7 +14,7 @@ from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.aggregate import topic_on
 from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import TopicStats
 from nsqcore.http.api import (
     ApiError,

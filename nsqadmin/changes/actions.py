@@ -8,7 +8,7 @@ from typing import TypeVar
 from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi

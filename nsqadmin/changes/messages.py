@@ -11,7 +11,7 @@ from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.collecting.messages import MessageReader, MessageSearch
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 
 T = TypeVar("T")

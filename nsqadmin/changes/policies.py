@@ -12,7 +12,7 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.policies import PolicyRule, PolicyRules
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.models import NodePolicies
 from nsqcore.cluster.nsqd_api import NsqdApi

@@ -10,7 +10,7 @@ from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.work import Work
 from nsqclient.wire.durations import SECOND
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi

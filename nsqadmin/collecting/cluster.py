@@ -17,8 +17,8 @@ from nsqadmin.collecting.views import LookupdView, NodeView, Overview
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
 from nsqadmin.options import OptionsNow
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import Discovery
-from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, NodeStats

@@ -7,7 +7,7 @@ from typing import Final
 
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeStats
 from nsqcore.cluster.nsqd_api import stats_params
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqadmin.collecting.known import Known
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.copies import CarriedCopies
-from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
 

@@ -8,8 +8,8 @@ from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member, MemberList
 from nsqadmin.figures import aggregate
 from nsqadmin.options import OptionsNow
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
-from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.models import NodeInfo
 

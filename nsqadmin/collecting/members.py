@@ -10,8 +10,8 @@ from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.filling import Filling
 from nsqadmin.figures.trend import NodePace
 from nsqclient.wire.durations import SECOND
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import merge_nodes
-from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
 

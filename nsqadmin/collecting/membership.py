@@ -14,7 +14,7 @@ from nsqadmin.figures.missing import Missing, MissingBook
 from nsqadmin.options import OptionsNow
 from nsqclient.wire import fields
 from nsqclient.wire.durations import SECOND
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import Lookup, NodeInfo

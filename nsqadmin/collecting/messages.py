@@ -10,7 +10,7 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import FRESH_S
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.messages import FoundMessage
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.listed_messages import ListedMessages
 

@@ -12,7 +12,7 @@ from nsqadmin.collecting.members import Member, nameless
 from nsqadmin.collecting.views import StaleTopic, TopicView
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.models import NodeStats, TopicStats
 
 # The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.

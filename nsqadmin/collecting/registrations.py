@@ -8,7 +8,7 @@ from typing import Final
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.known import Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.members import listed_now, registered_topics
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 
 # The channels of idle topics are requested topic by topic, at most so many at a time.
 _AT_ONCE: Final = 16

@@ -8,7 +8,7 @@ from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.records import TopicRecord
 from nsqadmin.figures.sums import ClusterSum, Share, TopicSum
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
 _US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
 

@@ -16,7 +16,7 @@ from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_ef
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log

@@ -20,7 +20,7 @@ from nsqadmin.options import OptionsNow
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
 from nsqcore.http.router import Route
 

@@ -20,7 +20,7 @@ from nsqadmin.pages.paging import Made, PageWindow, window
 from nsqadmin.pages.replies import Replies, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow, TopicRow
 from nsqadmin.pages.tables import Table
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route

@@ -20,7 +20,7 @@ from nsqadmin.pages.replies import Replies, rows_json, wants_json
 from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 

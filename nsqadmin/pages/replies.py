@@ -18,7 +18,7 @@ from nsqadmin.pages.paging import PageWindow
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, TopicRow
 from nsqadmin.pages.tables import Table
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log

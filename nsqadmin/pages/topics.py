@@ -20,7 +20,7 @@ from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import LISTS, Replies, channel_json, node_names, rows_json, topic_json, trend_json
 from nsqadmin.pages.rows import ChannelRow, ConsumerRow, TopicRow
 from nsqadmin.pages.tables import Table
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi

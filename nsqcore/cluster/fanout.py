@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -7,18 +7,19 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
 from yarl import URL
 
+from nsqclient.wire.node_error import NodeError
 from nsqclient.wire.version import ACCEPT
-from nsqcore.cluster.errors import NodeError, Verb
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.version import POLL_HEADERS
 
 T = TypeVar("T")
+Verb = Literal["GET", "POST", "PUT", "DELETE"]
 Params = Sequence[tuple[str, str]]
 
 

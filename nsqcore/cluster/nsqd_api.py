@@ -4,8 +4,8 @@ from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Final
 
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.copies import CarriedCopies, read_copies
-from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
 from nsqcore.cluster.models import NodeInfo, NodePolicies, NodeStats, read_stats
 

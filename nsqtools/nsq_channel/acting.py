@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nsqclient.wire.durations import MILLISECOND
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, unusable
 from nsqtools.asking import ABSENT
 from nsqtools.nsq_peek.options import PeekOptions

@@ -1,7 +1,7 @@
 """One round of requests: which nsqd have the topic, and the figures of the channel there."""
 
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import LookupdDiscovery
-from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi

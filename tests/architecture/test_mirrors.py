@@ -369,10 +369,10 @@ ELSEWHERE = {
             "pipelines/pyspark_nsq/source/schema.py",
         ],
         "tests/pipelines/test_options.py": ["pipelines/pyspark_nsq/source/errors.py"],
-        "tests/pipelines/test_reasons.py": ["pipelines/pyspark_nsq/source/node_error.py"],
         f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/errors.py"],
         f"{UNIT}/nsqd/protocol/test_session.py": ["nsqd/engine/limits.py", "nsqd/protocol/replies.py"],
         f"{UNIT}/nsqd/replication/test_framing.py": ["nsqd/replication/frames.py"],
+        f"{UNIT}/nsqd/replication/test_home.py": ["nsqd/replication/linked.py"],
         f"{UNIT}/nsqd/replication/test_keeper.py": ["nsqd/log/tap.py", "nsqd/replication/keeper_states.py"],
     },
     FILES: {

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from bench.ports import free_port
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 
 
 def test_an_answer_that_says_no_is_reported_at_once_with_its_code(nodes):
-    with NodeConnection(nodes.nsqds[0].http_address, 5, 60) as node, pytest.raises(SourceNodeError) as caught:
+    with NodeConnection(nodes.nsqds[0].http_address, 5, 60) as node, pytest.raises(NodeError) as caught:
         node.get("/log/bounds", [("topic", "nowhere")])
 
     assert (caught.value.status, caught.value.code) == (404, TOPIC_NOT_FOUND)
@@ -19,7 +19,7 @@ def test_an_answer_that_says_no_is_reported_at_once_with_its_code(nodes):
 
 def test_nobody_there_is_reported_when_the_time_for_repeating_is_up():
     address = f"127.0.0.1:{free_port()}"
-    with NodeConnection(address, 5, 0.1) as node, pytest.raises(SourceNodeError) as caught:
+    with NodeConnection(address, 5, 0.1) as node, pytest.raises(NodeError) as caught:
         node.get("/ping", [])
 
     assert caught.value.unreachable
@@ -29,7 +29,7 @@ def test_nobody_there_is_reported_when_the_time_for_repeating_is_up():
 def test_an_answer_that_is_no_json_is_reported(nodes):
     with (
         NodeConnection(nodes.nsqds[0].http_address, 5, 0) as node,
-        pytest.raises(SourceNodeError, match="unusable answer from http"),
+        pytest.raises(NodeError, match="unusable answer from http"),
     ):
         node.get_json("/ping", [], dict)
 

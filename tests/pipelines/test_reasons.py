@@ -4,19 +4,19 @@ import json
 
 import pytest
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.http import NOT_HTTP
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.reasons import explain, explain_lookup, explain_while_read
 
 URL = "http://n:1/log/range"
 
 
 def refused(status, code):
-    return SourceNodeError.from_status("GET", URL, "n:1", status, json.dumps({"message": code}).encode())
+    return NodeError.from_status("GET", URL, "n:1", status, json.dumps({"message": code}).encode())
 
 
 def unreachable(reason):
-    return SourceNodeError("GET", URL, "n:1", reason)
+    return NodeError("GET", URL, "n:1", reason)
 
 
 REFUSALS = [

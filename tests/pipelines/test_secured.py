@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import open_node
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.support.auth_server import AuthServer, granted
@@ -146,7 +146,7 @@ def ask(address, tmp_path, **changes):
 @pytest.mark.parametrize("plain", [NAMES_HTTPS], indirect=True)
 def test_a_node_that_insists_on_https_is_not_shown_the_secret_in_plain_text(plain, tmp_path):
     address, seen = plain
-    with pytest.raises(SourceNodeError, match="connection refused"):
+    with pytest.raises(NodeError, match="connection refused"):
         ask(address, tmp_path)
 
     assert seen == [None]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
 from pyspark_nsq.jobs.signals import Stop, stop_signals
@@ -25,7 +26,6 @@ from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.nodes import all_nsqds
 
 PROGRAM: Final = "nsq-spark stats"
@@ -167,7 +167,7 @@ class StatsLook:
                 self._known = listed
         moment = datetime.fromtimestamp(now, UTC)
         for address, answer in self._asking.ask(self._known, _stats, 0.0).items():
-            if isinstance(answer, SourceNodeError):
+            if isinstance(answer, NodeError):
                 yield {"time": moment, "nsqd": address, "error": str(answer)}
                 continue
             for row in answer:

@@ -4,11 +4,11 @@ import time
 from typing import Final
 from zlib import crc32
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.nodes import all_nsqds
 from pyspark_nsq.source.reasons import explain
 
@@ -55,13 +55,13 @@ class Publisher:
     def close(self) -> None:
         self._connections.close()
 
-    def _round(self, one: Outgoing) -> SourceNodeError | None:
+    def _round(self, one: Outgoing) -> NodeError | None:
         """Offer *one* to each node once; return the last error, or None if a node accepted it."""
-        last: SourceNodeError | None = None
+        last: NodeError | None = None
         for address in self._in_turn(one):
             try:
                 _send(self._connections.node(address, 0.0), one)
-            except SourceNodeError as error:
+            except NodeError as error:
                 if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
                 if error.unreachable and not isinstance(error.__cause__, ConnectionRefusedError):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain
 
@@ -33,16 +33,16 @@ class Asking:
 
     def ask(
         self, addresses: Iterable[str], ask: Callable[[NodeConnection], T], retry_s: float | None = None
-    ) -> dict[str, T | SourceNodeError]:
+    ) -> dict[str, T | NodeError]:
         """Ask all nodes at once; return the answer of each, or the error in place of one."""
         if retry_s is None:
             # If missing producers are accepted, do not wait for them; the next batch asks again.
             retry_s = self._options.retry_s if self._options.fail_on_data_loss else 0.0
 
-        def settle(node: NodeConnection) -> T | SourceNodeError:
+        def settle(node: NodeConnection) -> T | NodeError:
             try:
                 return ask(node)
-            except SourceNodeError as error:
+            except NodeError as error:
                 return error
 
         asked = sorted(addresses)
@@ -53,7 +53,7 @@ class Asking:
             self._threads = ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="nsq")
         return dict(zip(asked, self._threads.map(settle, nodes), strict=True))
 
-    def unusable(self, name: str, error: SourceNodeError) -> None:
+    def unusable(self, name: str, error: NodeError) -> None:
         self.lost(explain(name, error), SourceError)
 
     def lost(self, sentence: str, error: type[SourceError]) -> None:

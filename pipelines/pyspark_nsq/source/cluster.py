@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import Place, SourceDiscovery
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.http import NodeConnection
-from pyspark_nsq.source.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.offsets import Offset, Offsets, name_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 
@@ -106,7 +106,7 @@ class TopicCluster:
             answer = answers[place]
             if place in settled and not self._is_another(place, answer, found):
                 continue
-            if isinstance(answer, SourceNodeError):
+            if isinstance(answer, NodeError):
                 if answer.code != TOPIC_NOT_FOUND:
                     self._asking.unusable(place[1], answer)
             elif (place[0], answer.data_path) not in seen:
@@ -123,7 +123,7 @@ class TopicCluster:
         name: str,
         known: Offset,
         place: Place,
-        answer: Bounds | SourceNodeError,
+        answer: Bounds | NodeError,
         by_identity: Mapping[tuple[str, str], tuple[Place, Bounds]],
     ) -> tuple[Place, Bounds] | None:
         """Return place and bounds of a log that the query has read before; None if its loss is accepted."""
@@ -148,7 +148,7 @@ class TopicCluster:
         return None
 
     @staticmethod
-    def _is_another(place: Place, answer: Bounds | SourceNodeError, found: Mapping[str, FoundLog]) -> bool:
+    def _is_another(place: Place, answer: Bounds | NodeError, found: Mapping[str, FoundLog]) -> bool:
         """Whether another log is at the place of a known one."""
         return isinstance(answer, Bounds) and not any(
             log.address == place[1] and log.bounds is answer for log in found.values()
@@ -202,7 +202,7 @@ class TopicCluster:
 
         result = dict(logs)
         for address, answer in self._asking.ask(by_address, create).items():
-            if isinstance(answer, SourceNodeError):
+            if isinstance(answer, NodeError):
                 self._asking.unusable(address, answer)
                 for _, name in by_address[address]:
                     result.pop(name)
@@ -223,13 +223,13 @@ class TopicCluster:
         return self._places
 
     def _bounds_at(self, places: Iterable[Place], retry_s: float | None = None) -> dict[Place, Any]:
-        """Return the bounds at each place, or the SourceNodeError in place of them."""
+        """Return the bounds at each place, or the NodeError in place of them."""
         by_address = _by_address(dict.fromkeys(places, ""))
 
-        def ask(node: NodeConnection) -> list[Bounds | SourceNodeError]:
+        def ask(node: NodeConnection) -> list[Bounds | NodeError]:
             return [_bounds_or_error(node, topic) for topic, _ in by_address[node.address]]
 
-        answers: dict[Place, Bounds | SourceNodeError] = {}
+        answers: dict[Place, Bounds | NodeError] = {}
         for address, answer in self._asking.ask(by_address, ask, retry_s).items():
             for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
                 answers[topic, address] = one
@@ -275,13 +275,13 @@ class TopicCluster:
         """
         by_address = _by_address({(self._topic(name), where[name]): name for name in positions})
 
-        def commit(node: NodeConnection) -> dict[str, SourceNodeError | None]:
-            done: dict[str, SourceNodeError | None] = {}
+        def commit(node: NodeConnection) -> dict[str, NodeError | None]:
+            done: dict[str, NodeError | None] = {}
             for topic, name in by_address[node.address]:
                 try:
                     node.post("/channel/commit", [*self._channel(topic), ("sequence", str(positions[name]))])
                     done[name] = None
-                except SourceNodeError as error:
+                except NodeError as error:
                     done[name] = error
             return done
 
@@ -308,9 +308,9 @@ def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
     return grouped
 
 
-def _each(answer: list[Bounds | SourceNodeError] | SourceNodeError) -> Iterable[Bounds | SourceNodeError]:
+def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | NodeError]:
     """Yield an answer for each topic that was asked for; a node's error is repeated for all of them."""
-    if isinstance(answer, SourceNodeError):
+    if isinstance(answer, NodeError):
         while True:
             yield answer
     yield from answer
@@ -320,10 +320,10 @@ def _bounds(node: NodeConnection, topic: str) -> Bounds:
     return node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
 
 
-def _bounds_or_error(node: NodeConnection, topic: str) -> Bounds | SourceNodeError:
+def _bounds_or_error(node: NodeConnection, topic: str) -> Bounds | NodeError:
     try:
         return _bounds(node, topic)
-    except SourceNodeError as error:
+    except NodeError as error:
         if error.unreachable:
             raise
         return error

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nsqclient.wire.address import join_host_port
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection
-from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
 
@@ -45,7 +45,7 @@ class SourceDiscovery:
         """
         unnamed = [one for one in self._options.nsqd_http_addresses if one not in self._names]
         for address, answer in self._asking.ask(unnamed, _name).items():
-            if isinstance(answer, SourceNodeError):
+            if isinstance(answer, NodeError):
                 self._asking.unusable(address, answer)
             else:
                 self._names[address] = answer
@@ -54,7 +54,7 @@ class SourceDiscovery:
     def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
         ask = self._lookup if self._options.topic else self._nodes
         answers = self._asking.ask(self._options.lookupd_http_addresses, ask)
-        errors = {address: error for address, error in answers.items() if isinstance(error, SourceNodeError)}
+        errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
         if len(down) == len(answers):
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
@@ -66,7 +66,7 @@ class SourceDiscovery:
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
         found = frozenset[Place]().union(
-            *(places for places in answers.values() if not isinstance(places, SourceNodeError))
+            *(places for places in answers.values() if not isinstance(places, NodeError))
         )
         if len(errors) == len(answers) or (not self._options.topic and not found):
             return None

@@ -12,8 +12,8 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from nsqclient.wire.address import join_host_port
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.secret import NO_SECRET, SourceSecret
 
@@ -86,7 +86,7 @@ class NodeConnection:
 
     Every request may be repeated without harm, so a request without an answer is repeated for ``retry_s``
     seconds, in which an nsqd can restart. A node that insists on HTTPS is asked again at the port that it
-    names. Every failure of a request ends in a SourceNodeError.
+    names. Every failure of a request ends in a NodeError.
 
     The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only if no TLS
     option is set, because such an option means that the secret must be encrypted.
@@ -144,7 +144,7 @@ class NodeConnection:
         return self._request("GET", path, params)
 
     def get_json(self, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """Request a JSON object; return the typed value that *read* makes of it. Raises SourceNodeError."""
+        """Request a JSON object; return the typed value that *read* makes of it. Raises NodeError."""
         answer = self.get(path, params)
         try:
             record = json.loads(answer.body)
@@ -153,7 +153,7 @@ class NodeConnection:
             return read(record)
         except (ValueError, TypeError, KeyError) as error:
             reason = f"unusable answer from {answer.url}: {error}"
-            raise SourceNodeError("GET", answer.url, self.address, reason, status=200) from error
+            raise NodeError("GET", answer.url, self.address, reason, status=200) from error
 
     def post(self, path: str, params: Params, body: bytes = b"") -> None:
         self._request("POST", path, params, body)
@@ -165,7 +165,7 @@ class NodeConnection:
         while True:
             try:
                 return self._once(verb, target, content)
-            except SourceNodeError as error:
+            except NodeError as error:
                 rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
                 passes = error.code == CANNOT_READ or (
                     error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
@@ -186,7 +186,7 @@ class NodeConnection:
             self._shows_secret = True
             status, body, headers = self._exchange(verb, target, content)
         if status != http.HTTPStatus.OK:
-            raise SourceNodeError.from_status(verb, self._url(target), self.address, status, body)
+            raise NodeError.from_status(verb, self._url(target), self.address, status, body)
         return NodeAnswer(self._url(target), body, headers)
 
     @property
@@ -213,7 +213,7 @@ class NodeConnection:
         was_open = self._connection.sock is not None
         try:
             return self._on_wire(verb, target, content)
-        except SourceNodeError as error:
+        except NodeError as error:
             # A node may close an idle connection; that does not mean that the node is down.
             if not was_open or not isinstance(error.__cause__, ConnectionError):
                 raise
@@ -229,9 +229,7 @@ class NodeConnection:
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The next request opens a new connection.
             self._connection.close()
-            raise SourceNodeError(
-                verb, url, self.address, _reason(error, self._connection.timeout)
-            ) from error
+            raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
         return response.status, body, dict(response.headers.items())
 
 

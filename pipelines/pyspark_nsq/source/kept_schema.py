@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.http import open_node
 from pyspark_nsq.source.inferred import infer
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.offsets import Offset, place_of
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.range_answer import RangeAnswer
@@ -134,7 +134,7 @@ def _between(address: str, options: SourceOptions, start: int, end: int) -> Iter
                 yield from found.messages.bodies.to_pylist()
                 size += len(answer.body)
                 start = found.following
-    except SourceNodeError as error:
+    except NodeError as error:
         raise SourceError(explain(address, error)) from error
     except ValueError as error:
         raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error

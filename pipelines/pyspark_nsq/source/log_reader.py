@@ -6,11 +6,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.columns import Columns, Origin
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
-from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
 from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
@@ -46,7 +46,7 @@ def read_range(
         while position < end:
             try:
                 answer = _fetch(node, options, position, end, headers=columns.has_headers)
-            except SourceNodeError as error:
+            except NodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(explain_while_read(part.producer, error)) from error
                 if options.fail_on_data_loss:
@@ -79,7 +79,7 @@ def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) ->
         return
     try:
         found = node.get_json("/log/bounds", [("topic", options.topic)], Bounds.from_json)
-    except SourceNodeError as error:
+    except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return  # reading will report the missing messages
         raise SourceError(explain_while_read(part.producer, error)) from error
@@ -115,7 +115,7 @@ def _remaining(node: NodeConnection, topic: str, start: int, end: int) -> tuple[
     """Return the part of a range that can still be read."""
     try:
         bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
-    except SourceNodeError as error:
+    except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return end, end
         raise SourceError(explain_while_read(node.address, error)) from error

@@ -1,9 +1,9 @@
 """Finds all nsqds of the cluster, whatever topics they have."""
 
 from nsqclient.wire.address import join_host_port
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnections
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.reasons import explain_lookup
 
 
@@ -13,7 +13,7 @@ def all_nsqds(connections: NodeConnections, lookupds: tuple[str, ...], retry_s: 
     for address in lookupds:
         try:
             found = connections.node(address, retry_s).get_json("/nodes", [], _addresses)
-        except SourceNodeError as error:
+        except NodeError as error:
             reasons.append(explain_lookup(address, error))
         else:
             if found:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
-from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
@@ -33,7 +33,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
                     high = middle
                 else:
                     low = middle + 1
-        except SourceNodeError as error:
+        except NodeError as error:
             raise SourceError(explain(address, error)) from error
         except ValueError as error:
             raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error

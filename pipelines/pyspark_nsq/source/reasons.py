@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.http import NOT_HTTP
-from pyspark_nsq.source.node_error import SourceNodeError
 
 # Codes of nsqd's HTTP API, and their meaning for a reader of the log.
 _KNOWN: Final = {
@@ -18,7 +18,7 @@ _KNOWN: Final = {
 }
 
 
-def explain(producer: str, error: SourceNodeError) -> str:
+def explain(producer: str, error: NodeError) -> str:
     """Say why *producer* cannot be used."""
     known = _reason(error)
     if known:
@@ -27,7 +27,7 @@ def explain(producer: str, error: SourceNodeError) -> str:
     return f"nsqd {producer} {problem}: {error}"
 
 
-def explain_lookup(address: str, error: SourceNodeError) -> str:
+def explain_lookup(address: str, error: NodeError) -> str:
     """Say why an nsqlookupd cannot be used."""
     if error.code == "NOT_FOUND":
         return f"{address} is not an nsqlookupd, it has no /lookup; is it an nsqd?"
@@ -36,13 +36,13 @@ def explain_lookup(address: str, error: SourceNodeError) -> str:
     return str(error)
 
 
-def explain_while_read(producer: str, error: SourceNodeError) -> str:
+def explain_while_read(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd that answered when the batch was planned."""
     known = _reason(error)
     return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
 
 
-def _reason(error: SourceNodeError) -> str:
+def _reason(error: NodeError) -> str:
     if error.unreachable:
         if error.reason == NOT_HTTP:
             return "does not speak HTTP; is it the TCP port? nsqd's HTTP port is 4151 by default"

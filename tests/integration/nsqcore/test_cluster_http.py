@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from bench.ports import free_port
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi

@@ -1,7 +1,7 @@
 import pytest
 
 from nsqadmin.figures import present
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 
 MS, S = 1_000_000, 1_000_000_000
 

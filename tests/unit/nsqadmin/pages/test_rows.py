@@ -4,7 +4,7 @@ from nsqadmin.figures import aggregate
 from nsqadmin.figures.sums import add_up
 from nsqadmin.figures.trend import NodePace
 from nsqadmin.pages.rows import NodeRow, TopicRow
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeStats
 from tests.support.records import channel_json, producer, topic_stats
 

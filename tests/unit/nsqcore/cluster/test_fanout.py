@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 
 

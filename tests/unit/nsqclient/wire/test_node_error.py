@@ -1,4 +1,4 @@
-from nsqcore.cluster.errors import NodeError
+from nsqclient.wire.node_error import NodeError
 
 URL = "http://127.0.0.1:4151/stats"
 

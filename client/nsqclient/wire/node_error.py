@@ -1,4 +1,4 @@
-"""The error of a node that gave no usable answer."""
+"""The error of a node that gave no usable answer, which can be collected, shown and counted."""
 
 import json
 from http import HTTPStatus
@@ -8,11 +8,11 @@ TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 
 
-class SourceNodeError(Exception):
-    """One node's failure to answer one request: the request, the node, and the reason.
+class NodeError(Exception):
+    """One node's failure to answer one request: the request, the node, and what went wrong.
 
-    ``status`` is None if the node could not be reached; otherwise it answered, but not with what was
-    requested. ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
+    ``status`` is None when the node could not be reached. Otherwise the node answered, but not with what was
+    asked for; ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class SourceNodeError(Exception):
         self.code = code
 
     @classmethod
-    def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "SourceNodeError":
-        """Make the error for an answer with another status than 200."""
+    def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "NodeError":
+        """Make the error for an answer whose status is not success."""
         text = body.decode("utf-8", "replace")
         try:
             phrase = HTTPStatus(status).phrase
@@ -47,11 +47,15 @@ class SourceNodeError(Exception):
             return f'{self.verb.capitalize()} "{self.url}": {self.reason}'
         return self.reason
 
+    def __repr__(self) -> str:
+        return f"NodeError({self.verb} {self.url}: {self.reason})"
+
 
 def _code_in(text: str) -> str:
     try:
         answer = json.loads(text)
     except ValueError:
         return ""
-    message = answer.get("message") if isinstance(answer, dict) else None
-    return message if isinstance(message, str) else ""
+    if isinstance(answer, dict) and isinstance(answer.get("message"), str):
+        return str(answer["message"])
+    return ""
