@@ -32,7 +32,7 @@ GOOD = TallyResult(1000, 0, 0, {"load c": 1000}, {}, 0, [], 0, [])
 
 @pytest.fixture
 def times():
-    """A histogram in which all was as fast."""
+    """Make a histogram of 100 times that are all equal."""
 
     def of(milliseconds):
         histogram = Histogram()

@@ -1,4 +1,4 @@
-"""What a worker tells."""
+"""The deltas that a worker sends to the tally."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Times in buckets."""
+"""Histograms of times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a message of the load carries."""
+"""The mark that each message of the load carries."""
 
 from load.marks import MARK_BYTES, Marker, Stamp, publisher_id
 

@@ -1,4 +1,4 @@
-"""Profiles, those that come with it among them."""
+"""Profiles, including those that come with nsq-load."""
 
 import pytest
 

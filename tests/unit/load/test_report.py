@@ -1,4 +1,4 @@
-"""A run on paper."""
+"""The report of a run: a page, JSON, CSV and the terminal."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What a daemon cost."""
+"""The processor time and memory that a daemon used."""
 
 from load.seen import Cost, Course
 

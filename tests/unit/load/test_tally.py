@@ -1,4 +1,4 @@
-"""What became of every message: by publisher and number, over workers, with the cause of what came twice."""
+"""Whether each message arrived, by publisher and number, and why some arrived twice."""
 
 import random
 
@@ -13,7 +13,7 @@ NODE = "127.0.0.1:4150"
 
 
 class Told:
-    """A tally and some workers that tell it."""
+    """A tally and the workers that report to it."""
 
     def __init__(self, *channels):
         self.tally = Tally(channels or [CHANNEL])
@@ -115,8 +115,8 @@ def test_what_came_again_has_its_cause(told):
     told.give_back("timeout", 2)
     told.give_back("lost", 3)
     told.deliver(1, 2, 3, attempts=2, worker="w2")
-    told.deliver(4, attempts=2, worker="w2")  # nsqd heard nothing in time
-    told.deliver(5, worker="w2")  # nothing explains it
+    told.deliver(4, attempts=2, worker="w2")  # attempt 2: nsqd got no answer in time
+    told.deliver(5, worker="w2")  # attempt 1: nothing explains the repeat
 
     assert told.outcome().duplicates == {"requeue": 1, "time-out": 2, "kill": 1, "unexplained": 1}
 
@@ -178,7 +178,7 @@ def test_workers_may_tell_in_any_order():
         for number in range(first, first + 10):
             rng.choice(books).received(CHANNEL, NODE, Stamp("p1", number, 0), 1)
         deltas += [book.delta(last=first == 290) for book in books]
-    # Each worker's own in order, the workers in any.
+    # The deltas of one worker arrive in order; the workers come in any order.
     tally = Tally([CHANNEL])
     for book in rng.sample(books, 3):
         for delta in deltas:

@@ -1,4 +1,4 @@
-"""Why a run went wrong, in words."""
+"""Sentences that explain why a run went wrong."""
 
 from load.seen import Remaining
 from load.trouble import troubles

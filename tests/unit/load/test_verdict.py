@@ -1,4 +1,4 @@
-"""What a run is blamed for, one sentence each."""
+"""Each fault of a run is one sentence."""
 
 from dataclasses import replace
 
