@@ -1,4 +1,4 @@
-"""What waits for a connection: its order, its size, and when it is given up."""
+"""Publishes that wait for a connection: their order, their size, and when they are given up."""
 
 from nsqclient.backlog import Backlog
 from nsqclient.requests import Publish

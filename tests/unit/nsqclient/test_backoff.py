@@ -29,7 +29,7 @@ def test_the_stop_never_grows_above_the_longest(backoff):
 
     stops = [fail_on_trial(backoff) for _ in range(20)]
 
-    assert max(stops) == stops[-1] == 64  # one level more would be 128
+    assert max(stops) == stops[-1] == 64  # the next level would be 128
     assert backoff.level == 6
 
 

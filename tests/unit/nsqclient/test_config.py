@@ -124,7 +124,7 @@ def test_options_keep_what_they_do_not_name():
 
 
 def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
-    # Below the heartbeat's default, which another option may lower.
+    # 10 s is below the default heartbeat_interval, which another option may lower.
     assert check_option("read-timeout,10s") == ("read_timeout", 10)
 
 

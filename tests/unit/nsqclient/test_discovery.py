@@ -1,4 +1,4 @@
-"""Where to ask and what an answer says."""
+"""Which nsqlookupd to ask, and how its answer is read."""
 
 import asyncio
 

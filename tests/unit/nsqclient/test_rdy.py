@@ -104,7 +104,7 @@ def test_every_connection_has_its_turn():
 
 
 class Counted:
-    """A key that counts how often it is looked at."""
+    """A key that counts how often it is hashed."""
 
     looks = 0
 
@@ -124,7 +124,7 @@ def test_thousands_that_come_and_go_one_by_one_cost_no_square():
     for key in keys[:1_000]:
         rdy.remove(key, 1001, first)
 
-    # Each was looked at a few times, not each time that another came.
+    # Each key was hashed a few times, not once for each key that was added.
     assert Counted.looks < 30 * len(keys)
     assert sum(rdy.count(key) for key in keys) == 10
 

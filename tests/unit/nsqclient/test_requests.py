@@ -1,4 +1,4 @@
-"""What is sent and will be answered."""
+"""Requests that nsqd answers."""
 
 import asyncio
 

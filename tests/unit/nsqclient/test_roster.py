@@ -1,4 +1,4 @@
-"""Which nsqd a producer turns to."""
+"""Which nsqd a producer publishes to."""
 
 from nsqclient.roster import LAST_REST_SECONDS, Roster
 

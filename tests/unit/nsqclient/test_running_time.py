@@ -16,7 +16,7 @@ def clock():
 
 @pytest.fixture
 def run(clock):
-    """Run a coroutine on a loop whose time passes at once."""
+    """Run a coroutine on a loop on which time passes without waiting."""
     loop = SimulatedLoop(clock, random.Random(1))
     yield loop.run_until_complete
     loop.close()
@@ -53,7 +53,7 @@ def test_a_pause_of_the_process_is_not_counted(run, clock):
         called, began = asyncio.Event(), loop.time()
         RunningTimer(8, called.set)
         await asyncio.sleep(3.5)
-        clock.advance(1000)  # nobody runs meanwhile
+        clock.advance(1000)  # the process is stopped meanwhile
         await called.wait()
         return loop.time() - began - 1000
 

@@ -111,4 +111,4 @@ def test_whoever_begins_to_wait_while_it_ends_is_not_forgotten():
 
 def test_it_has_no_other_attributes(outcome):
     with pytest.raises(AttributeError):
-        outcome.nothing  # noqa: B018 - looking is what is tried
+        outcome.nothing  # noqa: B018 - the access itself is tested

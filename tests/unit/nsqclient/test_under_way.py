@@ -1,4 +1,4 @@
-"""What a connection has under way is counted, bounded and answered in its order."""
+"""Requests of a connection that nsqd has not answered are counted, bounded and answered in order."""
 
 from concurrent.futures import Future
 

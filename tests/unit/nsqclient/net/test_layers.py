@@ -40,7 +40,7 @@ class Below(asyncio.Transport):
 
 
 class Above(asyncio.Protocol):
-    """Keeps what it hears."""
+    """Keeps the data that it receives."""
 
     def __init__(self):
         self.heard = []
@@ -82,7 +82,7 @@ async def layer(below, above, peer):
 
 async def until_read(below):
     async with asyncio.timeout(10):
-        while not below.reading:  # noqa: ASYNC110 - it happens in callbacks of this loop
+        while not below.reading:  # noqa: ASYNC110 - callbacks of this loop do it
             await asyncio.sleep(0)
 
 
@@ -160,7 +160,7 @@ async def test_what_takes_long_is_heard_a_little_at_a_time_so_that_others_have_t
             rounds.append(work - before)
 
     assert b"".join(above.heard) == MANY
-    # The budget, and what was begun within it.
+    # A round takes at most its budget and the one step that began within it.
     assert max(rounds) < 0.0008
 
 

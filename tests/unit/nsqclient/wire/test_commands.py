@@ -1,4 +1,4 @@
-"""Each command byte for byte, and what is refused before it reaches nsqd."""
+"""The bytes of each command, and the arguments that are refused before they reach nsqd."""
 
 import json
 

@@ -254,7 +254,7 @@ def test_an_answer_to_identify_that_is_no_object_is_refused(payload):
         decode_lookupd_info(payload)
 
 
-# -- ours, beyond the original --------------------------------------------------------
+# -- additions to the original --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
