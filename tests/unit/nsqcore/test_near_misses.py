@@ -1,4 +1,4 @@
-"""What somebody meant."""
+"""Guesses of what was meant by a wrong address or name."""
 
 import pytest
 

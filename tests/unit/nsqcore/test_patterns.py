@@ -1,4 +1,4 @@
-"""Which names a pattern means, with google-re2 and without."""
+"""Which names a pattern matches, with google-re2 and without."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What ``re`` stands in for means to it what it means to RE2, and takes little work."""
+"""A pattern translated for ``re`` matches what it matches in RE2, and takes little work."""
 
 import re
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nsqcore.plain_patterns import translated
 
-# Parts of patterns, put together at random: some make sense, others do not.
+# Parts of patterns, joined at random: some of the results are valid, others are not.
 parts = st.sampled_from(
     [
         *"ab.^$|()*+?-_]}",

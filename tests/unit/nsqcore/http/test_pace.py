@@ -5,7 +5,7 @@ from nsqcore.http.pace import Pace
 
 
 async def turns_during(work):
-    """How often somebody else had a turn."""
+    """How often another task ran while *work* ran."""
     task, turns = asyncio.ensure_future(work), 0
     while not task.done():
         turns += 1

@@ -1,4 +1,4 @@
-"""A body in pieces arrives whole, and others have their turn while it is sent."""
+"""A body in pieces arrives whole, and other tasks run while it is sent."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ PIECES = [b"%06d" % n * 100 for n in range(2000)]
 
 
 class Written:
-    """What was written, and how many others had a turn before each part."""
+    """The written parts, and how often another task had run before each."""
 
     def __init__(self):
         self.parts = []

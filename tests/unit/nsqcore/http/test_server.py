@@ -17,7 +17,7 @@ JSON = ("Content-Type", "application/json; charset=utf-8")
 
 
 class Service:
-    """A few handlers behind a real listener, and a client that shows what came over the wire."""
+    """A few handlers behind a real listener, and a client that shows the bytes of the answer."""
 
     def __init__(self, address, compress=False, unix=False):
         self.lines = io.StringIO()
@@ -65,7 +65,7 @@ class Service:
         return await asyncio.open_connection("127.0.0.1", self.server.port)
 
     async def ask(self, head, body=b"", headers=""):
-        """Send one request on a connection of its own; returns status, header pairs and body."""
+        """Send one request on a new connection; returns status, header pairs and body."""
         reader, writer = await self.connect()
         if body:
             headers += f"Content-Length: {len(body)}\r\n"
@@ -285,7 +285,7 @@ async def test_a_line_that_is_too_long_is_answered_with_a_sentence(service, head
 
 
 async def half_closed(service, sent):
-    """Send this and end the sending side, as ``nc -N`` does; returns all that comes back."""
+    """Send these bytes and end the sending side, as ``nc -N`` does; returns the whole answer."""
     reader, writer = await service.connect()
     writer.write(sent)
     writer.write_eof()
@@ -344,7 +344,7 @@ async def test_who_ends_its_side_behind_several_requests_is_answered_each(servic
 
 
 async def test_who_ends_its_side_within_a_body_is_told_at_once_that_it_cannot_be_read(service, caplog):
-    """At once: the test would not see the end of the time that a body may take."""
+    """Its time limit is shorter than BODY_STALL_S, so only an immediate answer passes."""
     async with asyncio.timeout(20):
         received = await half_closed(
             service, b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc"

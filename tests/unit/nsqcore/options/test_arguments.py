@@ -1,4 +1,4 @@
-"""The programs that are not NSQ's own say one sentence of a mistake."""
+"""Programs that the original does not have report a mistake in one sentence."""
 
 import pytest
 

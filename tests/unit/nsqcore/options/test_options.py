@@ -140,7 +140,7 @@ def test_a_misused_flag_gives_one_sentence_and_exit_code_2(argv, sentence):
 
     assert code == 2
     assert sentence in err
-    # One line: with the usage text behind it, as the original has it, the sentence would be off the screen.
+    # One line: the original prints its usage text after the sentence, which moves it off the screen.
     assert err.count("\n") == 1
     assert err.endswith(" nsqd -help lists all flags\n")
     assert not out
@@ -315,7 +315,7 @@ def test_a_file_that_is_no_toml_is_a_fatal_line(config):
     assert err.count("\n") == 1
 
 
-# -- all together -----------------------------------------------------------------------
+# -- all sources together -----------------------------------------------------------------------
 
 
 def test_a_value_the_daemon_could_not_work_with_is_a_fatal_line():

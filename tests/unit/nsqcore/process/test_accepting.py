@@ -1,4 +1,4 @@
-"""A listener that is short of descriptors goes on by itself when there are some again."""
+"""A listener that ran out of descriptors continues by itself when some are free again."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ from nsqcore.process.accepting import Acceptor
 
 
 class Listening:
-    """A socket in whose backlog nobody is; accepting fails as often as it is told, then says so."""
+    """A socket with an empty backlog: accept raises EMFILE *failures* times, then BlockingIOError."""
 
     def __init__(self, failures):
         self.failures = failures
@@ -39,13 +39,13 @@ class Lines:
 async def test_the_end_of_a_shortage_is_seen_though_nobody_comes(monkeypatch):
     monkeypatch.setattr(accepting, "REST_S", 0)
     loop = asyncio.get_running_loop()
-    # Nobody comes: the loop never calls the reader.
+    # No client connects, so the loop never calls the reader.
     monkeypatch.setattr(loop, "add_reader", lambda *_: None, raising=False)
     monkeypatch.setattr(loop, "remove_reader", lambda *_: None, raising=False)
     log = Lines()
     acceptor = Acceptor("TCP", Listening(failures=3), asyncio.Protocol, log)
     acceptor.start()
-    acceptor._accept()  # the last of those who came
+    acceptor._accept()  # as for the last client that connected
     async with asyncio.timeout(20):
         await log.is_over.wait()
     await acceptor.close()

@@ -68,7 +68,7 @@ def test_a_port_alone_takes_every_interface():
 
 def test_the_socket_file_of_a_killed_daemon_is_no_obstacle(tmp_path):
     path = str(tmp_path / "nsqd.sock")
-    bind(path, allow_unix=True).close()  # the file stays behind, nobody listens
+    bind(path, allow_unix=True).close()  # the file remains and nobody listens
 
     with bind(path, allow_unix=True) as sock:
         assert shown_address(sock) == path

@@ -1,4 +1,4 @@
-"""Certificates that change while they are used, without a server."""
+"""Certificates that change while they are in use, tested without a server."""
 
 import shutil
 import ssl
@@ -22,7 +22,7 @@ def second(tmp_path):
 
 
 def shown(context):
-    """The certificate that a client of nobody in particular is shown."""
+    """The certificate that a client without any checks is shown."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -37,7 +37,7 @@ def shown(context):
 
 
 def test_a_client_cannot_renegotiate(first):
-    # A client that does it over and over costs much more than it pays; Python has none that can.
+    # Renegotiating costs a server more than its client. Python's clients cannot, so the option is checked.
     context = server_certificates(str(first.certificate), str(first.key), LEAST).context
 
     assert context.options & ssl.OP_NO_RENEGOTIATION
@@ -80,7 +80,7 @@ def test_what_cannot_be_used_is_told_each_time_and_the_old_serves_on(first, seco
     if damage == "other key":
         shutil.copy(second.key, first.key)
     elif damage == "other certificate":
-        # Files are replaced one after the other, and nobody says in which order.
+        # The two files are replaced one after the other, in either order.
         shutil.copy(second.certificate, first.certificate)
     elif damage == "garbage":
         first.certificate.write_text("garbage")
