@@ -5,7 +5,7 @@ from tests.support.fake_kubernetes import fake_kubernetes
 
 
 class Waiting:
-    """A clock that its sleeps move."""
+    """A clock that only its own sleeps move."""
 
     def __init__(self):
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""The calls against an API server that refuses, is busy, hangs up, and ends its watches."""
+"""Calls to an API server that refuses, is busy, hangs up or ends its watches."""
 
 import pytest
 from kubernetes import client

@@ -1,4 +1,4 @@
-"""The preStop hook that writes an event about what it left; the drain itself is the real one."""
+"""The preStop hook writes an event about the messages that it left; the drain itself is the real one."""
 
 import pytest
 

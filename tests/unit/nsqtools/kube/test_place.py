@@ -1,4 +1,4 @@
-"""What a broker is told about the place it runs at."""
+"""What a broker is told about the place where it runs."""
 
 import tomllib
 

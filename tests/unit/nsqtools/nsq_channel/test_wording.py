@@ -1,4 +1,4 @@
-"""What nsq_channel says, without an nsqd."""
+"""The output of nsq_channel, without an nsqd."""
 
 from nsqtools.nsq_channel.wording import differ, handled, in_force, messages, sent_back, sought
 

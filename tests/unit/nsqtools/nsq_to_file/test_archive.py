@@ -1,4 +1,4 @@
-"""The files of one topic, on a real disk with a clock of the test's own."""
+"""The files of one topic, on a real disk, with a clock that the test sets."""
 
 import gzip
 import os
@@ -34,7 +34,7 @@ class Notes(list[str]):
 
 
 class Runs:
-    """Archives of the same folders, one after another, as runs of the tool are."""
+    """Archives of the same folders, one after another, like successive runs of the tool."""
 
     def __init__(self, folder, *, work=False, level=None, skip_empty=False, **rotation: int) -> None:
         self.time, self.notes = Time(), Notes()
@@ -63,7 +63,7 @@ class Runs:
 
 
 def killed(archive: Archive) -> None:
-    """What is left when the process is gone: the descriptor closed, nothing of the buffer written."""
+    """Leave what a killed process leaves: the descriptor is closed and the buffer is not written."""
     os.close(archive._file.fd)
     archive._file = None
 

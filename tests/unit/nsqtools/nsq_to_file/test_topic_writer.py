@@ -1,4 +1,4 @@
-"""A message is finished after the sync that puts it on the disk, and never when that failed."""
+"""A message is finished after the sync that makes it durable, and never when that sync failed."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 
 
 class Disk:
-    """An archive that notes what is asked of it, and fails at its syncs from some number on."""
+    """An archive that notes its calls, and whose syncs fail after the first *syncs*."""
 
     def __init__(self, story, syncs=1 << 30):
         self.story = story

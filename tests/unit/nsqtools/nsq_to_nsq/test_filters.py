@@ -1,4 +1,4 @@
-"""Which messages nsq_to_nsq passes, and what of them."""
+"""Which messages nsq_to_nsq passes on, and which fields of them."""
 
 import json
 from decimal import Decimal

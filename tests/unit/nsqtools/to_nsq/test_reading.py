@@ -1,4 +1,4 @@
-"""What to_nsq says at its end of what it has sent."""
+"""What to_nsq reports at its end about the messages that it sent."""
 
 import asyncio
 

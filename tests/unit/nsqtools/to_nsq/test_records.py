@@ -1,4 +1,4 @@
-"""What to_nsq makes of a stream."""
+"""How to_nsq splits a stream into records."""
 
 import pytest
 from hypothesis import given

@@ -8,7 +8,7 @@ from nsqtools.to_nsq.throttle import Throttle
 
 
 def sent_at(rate: int, ready: list[float]) -> list[float]:
-    """When messages go out that were ready at these times, one after another."""
+    """The times at which messages are sent that are ready at the times *ready*."""
     throttle, now, sent = Throttle(rate, 0.0), 0.0, []
     for moment in ready:
         now = max(now, moment)
