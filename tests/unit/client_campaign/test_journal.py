@@ -1,4 +1,4 @@
-"""What a run of the client's campaign counts as lost, as twice, and as explained."""
+"""Which messages a run of the client's campaign counts as lost, repeated or explained by a fault."""
 
 import pytest
 

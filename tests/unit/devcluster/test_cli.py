@@ -1,4 +1,4 @@
-"""What nsq-cluster refuses before it starts anything."""
+"""nsq-cluster refuses bad flags, ports in use and bad folders before it starts anything."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""The Enter key, on a pipe, on a terminal and where there is none."""
+"""The Enter key, on a pipe, on a terminal and without a keyboard."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture(params=[os.pipe, os.openpty], ids=["pipe", "terminal"])
 def ends(request):
-    """What the keyboard reads and what a person types into."""
+    """The end that the keyboard reads and the end that a person types into."""
     first, second = request.param()
     reader, writer = (first, second) if request.param is os.pipe else (second, first)
     yield reader, writer

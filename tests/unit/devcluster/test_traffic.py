@@ -1,4 +1,4 @@
-"""What the shop says."""
+"""The messages that the shop publishes, and its lines of figures."""
 
 import json
 

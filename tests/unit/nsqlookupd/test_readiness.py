@@ -30,7 +30,7 @@ class Start:
         self.readiness.told([{key(name): frozenset(topics.split()) for name, topics in nodes.items()}])
 
     def ready_at(self, now_ns):
-        # It takes a second look to be sure.
+        # Only the second check with nothing missing makes it ready.
         self.readiness.check(now_ns)
         return self.readiness.check(now_ns)
 

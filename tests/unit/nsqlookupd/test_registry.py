@@ -405,7 +405,7 @@ def test_counts_are_of_what_there_is(registry, directory):
     assert registry.counts() == {"peers": 1, "unavailable": 0, "topics": 3, "channels": 2, "registrations": 2}
 
 
-# -- where one can publish -------------------------------------------------------------
+# -- where to publish -------------------------------------------------------------
 
 
 def publishable(registry, topic="t", now_ns=0):

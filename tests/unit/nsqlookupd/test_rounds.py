@@ -1,4 +1,4 @@
-"""Long work comes in steps, and everybody else has a turn in between."""
+"""Long work is done in steps, and all others have their turns in between."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from nsqlookupd.rounds import AT_MOST, Rounds
 
 
 class Job:
-    """So much work, done as far as a step allows."""
+    """Work of *total* units, of which each step does as much as it is allowed."""
 
     def __init__(self, total):
         self.left = total

@@ -1,4 +1,4 @@
-"""The simulated disk: it answers as the real one does, and a power cut leaves what it may leave."""
+"""The simulated disk: it answers as the real one does, and a power cut leaves only possible states."""
 
 import errno
 import os
@@ -90,9 +90,9 @@ class Player:
             self._forget_what_went()
 
     def label(self, path):
-        """The same for a file as long as it is there, and another one for each other file that is there.
+        """A number that a file keeps while it exists, and that no other existing file has.
 
-        A file that went may leave its number to the next one on the real disk, which is no matter.
+        On the real disk a later file may get the inode of a removed one; the labels hide that.
         """
         number = self.disk.identity(path)
         if number not in self.labels:
@@ -142,13 +142,13 @@ class Player:
             if name == "close":
                 del self.open[first]
             if name == "append":
-                # The seam appends to what it created; elsewhere the position would decide.
+                # nsqd appends only to files opened for that; in the others the position would matter.
                 return disk.append(fd, [self.bytes(size) for size in rest[0]]) if kind == "create" else None
             if name == "write_at":
                 return disk.write_at(fd, self.bytes(rest[0]), rest[1])
             answer = getattr(disk, name)(fd, *rest)
             if name == "size" and fd in self.folders:
-                # Each file system has its own idea of the size of a folder.
+                # File systems differ in the size of a folder.
                 return None
             return answer
         path = self.root / first
@@ -186,7 +186,7 @@ def test_the_same_operations_get_the_same_answers_as_from_a_real_disk(operations
             os.close(fd)
 
 
-# --- what is left ---
+# --- what a power cut leaves ---
 
 
 def test_a_killed_process_leaves_everything_it_wrote(disk):

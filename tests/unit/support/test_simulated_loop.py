@@ -10,7 +10,7 @@ from tests.support.simulated_loop import Deadlock, SimulatedLoop, SimulatedTime
 
 
 def played(seed, main):
-    """Run a coroutine function on a new loop, which it is given."""
+    """Run a coroutine function on a new loop, which is passed to it."""
     clock = SimulatedTime()
     loop = SimulatedLoop(clock, random.Random(seed))
     try:

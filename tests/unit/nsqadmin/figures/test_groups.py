@@ -13,7 +13,7 @@ def test_who_has_silent_connections_comes_first_then_who_has_most():
             ("many", consumer()),
             ("stuck", consumer(in_flight=3, silent_s=60.0)),
             ("one", consumer()),
-            # Without anything in flight nothing is owed.
+            # With nothing in flight it does not count as silent.
             ("one", consumer(silent_s=60.0)),
         ]
     )

@@ -1,4 +1,4 @@
-"""What is in force where and why, and what a change would change."""
+"""Which policy is in force where and why, and what a change would alter."""
 
 import pytest
 

@@ -25,7 +25,7 @@ def test_two_looks_give_messages_in_and_out_per_second():
     look(pace, 0, message_count=100, depth=10, in_flight_count=5)
     _, trend = look(pace, 2, message_count=300, depth=30, in_flight_count=5)
 
-    # 200 came in 2 s, 20 of them still wait, so 180 were finished.
+    # 200 came in 2 s and 20 of them still wait, so 180 were finished: 100 and 90 per second.
     assert (trend.messages, trend.finished, trend.depth, trend.span_s) == (100, 90, 10, 2)
 
 
@@ -64,7 +64,7 @@ def test_a_topic_that_was_made_again_counts_from_zero():
     look(pace, 0, message_count=1000)
     look(pace, 2, message_count=2000)
 
-    # Thirty since it was made, which was after the first look.
+    # 30 messages since the topic was created again. That was after the first look, so they took at most 4 s.
     assert look(pace, 4, message_count=30)[0].messages == 7.5
 
 

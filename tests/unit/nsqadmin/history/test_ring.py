@@ -14,7 +14,7 @@ from nsqadmin.history.ring import (
 
 ORDERS = ("topic", "orders")
 BILLING = ("channel", "orders", "billing")
-# A moment that is the beginning of an hour, and so of a minute.
+# The beginning of an hour, and therefore of a minute.
 NOON = 1_800_000_000 - 1_800_000_000 % 3600
 
 
@@ -48,7 +48,7 @@ def test_a_moment_has_one_row_and_a_clock_set_back_writes_none_until_it_is_where
         assert not file.write(NOON + 104, {TOTALS: Point(2)})
         assert not file.write(NOON + 50, {TOTALS: Point(3)})
         assert file.write(NOON + 105, {TOTALS: Point(4)})
-        # A day back is another time.
+        # A clock that was set back by more than an hour is followed at once.
         assert file.write(NOON - 86_400, {TOTALS: Point(5)})
 
 

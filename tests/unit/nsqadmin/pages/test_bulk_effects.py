@@ -1,4 +1,4 @@
-"""What one action would do to a selection, and what came of it."""
+"""The expected effect of one action on a selection, and its result."""
 
 from nsqadmin.changes.actions import Done
 from nsqadmin.figures.sums import ChannelSum, TopicSum
