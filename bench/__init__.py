@@ -1,1 +1,1 @@
-"""The benchmark: any NSQ-compatible nsqd, alone or beside a second one."""
+"""The benchmark: measures any NSQ-compatible nsqd, alone or compared with a second one."""

@@ -76,7 +76,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def programs(args: argparse.Namespace) -> list[Program | Server]:
-    """What is to be measured: how to start it, or where it runs."""
+    """Return the servers to measure: how to start each, or where it runs."""
     found: list[Program | Server] = []
     for prefix, name in (("", args.name), ("peer_", args.peer_name)):
         given = vars(args)
@@ -99,8 +99,8 @@ def programs(args: argparse.Namespace) -> list[Program | Server]:
 def targets(
     measured: list[Program | Server], row: Row, mem_queue_size: int, about: dict[str, Any]
 ) -> Iterator[list[Program | Server]]:
-    """The servers for rows like *row*, started with its flags."""
-    # The last of a flag that is given twice counts.
+    """Yield the servers for rows with the flags of *row*, started with these flags."""
+    # If a flag is given twice, the last one counts.
     flags = ("--mem-queue-size", str(mem_queue_size), *(row.flags() if callable(row.flags) else row.flags))
     with ExitStack() as stack:
         found = [
@@ -115,7 +115,7 @@ def targets(
 def measure(
     measured: list[Program | Server], rows: list[Row], args: argparse.Namespace, plan: Plan
 ) -> tuple[dict[str, dict[str, list[Readings]]], dict[str, Any]]:
-    """Run every row, the servers taking turns so that a busy moment of the machine hits both."""
+    """Run every row; the servers take turns, so that a busy moment of the machine affects both."""
     results: dict[str, dict[str, list[Readings]]] = {}
     about: dict[str, Any] = {}
     for _, alike in groupby(rows, key=lambda row: (row.flags, row.own, row.null)):
@@ -133,7 +133,7 @@ def measure(
 
 def main(arguments: list[str] | None = None) -> int:
     args = parse(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers and folders go
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also ends servers and removes folders
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # inherited by servers and load
     plan = Plan(None if args.sizes else args.size, args.messages, args.seconds)

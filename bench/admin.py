@@ -1,7 +1,7 @@
 """``python -m bench.admin``: nsqadmin in front of a large cluster of stubs, with viewers on its pages.
 
-It says how long each page takes, what processor and memory nsqadmin uses, and whether a healthy cluster looks
-healthy. With ``--peer-cmd`` the routes of the JSON API are timed on another nsqadmin as well.
+It prints how long each page takes, what processor time and memory nsqadmin uses, and whether a healthy
+cluster looks healthy. With ``--peer-cmd`` it also times the routes of the JSON API on another nsqadmin.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bench.ports import free_port
 from bench.stub_cluster import channel_name, size_arguments, topic_name
 
 OURS: Final = f"{sys.executable} -m nsqadmin --http-address={{http}} {{lookupds}}"
-# As often as an open page asks.
+# An open page asks at this interval.
 REFRESH_S: Final = 2.0
 WARM_UP_S: Final = 12.0
 
@@ -67,7 +67,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def get(address: str, path: str) -> tuple[float, int, bytes]:
-    """One request on a new connection: seconds, status, body."""
+    """Send one request on a new connection; return seconds, status and body."""
     began = time.perf_counter()
     connection = http.client.HTTPConnection(address, timeout=30)
     try:
@@ -80,7 +80,7 @@ def get(address: str, path: str) -> tuple[float, int, bytes]:
 
 
 class Viewers:
-    """Each viewer goes from page to page, and stays on each page for the time between two refreshes."""
+    """Viewers that open page after page and stay on each for the time between two refreshes."""
 
     def __init__(self, address: str, node: str) -> None:
         self.address = address
@@ -136,7 +136,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def started(stack: ExitStack, template: str, places: dict[str, Any]) -> tuple[str, int]:
-    """Start an nsqadmin of *template* and wait until it answers."""
+    """Start an nsqadmin with the command line *template* and wait until it answers."""
     address = f"127.0.0.1:{free_port()}"
     lookupds = " ".join(f"--lookupd-http-address={one}" for one in places["lookupds"])
     process = stack.enter_context(running(template.format(http=address, lookupds=lookupds).split()))
@@ -151,7 +151,7 @@ def started(stack: ExitStack, template: str, places: dict[str, Any]) -> tuple[st
 
 
 def compare(admins: dict[str, str], node: str, repeat: int) -> None:
-    """Time the routes of the API, the admins taking turns."""
+    """Time the routes of the API; the admins take turns."""
     print("\n| route | " + " | ".join(f"{name}, ms" for name in admins) + " | size |")
     print("|---|" + "---|" * (len(admins) + 1))
     for name, path in routes(node).items():

@@ -2,8 +2,8 @@
 
     python -m bench.backlog --messages 10000000
 
-Publishes to one topic with one channel and no consumer, then restarts the node: after a clean stop, and
-after kill -9. A start is over when /ping answers; then the channel is owed every message.
+Publishes to one topic with one channel and no consumer, then restarts the node after a clean stop and after
+kill -9. A start ends when /ping answers; then the channel must be owed every message.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from bench.load import OK_FRAME, LoadError, bodies, connect, encode_mpub
 from bench.server import OURS, Server, free_address, wait_for_ping
 
 BATCH = 200
-# Batches that are sent before the first answer is read.
+# Number of batches that are sent before the first answer is read.
 WINDOW = 20
 
 
@@ -51,7 +51,7 @@ def _answers(sock: socket.socket, count: int) -> None:
 
 
 class Node:
-    """One nsqd, started again and again on the same data."""
+    """One nsqd that is started several times on the same data."""
 
     def __init__(self, data: Path, *flags: str) -> None:
         self.tcp, self.http = free_address(), free_address()
@@ -62,7 +62,7 @@ class Node:
         self._log = data / "server.log"
 
     def start(self) -> float:
-        """Returns how many seconds it took."""
+        """Start it and return how many seconds that took."""
         began = time.monotonic()
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
@@ -100,7 +100,7 @@ def measure(count: int, size: int, data: Path) -> dict[str, float | int]:
         found[f"start_after_{name}_s"] = node.start()
         found[f"owed_after_{name}"] = node.depth()
         found[f"mib_after_{name}"] = node.server.memory_mib()
-        # What a kill finds: messages behind the last checkpoint and in a segment that is not closed.
+        # These messages are behind the last checkpoint and in an open segment when the node is killed.
         sock = connect(node.tcp)
         publish(sock, 200 * BATCH, size)
         sock.close()

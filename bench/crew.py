@@ -1,4 +1,4 @@
-"""The processes that make the load: started together, counted while they run, always joined."""
+"""The processes that generate the load: they start together, count their work and are always joined."""
 
 import multiprocessing
 import os
@@ -15,25 +15,25 @@ from bench.load import LoadError
 _FORK = multiprocessing.get_context("fork")
 START_TIMEOUT: Final = 30.0
 
-# A worker is told its number, waits at start(), works, and keeps note(messages) up to date.
+# A work gets its Worker, calls start(), which waits, then works and reports its total with note(messages).
 Work = Callable[["Worker"], None]
 
 
 class Worker:
-    """One process's view of the crew."""
+    """The crew as one of its processes sees it."""
 
     def __init__(self, crew: "Crew", number: int) -> None:
         self._crew = crew
         self._number = number
 
     def start(self) -> None:
-        """Wait for the others; what came before (connecting, encoding) is not measured."""
+        """Wait for the other workers; the work before this call (connecting, encoding) is not measured."""
         self._crew.barrier.wait(START_TIMEOUT)
         self._crew.began[self._number] = time.monotonic()
         self._crew.cpu[self._number] = -time.process_time()
 
     def note(self, messages: int) -> None:
-        """Publish the running total; its last change is the end of this worker's work."""
+        """Report the running total; this worker's work ends with the last change of it."""
         self._crew.counts[self._number] = messages
         self._crew.ended[self._number] = time.monotonic()
 
@@ -45,7 +45,7 @@ class Worker:
 
 
 class Crew:
-    """Several workers as separate processes, with their counters in shared memory."""
+    """Several workers in separate processes, with counters in shared memory."""
 
     def __init__(self, works: list[Work]) -> None:
         size = len(works)
@@ -67,7 +67,7 @@ class Crew:
             worker.finish()
         except KeyboardInterrupt:
             os._exit(1)
-        except Exception as error:  # noqa: BLE001  # the parent is told by the exit code
+        except Exception as error:  # noqa: BLE001  # the exit code tells the parent
             if isinstance(error, (LoadError, OSError)):
                 print(f"bench: a load process failed: {error}", file=sys.stderr)
             else:
@@ -76,7 +76,7 @@ class Crew:
             os._exit(1)
 
     def begin(self) -> None:
-        """Let all of them start at once."""
+        """Let all workers start at once."""
         try:
             self.barrier.wait(START_TIMEOUT)
         except Exception as error:
@@ -87,7 +87,7 @@ class Crew:
         return sum(self.counts if numbers is None else [self.counts[n] for n in numbers])
 
     def wait(self, numbers: range, timeout: float) -> None:
-        """Wait until the workers *numbers* are done."""
+        """Wait until the workers *numbers* have ended."""
         deadline = time.monotonic() + timeout
         for number in numbers:
             self._processes[number].join(max(0.0, deadline - time.monotonic()))
@@ -95,7 +95,7 @@ class Crew:
                 raise LoadError("a load process did not finish")
 
     def wait_for(self, messages: int, numbers: range, patience: float) -> None:
-        """Wait until the workers *numbers* counted *messages*; give up after *patience* without progress."""
+        """Wait until workers *numbers* have counted *messages*; give up after *patience* without progress."""
         last, since = -1, time.monotonic()
         while (now := self.total(numbers)) < messages:
             if now != last:
@@ -105,7 +105,7 @@ class Crew:
             time.sleep(0.005)
 
     def seconds(self) -> float:
-        """From the first start to the last counted message."""
+        """Return the seconds from the first start to the last counted message."""
         return float(max(self.ended) - min(self.began))
 
     def dismiss(self) -> None:
@@ -118,7 +118,7 @@ class Crew:
                 process.join()
 
     def cpu_seconds(self) -> float:
-        """What the generators themselves used; valid once they are dismissed."""
+        """Return the processor time of the workers; valid after ``dismiss``."""
         return float(sum(self.cpu))
 
     def _check_alive(self) -> None:
@@ -128,7 +128,7 @@ class Crew:
 
 @contextmanager
 def crew_of(works: list[Work]) -> Iterator[Crew]:
-    """A crew whose processes are forked, connected and ready, and gone afterwards."""
+    """Yield a crew whose processes are forked, connected and ready; end them afterwards."""
     crew = Crew(works)
     for process in crew._processes:
         process.start()

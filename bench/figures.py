@@ -1,4 +1,4 @@
-"""What a row of the table gives: figures, what is asked of each, and what one run read."""
+"""The parts of a table row: its figures, their goals, and the readings of one run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a row and what is asked of it.
+    """One number of a row and its goal.
 
-    *goal* bounds the ratio to the peer, *limit* the number itself: from below where more is better, else
-    from above.
+    *goal* bounds the ratio to the peer, *limit* the number itself; both are lower bounds if more is better,
+    otherwise upper bounds.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Reading:
-    """A figure of one run; where the work is counted in messages, what each cost the server and the load."""
+    """A figure of one run and, if messages were counted, what each cost the server and the load."""
 
     value: float
     server_us: float | None = None
@@ -40,7 +40,7 @@ Readings = dict[str, Reading]
 
 @dataclass(frozen=True)
 class Plan:
-    """How many messages of which size, and for how long; *size* None means mixed sizes."""
+    """Number and size of the messages, and the time limit; *size* None means mixed sizes."""
 
     size: int | None
     messages: int
@@ -49,19 +49,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of work. *run* gets a server and the plan and gives a reading for each figure."""
+    """One kind of work. *run* takes a server and the plan and returns a reading for each figure."""
 
     name: str
     title: str
     figures: tuple[Figure, ...]
     run: Callable[[Any, Plan], Readings]
-    # The flags with which the servers are started for this row, by their NSQ names.
+    # Flags with which the servers are started for this row, by their NSQ names.
     flags: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    # It starts servers itself: *run* gets a bench.server.Program.
+    # The row starts servers itself: *run* takes a bench.server.Program.
     own: bool = False
-    # The null server can run it: its rate is the limit of the load and the event loop.
+    # The null server can run the row; its rate is the limit of the load and the event loop.
     null: bool = False
-    # Rows that take long are run at most this often.
+    # The most runs of the row, for rows that take long.
     most_runs: int | None = None
 
 
@@ -70,5 +70,5 @@ def rate(goal: float | None = None, unit: str = "msg/s") -> Figure:
 
 
 def less(name: str, unit: str, *, goal: float | None = None, limit: float | None = None) -> Figure:
-    """A figure that should be small: memory, seconds, shares of a processor."""
+    """Return a figure that should be small: memory, seconds, shares of a processor."""
     return Figure(name, unit, more=False, goal=goal, limit=limit)

@@ -1,7 +1,7 @@
 """``python -m bench.fleet``: one nsqlookupd with a fleet of simulated nsqds, measured.
 
-Every simulated nsqd announces the same topics and channels, as the brokers of one cluster do, keeps up its
-PINGs and comes back when nsqlookupd is restarted. Meanwhile topics are looked up at a steady rate.
+Every simulated nsqd registers the same topics and channels, as the brokers of one cluster do, sends PINGs and
+reconnects when nsqlookupd is restarted. Meanwhile topics are looked up at a steady rate.
 """
 
 import argparse
@@ -21,13 +21,13 @@ from bench.fleet_server import LookupdServer
 from nsqclient.wire.frames import OK
 from nsqclient.wire.lookup import MAGIC_V1, PING, encode_identify, encode_registrations, encode_reply
 
-PIPELINE: Final = 128  # as nsqd sends them
+PIPELINE: Final = 128  # commands under way, as with nsqd
 PING_S: Final = 15.0
 _OK_REPLY: Final = encode_reply(OK)
 
 
 class SimulatedNsqd(asyncio.Protocol):
-    """Announces itself and everything it has, then PINGs for as long as the connection lasts."""
+    """Identifies itself, registers everything it has, and sends PINGs while the connection lasts."""
 
     def __init__(self, number: int, batches: Sequence[bytes], sizes: Sequence[int]) -> None:
         address = f"nsqd-{number}.nsqd-headless.messaging.svc.cluster.local"
@@ -56,7 +56,7 @@ class SimulatedNsqd(asyncio.Protocol):
             self._owed -= len(data)
             if self._owed:
                 return
-        # The answer to IDENTIFY comes in one piece here.
+        # On loopback the answer to IDENTIFY comes in one piece.
         if self._next < len(self._batches):
             self._owed = self._sizes[self._next] * len(_OK_REPLY)
             self._transport.write(self._batches[self._next])
@@ -78,7 +78,7 @@ class SimulatedNsqd(asyncio.Protocol):
 
 @dataclass
 class Figures:
-    """What was measured of one size of fleet; seconds and MiB."""
+    """The measurements of one size of fleet, in seconds and MiB."""
 
     nsqds: int
     registered_s: float = 0.0
@@ -108,7 +108,7 @@ HEADER: Final = (
 
 
 def announcement(topics: int, channels: int) -> tuple[list[bytes], list[int]]:
-    """The registrations of one nsqd in batches, with the number of commands in each."""
+    """Return the registrations of one nsqd in batches, and the number of commands in each."""
     names = [f"channel-{number}" for number in range(channels)]
     commands = encode_registrations((f"topic-{number:04}", names) for number in range(topics))
     cut = [commands[start : start + PIPELINE] for start in range(0, len(commands), PIPELINE)]
@@ -116,7 +116,7 @@ def announcement(topics: int, channels: int) -> tuple[list[bytes], list[int]]:
 
 
 async def announce(server: LookupdServer, fleet: int, args: argparse.Namespace) -> list[SimulatedNsqd]:
-    """Connect the whole fleet at once, and return when all of it is registered."""
+    """Connect the whole fleet at once, and return when every nsqd is registered."""
     batches, sizes = announcement(args.topics, args.channels)
     loop = asyncio.get_running_loop()
     nsqds = [SimulatedNsqd(number, batches, sizes) for number in range(fleet)]
@@ -127,7 +127,7 @@ async def announce(server: LookupdServer, fleet: int, args: argparse.Namespace) 
 
 
 async def keep_alive(nsqds: list[SimulatedNsqd]) -> None:
-    """PING from every nsqd in turn, each every 15 seconds."""
+    """Send a PING from each nsqd every 15 seconds, one after the other."""
     while True:
         for nsqd in nsqds:
             nsqd.ping()
@@ -135,8 +135,8 @@ async def keep_alive(nsqds: list[SimulatedNsqd]) -> None:
 
 
 async def look_up(server: LookupdServer, figures: Figures, args: argparse.Namespace) -> None:
-    """Ask for one topic after another at a steady rate, each request timed from when it was due."""
-    # A collection over the whole simulated fleet takes milliseconds, which are not the server's.
+    """Look up one topic after another at a steady rate; each request is timed from its due moment."""
+    # Collecting garbage of the simulated fleet takes milliseconds, which must not count as the server's.
     gc.collect()
     gc.freeze()
     due = time.perf_counter()

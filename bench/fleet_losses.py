@@ -1,9 +1,9 @@
-"""``python -m bench.fleet_losses``: what the loss of an nsqd, a zone, all nsqlookupd does, second by second.
+"""``python -m bench.fleet_losses``: simulates the loss of an nsqd, a zone or all nsqlookupd by the second.
 
-One topic of the fleet is played through with its nsqd, some producers and consumers. Who notices what when
-follows from the numbers that clients and daemons have: producers choose by the client's own Roster, consumers
-look again as its RoundPace says, nsqlookupd answers one after another. A node that is killed refuses at once;
-one that is cut off says nothing, and is missed when its answers are.
+One topic of the fleet is simulated with its nsqd, some producers and consumers. When each of them notices a
+loss follows from the constants of clients and daemons: producers choose by the client's own Roster, consumers
+look up again as its RoundPace says, nsqlookupd answers one request after another. A killed node refuses at
+once; one that is cut off is silent, and its loss is noticed when its answers do not come.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from nsqlookupd.options import NsqlookupdOptions
 SECOND: Final = 1e9
 POLL_S: Final = Config().lookupd_poll_interval
 JITTER_S: Final = POLL_S * Config().lookupd_poll_jitter
-# Nothing was heard for so long: a consumer closes the connection.
+# A consumer closes a connection that was silent for this long.
 SILENCE_S: Final = Config().read_timeout
-# A producer leaves an nsqd that owes an answer for so long.
+# A producer leaves an nsqd that owes it an answer for this long.
 PUBLISH_TIMEOUT_S: Final = 10.0
 CARRY_AFTER_S: Final = NsqdOptions().carry_after / SECOND
 PATIENCE_S: Final = NsqdOptions().keeper_patience / SECOND
@@ -38,12 +38,12 @@ LOST_AT_S: Final = 100.0
 NEWCOMER_S: Final = 60.0
 RESTART_S: Final = 30.0
 STEP_S: Final = 0.5
-# What waits on an nsqd when it is lost: what came in the last second.
+# The messages of this last time wait on an nsqd when it is lost.
 BEHIND_S: Final = 1.0
-# More of them play the same part.
+# Simulating more of them would not change the result.
 MOST_PRODUCERS: Final = 100
 MOST_CONSUMERS: Final = 20
-# A producer knows so many nsqd.
+# Number of nsqd that a producer knows.
 KNOWN: Final = 10
 
 
@@ -63,7 +63,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Played:
-    """What was seen of one loss; seconds from the loss or, where it says so, from its end."""
+    """The results of one loss; seconds count from the loss or, if it says so, from its end."""
 
     moved: float = 0.0
     """Messages whose producer had to take another nsqd."""
@@ -114,7 +114,7 @@ class Reader:
 
 
 class Play:
-    """One loss in one fleet. Time is in seconds; events at their times, flows in steps between."""
+    """One loss in one fleet. Time is in seconds; events happen at their times, messages flow in steps."""
 
     def __init__(self, fleet: Fleet, constants: Constants, loss: Loss, *, kept_mb: float, seed: int) -> None:
         self.fleet, self.loss, self.seen = fleet, loss, Played()
@@ -134,11 +134,11 @@ class Play:
         self._waits_for = [""] * many
         self._owed = [0.0] * many
         self._held_from = [0.0] * many
-        # What an nsqd gets at most in a step while all are there.
+        # The most that an nsqd gets in a step before the loss.
         self._usual = 0.0
         self.readers = [Reader() for _ in range(min(MOST_CONSUMERS, max(2, fleet.consumers)))]
         self._lookupd = True
-        self._busy_until = 0.0  # nsqlookupd answers one after another
+        self._busy_until = 0.0  # nsqlookupd answers one request after another
         self._back_at = LOST_AT_S + loss.lasts_s
         self._ends = self._back_at + 2 * POLL_S + JITTER_S + 10
 
@@ -150,7 +150,7 @@ class Play:
         self._at(self._back_at, self._come_back)
         self._at(LOST_AT_S + NEWCOMER_S, self._newcomer)
         if self.loss.what == "nsqlookupd":
-            # What nobody notices otherwise: one nsqd is started again meanwhile.
+            # An nsqd is also restarted meanwhile, because otherwise the loss would have no effect.
             self._at(LOST_AT_S + RESTART_S, lambda: self._restart(self.nodes[0]))
         step = 0
         while self.now < self._ends:
@@ -191,7 +191,7 @@ class Play:
             node.registered = False
 
     def _carry(self, node: Node) -> None:
-        """Its keeper, in another zone where there is one, gives out what the lost node has not."""
+        """Let the keeper of a lost node, if it is up, give out what the node had not delivered."""
         if not node.lost:
             return
         keeper = self._keeper(node)
@@ -212,7 +212,7 @@ class Play:
             comers, every = self._hit, len(self._hit)
         for node in comers:
             node.lost = node.carried = False
-        # Each tries again after a while of its own, and nsqlookupd takes one after another.
+        # Each nsqd tries again after a random time, and nsqlookupd registers one after another.
         work_s = costs(self.fleet, self._c).registration_s / self.fleet.nsqds
         order = sorted((self._dice.uniform(0.5, 1.0) * LAST_RETRY_S, number) for number in range(every))
         places = set(self._dice.sample(range(every), len(comers)))
@@ -229,7 +229,7 @@ class Play:
         node.registered = True
 
     def _restart(self, node: Node) -> None:
-        """It ends and is there again; without nsqlookupd nobody hears of that."""
+        """Restart the node; without nsqlookupd no client learns that it is back."""
         node.registered = False
         for reader in self.readers:
             self._drop(reader, node)
@@ -269,7 +269,7 @@ class Play:
         listed: list[Node] = []
         if self._lookupd:
             listed = [node for node in self.nodes if node.registered]
-            # An answer waits behind what nsqlookupd does before it.
+            # An answer waits until nsqlookupd has finished its earlier work.
             self._busy_until = max(self._busy_until, self.now) + lookup_us(self._c, len(listed)) / 1e6
             answered = self._busy_until
         refused = not listed and reader.retry_s is None
@@ -308,7 +308,7 @@ class Play:
             if node.number in read and node.waiting:
                 if node.since_s < self._back_at < self.now:
                     self.seen.late_s = max(self.seen.late_s, self.now - node.since_s)
-                # All but what came in this step, which is on its way.
+                # Everything is read except the messages of this step, which are on their way.
                 node.waiting, node.since_s = 0.0, self.now
             elif node.waiting:
                 there_s = self._back_at if node.is_hit and self.now >= self._back_at else 0.0
@@ -324,7 +324,7 @@ class Play:
 
     def _publish(self, number: int, roster: Roster) -> None:
         if self._waits_for[number]:
-            # The answer has not come: only now is this one known to fail.
+            # The answer has not come, so only now does the producer know that this nsqd failed.
             roster.failed(self._waits_for[number], self.now)
             self._waits_for[number] = ""
         for _ in range(KNOWN):
@@ -349,7 +349,7 @@ class Play:
     # -- copies ------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Homes whose keeper is gone for longer than their patience copy what they keep to another one."""
+        """Count what homes copy to another keeper after theirs was away for longer than their patience."""
         if not self.fleet.copies or self.loss.lasts_s <= PATIENCE_S:
             return
         homes = [node for node in self.nodes if not node.is_hit and self._keeper(node).is_hit]
@@ -357,7 +357,7 @@ class Play:
         self.seen.copied_s = self._kept_mb / FILL_MB_PER_S if homes else 0.0
 
     def _keeper(self, node: Node) -> Node:
-        """The next in another zone, or at least the next."""
+        """Return the next node in another zone, otherwise the next node."""
         after = self.nodes[node.number + 1 :] + self.nodes[: node.number] or [node]
         return next((one for one in after if one.zone != node.zone), after[0])
 
@@ -369,7 +369,7 @@ class Play:
 def play(
     fleet: Fleet, loss: Loss, constants: Constants | None = None, *, kept_mb: float = 1000.0, seed: int = 1
 ) -> Played:
-    """Let it happen once."""
+    """Simulate one loss and return its results."""
     return Play(fleet, constants or Constants(), loss, kept_mb=kept_mb, seed=seed).run()
 
 
@@ -396,7 +396,7 @@ ROWS: Final = {
 
 
 def table(fleets: Sequence[Fleet], loss: Loss) -> Iterator[str]:
-    """One loss in fleets of several sizes; lines of which nothing was seen are left out."""
+    """Yield the table of one loss in fleets of several sizes, without lines that are zero everywhere."""
     found = [play(fleet, loss) for fleet in fleets]
     yield f"| {loss.title} | " + " | ".join(f"{fleet.nsqds:,}" for fleet in fleets) + " |"
     yield "|---|" + "--:|" * len(fleets)

@@ -1,7 +1,7 @@
-"""``python -m bench.fleet_model``: what a cluster costs at any size, from what one piece of it costs.
+"""``python -m bench.fleet_model``: computes the cost of a cluster of any size from the cost of its parts.
 
-The constants were measured on small fleets by ``python -m bench.fleet_checks``, which also compares what they
-predict for 50 processes and for stubs of 1,000 with what is measured.
+The constants were measured on small fleets by ``python -m bench.fleet_checks``, which also compares their
+predictions for 50 processes and for 1,000 stubs with measurements.
 """
 
 import argparse
@@ -15,7 +15,7 @@ MB: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What single things cost: CPU in microseconds, sizes in bytes."""
+    """The cost of single parts; the suffix of each name is its unit."""
 
     # nsqlookupd
     lookupd_base_mb: float = 44.5
@@ -69,13 +69,13 @@ LOOKUP_EVERY_S: Final = 60.0
 PING_EVERY_S: Final = 15.0
 HEARTBEAT_EVERY_S: Final = 30.0
 ADMIN_SHARE: Final = 0.15
-# What a connection that brings nothing keeps its turn for, where there are more of them than RDY to share.
+# How long an idle connection keeps its turn if there are more connections than RDY to share.
 LOW_RDY_IDLE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A cluster. Each topic is on *spread* nsqd (0: on all), each of its channels has some consumers."""
+    """A cluster. Each topic is on *spread* nsqd (0: on all), and each of its channels has *consumers*."""
 
     nsqds: int
     topics: int = 1000
@@ -107,7 +107,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a fleet costs, and where."""
+    """The cost of a fleet, by daemon."""
 
     lookupd_mb: float
     lookupd_cores: float
@@ -134,12 +134,12 @@ class Costs:
 
 
 def lookup_us(c: Constants, nsqds: float) -> float:
-    """CPU of one answer to /lookup."""
+    """Return the CPU time of one answer to /lookup in microseconds."""
     return c.lookup_us + c.lookup_node_us * nsqds
 
 
 def costs(fleet: Fleet, c: Constants) -> Costs:
-    """The model: sums and products, so that each term can be checked by itself."""
+    """Return the costs of a fleet as sums and products, so that each term can be checked by itself."""
     registrations = fleet.topics_of_node * (1 + fleet.channels)
     lookups = fleet.readers / LOOKUP_EVERY_S / fleet.lookupds
     pings = fleet.nsqds / PING_EVERY_S

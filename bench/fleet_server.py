@@ -1,4 +1,4 @@
-"""The nsqlookupd under test: started, restarted on the same ports, asked and measured."""
+"""The nsqlookupd under test: start it, restart it on the same ports, ask and measure it."""
 
 import asyncio
 import resource
@@ -56,7 +56,7 @@ class LookupdServer:
             self._process = None
 
     async def get(self, path: str) -> bytes:
-        """The body of one request on a new connection, as consumers ask."""
+        """Send one request on a new connection, as consumers do, and return the body."""
         reader, writer = await asyncio.open_connection(*self.http, limit=1 << 24)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

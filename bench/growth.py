@@ -1,7 +1,8 @@
-"""``python -m bench.growth``: what a message costs as everything around it grows tenfold and a hundredfold.
+"""``python -m bench.growth``: measures the cost of a message as everything around it grows.
 
-Publishes and consumes at once, and shares out the server's processor time among the messages. One thing grows
-at a time: topics that are there, channels of the topic, connections, messages that wait, bytes of a body.
+Publishes and consumes at once, and divides the server's processor time by the messages. One number grows
+tenfold and a hundredfold at a time: existing topics, channels of the topic, connections, waiting messages,
+bytes of a body.
 """
 
 import argparse
@@ -36,7 +37,7 @@ SIZE: Final = 200
 
 @dataclass(frozen=True)
 class Growth:
-    """One thing that grows: its steps, and a run at one of them with so many messages."""
+    """One number that grows: its steps, and a function that runs one step with a number of messages."""
 
     title: str
     steps: tuple[int, ...]
@@ -48,17 +49,17 @@ def _both(server: Server, plan: Plan) -> Sample:
 
 
 def of_topics(program: Program, count: int, messages: int) -> Sample:
-    """Idle topics of three channels exist besides."""
+    """Measure beside *count* idle topics of three channels."""
     with program.folder() as data:
         seed(data, count)
         with program.serving(FLAGS, data) as server:
-            # Work that is left over from the start is no cost of a message.
+            # Work left over from the start must not count as the cost of a message.
             time.sleep(1 + count / 1000)
             return _both(server, Plan(SIZE, messages, 5))
 
 
 def of_channels(program: Program, count: int, messages: int) -> Sample:
-    """Every channel has a reader; the cost is divided by the deliveries."""
+    """Measure with *count* channels, a reader each; the cost is divided by the deliveries."""
     with program.serving(FLAGS) as server:
         names = [f"ch{number}" for number in range(count)]
         plan = Plan(SIZE, max(2000, messages // count), 5)
@@ -66,7 +67,7 @@ def of_channels(program: Program, count: int, messages: int) -> Sample:
 
 
 def of_connections(program: Program, count: int, messages: int) -> Sample:
-    """Publishers with one message under way each; two processes hold them."""
+    """Measure *count* publishers in two processes, each with one message under way."""
     with program.serving(FLAGS) as server:
         topic = create(server, "growth", ["ch"])
         request = load.encode_pub(topic, b"x" * SIZE)
@@ -87,7 +88,7 @@ def of_connections(program: Program, count: int, messages: int) -> Sample:
 
 
 def of_depth(program: Program, count: int, messages: int) -> Sample:
-    """Many messages wait at the start; all are consumed in the end, but only the new ones count."""
+    """Measure while *count* messages wait from the start; as many are read as are published."""
     with program.serving(FLAGS) as server:
         topic = create(server, "growth", ["ch", "other"])
         fill(server, topic, Plan(SIZE, count, 60), count)
@@ -99,7 +100,7 @@ def of_depth(program: Program, count: int, messages: int) -> Sample:
             crew.begin()
             crew.wait(range(2), PATIENCE)
             published = crew.total(range(2))
-            # The readers are as many messages behind as waited before: as many are read as were published.
+            # The readers stay *count* messages behind: they read as many as were published.
             crew.wait_for(published, range(2, 4), PATIENCE)
             found = sample(server, crew, max(published, crew.total(range(2, 4))), cpu)
         if server.topic_stats(topic)["message_count"] != filled + published:
@@ -108,7 +109,7 @@ def of_depth(program: Program, count: int, messages: int) -> Sample:
 
 
 def of_size(program: Program, size: int, messages: int) -> Sample:
-    """Bodies of so many bytes."""
+    """Measure with bodies of *size* bytes."""
     with program.serving(FLAGS) as server:
         return _both(server, Plan(size, max(200, min(messages, messages * 1000 // size)), 5))
 

@@ -1,4 +1,4 @@
-"""Readings in a file, so that a table can be measured in several parts and drawn later."""
+"""Stores readings in a file, so that a table can be measured in several parts and drawn later."""
 
 import json
 from pathlib import Path
@@ -14,14 +14,14 @@ def save(path: Path, results: Results, about: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> Results:
-    """The rows of the file; no rows when the file does not exist."""
+    """Return the rows of the file, or no rows if the file does not exist."""
     if not path.exists():
         return {}
     return decode(json.loads(path.read_text())["rows"])
 
 
 def encode(results: Results) -> dict[str, Any]:
-    """A reading is a list: the value, then what a message cost the server and the load, or null."""
+    """Return JSON; a reading is a list: the value, and the cost per message of server and load, or null."""
     return {
         row: {
             name: [
@@ -48,7 +48,7 @@ def decode(rows: dict[str, Any]) -> Results:
 
 
 def short(row: Row, server: str, turn: int, readings: Readings) -> str:
-    """One run in a line, printed while the others go on."""
+    """Return one run as a line, which is printed before the next run."""
     units = {figure.name: figure.unit for figure in row.figures}
     figures = ", ".join(
         f"{name} {reading.value:,.5g} {units[name]}"

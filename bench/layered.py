@@ -1,7 +1,7 @@
-"""Connections under TLS, snappy or deflate: the same calls as a socket's, so that every load runs on them.
+"""Connections under TLS, snappy or deflate, with the methods of a socket, so that every load can use them.
 
-What is published again and again is compressed once, before the clock starts: the server pays for its own
-side, and the load for as little as it can.
+Batches that are published repeatedly are compressed once, before the clock starts, so that the load costs as
+little as possible beside the server.
 """
 
 import atexit
@@ -30,7 +30,7 @@ class Codec(Protocol):
 
 
 class _Tls:
-    """The client's side of TLS as a codec."""
+    """The client side of TLS as a codec."""
 
     def __init__(self, conn: socket.socket) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -62,14 +62,14 @@ class _Tls:
 
 
 class _Deflate(Deflate):
-    """Every write ends in a full flush: nothing refers to what came before, so it can be sent at any time."""
+    """Every write ends in a full flush, so it does not depend on earlier data and can be sent at any time."""
 
     def compress(self, data: bytes) -> bytes:
         return self._compressor.compress(data) + self._compressor.flush(zlib.Z_FULL_FLUSH)
 
 
 class Layered:
-    """A connection whose bytes go through a codec; it has those methods of a socket that the loads use."""
+    """A connection whose bytes go through a codec, with the methods of a socket that the loads use."""
 
     def __init__(self, conn: socket.socket, layer: str) -> None:
         self.conn = conn
@@ -79,11 +79,11 @@ class Layered:
         )
         self._plain = bytearray()
         if layer == "snappy":
-            # The first prepared batch has one as well, which is allowed anywhere.
+            # The first prepared batch also begins with a header, which is allowed anywhere.
             conn.sendall(SNAPPY_STREAM_HEADER)
 
     def prepare(self, data: bytes) -> bytes:
-        """What :meth:`send_prepared` takes for *data*, as often as is wanted."""
+        """Return what :meth:`send_prepared` takes for *data*; it may be sent several times."""
         return data if self._layer == "tls" else self._codec.compress(data)
 
     def send_prepared(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class Layered:
         self.conn.sendall(self._codec.compress(bytes(data)))
 
     def recv(self, count: int, _flags: int = 0) -> bytes:
-        """Exactly *count* bytes, less only at the end of the stream."""
+        """Return exactly *count* bytes, fewer only at the end of the stream."""
         while len(self._plain) < count and self._more():
             pass
         data = bytes(self._plain[:count])
@@ -105,7 +105,7 @@ class Layered:
         return data
 
     def recv_into(self, view: memoryview) -> int:
-        """At least one byte, 0 at the end; BlockingIOError when nothing came for the time of SO_RCVTIMEO."""
+        """Read at least one byte, 0 at the end. Raises BlockingIOError if none comes within SO_RCVTIMEO."""
         while not self._plain and self._more():
             pass
         count = min(len(view), len(self._plain))
@@ -130,7 +130,7 @@ class Layered:
 
 
 class Prepared:
-    """The connection of a publisher whose batches were prepared."""
+    """A publisher's connection that sends prepared batches."""
 
     def __init__(self, conn: Layered) -> None:
         self.sendall = conn.send_prepared
@@ -138,7 +138,7 @@ class Prepared:
 
 
 def connect(address: Address, layer: str) -> Layered:
-    """A V2 connection under *layer*, ready for commands."""
+    """Return a V2 connection under *layer*, ready for commands."""
     conn = open_socket(address)
     wishes: dict[str, object] = {"feature_negotiation": True}
     wishes |= {"tls_v1": True} if layer == "tls" else {layer: True, "deflate_level": DEFLATE_LEVEL}
@@ -152,7 +152,7 @@ def connect(address: Address, layer: str) -> Layered:
 
 @cache
 def tls_flags() -> tuple[str, ...]:
-    """The flags of a server with a certificate, which is made for this process."""
+    """Return the flags of a server with a certificate that is made for this process."""
     import trustme
 
     folder = Path(tempfile.mkdtemp(prefix="nsq-bench-tls-"))

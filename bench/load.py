@@ -1,7 +1,7 @@
-"""Load generators: what one process does to one nsqd, as cheaply as Python can.
+"""Load generators: what one process does to one nsqd, at the lowest cost possible in Python.
 
-On a small machine the load must cost far less than the server it measures, so everything is encoded before
-the clock starts, sockets block, and nothing is done per message that can be done per read.
+On a small machine the load must cost far less than the server that it measures. So everything is encoded
+before the clock starts, sockets block, and work is done per read instead of per message if possible.
 """
 
 import itertools
@@ -28,7 +28,7 @@ ID_OFFSET: Final = FRAME_OVERHEAD - MESSAGE_ID_BYTES
 FIN_LENGTH: Final = len(b"FIN ") + MESSAGE_ID_BYTES + len(b"\n")
 HEADER = struct.Struct(">II")
 
-# As in many real queues: most messages small, a few large; 674 bytes on average.
+# As in many real queues, most messages are small and a few large; 674 bytes on average.
 MIXED_SIZES: Final = (32, 64, 64, 120, 120, 200, 200, 350, 500, 900, 1500, 4000)
 BATCH_VARIANTS: Final = 16
 
@@ -41,7 +41,7 @@ class LoadError(Exception):
 
 
 def bodies(size: int | None, count: int, seed: int = 1) -> list[bytes]:
-    """*count* message bodies of *size* bytes, or of mixed sizes when it is None."""
+    """Return *count* message bodies of *size* bytes, or of mixed sizes if it is None."""
     if size is not None:
         return [b"x" * size] * count
     sizes = random.Random(seed).choices(MIXED_SIZES, k=count)
@@ -69,7 +69,7 @@ def encode_http_mpub(topic: str, messages: list[bytes]) -> bytes:
 
 
 def variants(size: int | None, per_batch: int, encode: Callable[[list[bytes]], bytes]) -> list[bytes]:
-    """Encoded batches to cycle through: one when all messages are alike, several when sizes are mixed."""
+    """Return encoded batches to cycle through: one if all messages are alike, several if sizes are mixed."""
     count = 1 if size is not None else BATCH_VARIANTS
     return [encode(bodies(size, per_batch, seed)) for seed in range(count)]
 
@@ -85,14 +85,14 @@ class Conn(Protocol):
 
 
 class ConsumerConn(Conn, Protocol):
-    """The methods that a consumer uses besides."""
+    """The additional methods that a consumer uses."""
 
     def recv_into(self, view: memoryview, /) -> int: ...
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
 
 
 def connect(address: Address, **wishes: object) -> socket.socket:
-    """A V2 connection on which every byte read is an answer or a message; *wishes* are of IDENTIFY."""
+    """Return a V2 connection on which only answers and messages arrive; *wishes* go into IDENTIFY."""
     conn = open_socket(address)
     handshake(conn, wishes)
     return conn
@@ -106,11 +106,11 @@ def open_socket(address: Address) -> socket.socket:
 
 
 def handshake(conn: Conn, wishes: dict[str, object]) -> bytes:
-    """Say who we are and what we wish; give the answer.
+    """Send IDENTIFY with *wishes* and return the answer.
 
-    Heartbeats are as rare as a consumer may ask for; no run lasts until the first.
+    The heartbeat interval is the longest that a consumer may ask for; no run lasts until the first heartbeat.
     """
-    # Some servers buffer their output: with the usual 250 ms the end of a short run would be mostly waiting.
+    # Some servers buffer their output; with the usual 250 ms the end of a short run would be mostly waiting.
     usual = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
     identify = json.dumps(usual | wishes).encode()
     conn.sendall(b"%bIDENTIFY\n%b%b" % (MAGIC_V2, len(identify).to_bytes(4, "big"), identify))
@@ -133,7 +133,7 @@ def expect_ok(conn: Conn) -> None:
 def publish_synchronously(
     conn: Conn, batches: list[bytes], per_batch: int, quota: int, deadline: float
 ) -> int:
-    """Send a batch, wait for its OK, and so on until the quota is reached or the time is up."""
+    """Send a batch and wait for its OK, until the quota is reached or the time is over."""
     sent = 0
     monotonic = time.monotonic
     for batch in itertools.cycle(batches):
@@ -148,7 +148,7 @@ def publish_synchronously(
 def publish_pipelined(
     conn: Conn, chunks: list[bytes], per_chunk: int, quota: int, deadline: float, window: int = 4
 ) -> int:
-    """Keep up to *window* chunks of commands under way; every command must be answered with OK."""
+    """Keep up to *window* chunks of commands under way. Raises LoadError for an answer other than OK."""
     sent, answered = 0, 0
     for chunk in itertools.cycle(chunks):
         if sent >= quota or time.monotonic() > deadline:
@@ -163,7 +163,7 @@ def publish_pipelined(
 
 
 def expect_oks(conn: Conn, count: int) -> None:
-    # MSG_WAITALL: some servers send every OK by itself, and a read for each would cost more than the server.
+    # MSG_WAITALL, because some servers send each OK separately, and a read for each would cost too much.
     answer = conn.recv(count * len(OK_FRAME), socket.MSG_WAITALL)
     if answer != OK_FRAME * count:
         raise LoadError(f"expected {count} times OK, got {answer[:200]!r}")
@@ -173,9 +173,9 @@ def expect_oks(conn: Conn, count: int) -> None:
 
 
 def cut_uniform(data: bytearray, have: int, size: int) -> tuple[int, bytes | bytearray]:
-    """Where the whole messages in ``data[:have]`` end, all of *size* bytes, and the FINs for them.
+    """Return where the whole messages in ``data[:have]`` end, all of *size* bytes, and the FINs for them.
 
-    Sixteen strided copies move byte 0 of every id, then byte 1, and so on: no step is taken per message.
+    Sixteen strided copies move byte 0 of every id, then byte 1, and so on, without a step per message.
     """
     stride = FRAME_OVERHEAD + size
     count = have // stride
@@ -191,7 +191,7 @@ def cut_uniform(data: bytearray, have: int, size: int) -> tuple[int, bytes | byt
 
 
 def cut_mixed(data: bytearray, have: int) -> tuple[int, bytes]:
-    """Like :func:`cut_uniform` for bodies of any size: walks from frame to frame."""
+    """Like :func:`cut_uniform` for bodies of any size; goes from frame to frame."""
     at = 0
     ids = []
     unpack = HEADER.unpack_from
@@ -212,7 +212,7 @@ def subscribe(conn: Conn, topic: str, channel: str) -> None:
 
 
 def ready_count(size: int | None) -> int:
-    """RDY for bodies of *size*: no more under way than a few MiB."""
+    """Return the RDY for bodies of *size*, so that at most a few MiB are under way."""
     return READY_COUNT if size is None else max(2, min(READY_COUNT, READ_SIZE * 2 // size))
 
 
@@ -223,13 +223,13 @@ def consume(
     reorder: Callable[[bytes], bytes] | None = None,
     ready: int = 0,
 ) -> Iterator[int]:
-    """Finish every message that comes; yield how many came with each read, 0 when none came for a while.
+    """Finish every message that comes; yield how many came with each read, 0 if none came for a while.
 
-    *look* sees the whole messages of a read before they are finished: a buffer and where they end in it.
-    *reorder* gets the FINs of a read and gives them in the order in which they are sent.
-    With *ready* so many may be under way.
+    *look* gets the whole messages of a read before they are finished: a buffer and where they end in it.
+    *reorder* gets the FINs of a read and returns them in the order in which they are sent.
+    *ready* is the RDY count, if it is not 0.
     """
-    # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
+    # A receive time-out in the kernel costs nothing, but Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
     idle = struct.pack("ll", int(seconds), int(fraction * 1_000_000))
     conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, idle)

@@ -1,4 +1,4 @@
-"""Round trips on many connections of one process: one request at a time on each."""
+"""Round trips on many connections of one process, with one request at a time on each."""
 
 import itertools
 import select

@@ -1,8 +1,8 @@
-"""A server that reads, answers and does nothing else, to measure the load, the event loop and the kernel.
+"""A server that only reads and answers, to measure the load, the event loop and the kernel.
 
     python -m bench.null --tcp-address 127.0.0.1:4150 --http-address 127.0.0.1:4151
 
-It answers every read with one OK, so it suits work that sends one small request and waits.
+It answers every read with one OK, so it is for work that sends one small request and waits.
 """
 
 import argparse
@@ -17,7 +17,7 @@ HTTP_OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/pl
 
 
 class Answering(asyncio.Protocol):
-    """One connection; *answer* is the whole conversation."""
+    """One connection; it sends *answer* for everything it reads."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -25,7 +25,7 @@ class Answering(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002  # nothing is done with it
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002  # the data is ignored
         self._transport.write(self._answer)
 
 
@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.null", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tcp-address", required=True)
     parser.add_argument("--http-address", required=True)
-    # The flags of a row mean nothing to a server that does nothing.
+    # The null server ignores the flags of a row.
     args, _ = parser.parse_known_args()
     import uvloop
 

@@ -1,8 +1,8 @@
-"""Publishing at a fixed rate, whatever the server does: each message says when it was due.
+"""Publishing at a fixed rate, whatever the server does; each message contains its due moment.
 
-A load that waits for answers asks less of a server that is slow, and so hides what its clients wait for
-(coordinated omission). Here message *n* is due at a moment that was fixed before the start. It is sent then,
-or as soon after as this process gets to it, and its latency counts from that moment in any case.
+A load that waits for answers sends less to a slow server, and so hides how long clients would wait
+(coordinated omission). Here the moment at which message *n* is due is fixed before the start. The message is
+sent then, or as soon afterwards as this process can, and its latency always counts from that moment.
 """
 
 import select
@@ -18,7 +18,7 @@ from bench.load import OK_FRAME, LoadError
 from nsqclient.wire.message import FRAME_OVERHEAD
 
 DUE_SIZE: Final = 8
-# A server that reads nothing for so long is too far behind to wait for.
+# A server that reads nothing for this long is too far behind to wait for.
 SEND_S: Final = 2
 
 
@@ -26,7 +26,7 @@ class Pacer:
     """Sends messages *period_ns* apart, taking turns with several connections, and times each answer."""
 
     def __init__(self, conns: list[socket.socket], head: bytes, tail: bytes, period_ns: int) -> None:
-        """A message is *head*, the moment when it was due in 8 bytes, and *tail*."""
+        """A message is *head*, its due moment in 8 bytes, and *tail*."""
         self._conns = conns
         self._head, self._tail = head, tail
         self._period_ns = period_ns
@@ -36,9 +36,9 @@ class Pacer:
         self._partial: dict[socket.socket, int] = dict.fromkeys(conns, 0)
 
     def run(self, start: int, total: int, give_up: int, answered: Callable[[int], None]) -> None:
-        """Send *total* messages from *start* on; *answered* is told how late each is, in ns.
+        """Send *total* messages from *start* on; call *answered* with the delay of each answer in ns.
 
-        At *give_up* it ends, whatever is not sent or answered by then. Moments are of the monotonic clock.
+        It ends at *give_up* even if messages are not sent or answered. Moments are on the monotonic clock.
         """
         head, tail, period = self._head, self._tail, self._period_ns
         sent = turn = 0
@@ -53,7 +53,7 @@ class Pacer:
                 dues = range(start + sent * period, start + (sent + due_count) * period, period)
                 try:
                     conn.sendall(b"".join([head + due.to_bytes(DUE_SIZE, "big") + tail for due in dues]))
-                except BlockingIOError:  # so far behind that it does not even read
+                except BlockingIOError:  # the server does not even read
                     return
                 self._owed[conn].extend(dues)
                 sent += due_count
@@ -72,7 +72,7 @@ class Pacer:
                 answered(now - owed.popleft())
 
     def _answers(self, conn: socket.socket, data: bytes) -> int:
-        """How many more answers *data* completes."""
+        """Return how many more answers *data* completes. Raises LoadError for a wrong answer."""
         have = self._partial[conn] + len(data)
         count, self._partial[conn] = divmod(have, len(OK_FRAME))
         if not data or (not self._partial[conn] and not data.endswith(b"OK")):
@@ -81,7 +81,7 @@ class Pacer:
 
 
 def dues_of(data: bytearray, end: int, size: int) -> "array[int]":
-    """When the messages in ``data[:end]`` were due, all of *size* bytes: eight strided copies."""
+    """Return when the messages in ``data[:end]``, all of *size* bytes, were due: eight strided copies."""
     stride = FRAME_OVERHEAD + size
     count = end // stride
     packed = bytearray(DUE_SIZE * count)
@@ -93,6 +93,6 @@ def dues_of(data: bytearray, end: int, size: int) -> "array[int]":
 
 
 def percentile(sorted_values: "array[int] | list[int]", share: float) -> int:
-    """The smallest value that at least *share* of the values do not exceed."""
+    """Return the smallest value that at least *share* of the values do not exceed."""
     at = -(-len(sorted_values) * share // 1)
     return sorted_values[max(0, int(at) - 1)]

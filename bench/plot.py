@@ -1,7 +1,7 @@
-"""``python -m bench.plot FILE FOLDER``: what ``python -m bench --json FILE`` measured, as two pictures.
+"""``python -m bench.plot FILE FOLDER``: draws what ``python -m bench --json FILE`` measured, as two pictures.
 
-``throughput.svg`` has the rates as ratios to the peer, ``latency.svg`` the percentiles of both servers. They
-are written by hand, as text: no library has to be installed for two pictures.
+``throughput.svg`` has the rates as ratios to the peer, ``latency.svg`` the percentiles of both servers. The
+SVG is written as text, so that no library is needed for two pictures.
 """
 
 import argparse
@@ -31,7 +31,7 @@ line {{ stroke: {INK}; stroke-opacity: 0.25; }}
 
 
 class Scale:
-    """Logarithmic, from pixel to pixel; what is outside is drawn at the edge."""
+    """A logarithmic scale between two pixels; values outside it are drawn at the edge."""
 
     def __init__(self, least: float, most: float) -> None:
         self._low = math.floor(math.log10(least))
@@ -76,7 +76,7 @@ def label(y: float, text: str) -> str:
 
 
 def throughput(found: list[Line], ours: str, peer: str) -> str:
-    """A bar for each rate: how many times the peer's it is, with a mark at what was asked."""
+    """Return an SVG with a bar for each rate, as a multiple of the peer's, with a mark at the goal."""
     shown = [(line, line.ratio) for line in found if line.figure.name == "rate" and line.ratio]
     height = TOP + STEP * len(shown) + 30
     ratios = [ratio for _, ratio in shown if ratio]
@@ -103,7 +103,7 @@ def throughput(found: list[Line], ours: str, peer: str) -> str:
 
 
 def latency(found: list[Line], ours: str, peer: str) -> str:
-    """Each percentile of both servers, in milliseconds."""
+    """Return an SVG of each percentile of both servers, in milliseconds."""
     shown = [line for line in found if all(line.values) and len(line.values) == 2]
     height = TOP + STEP * len(shown) + 30
     values = [value for line in shown for value in line.values if value]
@@ -124,7 +124,7 @@ def latency(found: list[Line], ours: str, peer: str) -> str:
 
 
 def draw(results: Results, ours: str, peer: str, folder: Path) -> list[Path]:
-    """Write the pictures of what *results* has; give their paths."""
+    """Write the pictures for which *results* has figures, and return their paths."""
     of_latency = {row.name for row in GROUPS["latency"]}
     pictures = {
         "throughput.svg": throughput(lines(_only(results, of_latency, False), [ours, peer]), ours, peer),

@@ -1,18 +1,18 @@
-"""Ports for the servers that are started here."""
+"""Ports for the servers that the benchmark starts."""
 
 import random
 import socket
 from typing import Final
 
-# Above lies the range the system takes the ports of outgoing connections from. Such a connection, of anything
-# that runs beside, would keep a server from listening there, the first time or when it is started again.
+# The system takes the ports of outgoing connections from a range above this port. A connection of any other
+# program there would keep a server from listening, at its first start or at a later one.
 LAST_PORT: Final = 32_000
-# Not the usual generator: whoever seeds that begins anew, in all processes alike.
+# A separate generator, because code that seeds the usual one would repeat the same ports in all processes.
 dice: Final = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A port that nobody has right now and no outgoing connection will have."""
+    """Return a port that is free now and that no outgoing connection will take."""
     while True:
         port = dice.randint(10_000, LAST_PORT)
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""How long other clients wait while the server works: a connection that sends small requests all the time."""
+"""Measures how long other clients wait while the server works, with a steady stream of small requests."""
 
 import time
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ _AT_ONCE: Final = 50
 class Prober:
     """Publishes 16 bytes every two milliseconds and remembers the longest wait for an answer.
 
-    It keeps asking while an answer is late, as many clients would; a wait counts from the moment when the
-    question was due.
+    It continues to send while an answer is late, as many clients would; a wait counts from the due moment of
+    the request.
     """
 
     def __init__(self) -> None:
-        # In shared memory: the process that asks writes, the one that measures reads.
+        # In shared memory, written by the asking process and read by the measuring one.
         self._worst = RawArray("q", 1)
         self._answers = RawArray("q", 1)
 
@@ -33,7 +33,7 @@ class Prober:
         self._worst[0] = 0
 
     def worst_ms(self) -> float:
-        """The longest wait since :meth:`forget`, with those that were going on a moment ago."""
+        """Return the longest wait since :meth:`forget`, including requests that were still pending."""
         before, deadline = self._answers[0], time.monotonic() + PATIENCE_S
         while self._answers[0] < before + 2:
             if time.monotonic() > deadline:
@@ -51,7 +51,7 @@ class Prober:
 
         def work(worker: Worker) -> None:
             conn = connect(server.tcp)
-            # An ephemeral topic: the server has to answer, not to write.
+            # An ephemeral topic, so that the server answers without writing.
             request = encode_pub("probe#ephemeral", b"?" * 2 * DUE_SIZE)
             pacer = Pacer([conn], request[: -2 * DUE_SIZE], request[-DUE_SIZE:], EVERY_NS)
             worker.start()

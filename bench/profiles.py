@@ -1,6 +1,6 @@
-"""``python -m bench.profiles``: every profile of nsq-load once on this machine, as a table with what it cost.
+"""``python -m bench.profiles``: runs every profile of nsq-load once on this machine and prints its cost.
 
-It ends with 1 when a run missed something; what that was is said below the table.
+It exits with 1 if a run missed its thresholds; the text below the table says which.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HEADER: Final = (
 
 
 def run(words: Sequence[str], data_root: Path) -> tuple[int, str, dict[str, Any]]:
-    """One run with its report: how it ended, what it said, its figures."""
+    """Run nsq-load with a report; return its exit code, its output and its figures."""
     with tempfile.TemporaryDirectory(prefix="profiles-", dir=data_root) as folder:
         report = Path(folder, "report")
         ended = subprocess.run(
@@ -40,7 +40,7 @@ def run(words: Sequence[str], data_root: Path) -> tuple[int, str, dict[str, Any]
 
 
 def line(name: str, told: dict[str, Any], load: float) -> str:
-    """What came of a run, as a line of the table."""
+    """Return the results of a run as a line of the table."""
     again = ", ".join(f"{times:,} by {cause}" for cause, times in sorted(told["duplicates"].items()))
     times = [
         _time(told["latency_ms"].get(row, {}).get(percent))
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     print(HEADER, flush=True)
     for name, words in wanted:
         load = os.getloadavg()[0]
-        # Its stages are forty seconds.
+        # The stages of this profile take forty seconds.
         more = [] if words[0] == "spike" else [f"--seconds={args.seconds:g}"]
         code, text, told = run([*words, *more], args.data_root)
         if not told:

@@ -1,4 +1,4 @@
-"""Readings to a table: medians of the runs, the ratio of the two servers, and what was asked."""
+"""Turns readings into a table: medians of the runs, the ratio of the two servers, and the goals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Results = Mapping[str, Mapping[str, list[Readings]]]
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of one row, as measured on the first server, the second one and the null server."""
+    """One figure of one row, as measured on the first server, the second server and the null server."""
 
     title: str
     figure: Figure
@@ -28,7 +28,7 @@ class Line:
 
     @property
     def reached(self) -> bool | None:
-        """None when there is no goal, or nothing to compare with."""
+        """Return whether the goal was reached; None if there is no goal, or nothing to compare with."""
         figure, ours = self.figure, self.values[0]
         if ours is None or (figure.goal is None and figure.limit is None):
             return None
@@ -38,7 +38,7 @@ class Line:
 
 
 def lines(results: Results, names: list[str], null: str | None = None) -> list[Line]:
-    """A line for each figure of each row that was measured."""
+    """Return a line for each figure of each measured row."""
     found = []
     for row, runs in results.items():
         for figure in ROWS[row].figures:
@@ -63,7 +63,7 @@ def lines(results: Results, names: list[str], null: str | None = None) -> list[L
 
 
 def table(found: list[Line], names: list[str], null: str | None = None) -> str:
-    """A Markdown table; with two servers it has the first one's share of the second one's, and the goal."""
+    """Return a Markdown table; with two servers it has the ratio of the first to the second, and the goal."""
     two = len(names) == 2
     head = ["row", "unit", *names]
     if two:

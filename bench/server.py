@@ -1,4 +1,4 @@
-"""The nsqd under test: started from a command line or found at an address, asked, measured, stopped."""
+"""The nsqd under test: start it by a command line or find it at an address, ask, measure and stop it."""
 
 import http.client
 import json
@@ -34,19 +34,19 @@ class Server:
     tcp: Address
     http: Address
     pid: int
-    # How long it took until it answered, if it was started for the measurement.
+    # Seconds until it answered, if it was started for the measurement.
     started_s: float = 0.0
     null: bool = False
 
     def cpu_seconds(self) -> float:
-        """User and system time of the whole process so far."""
+        """Return user and system time of the whole process so far, in seconds."""
         return process_seconds(self.pid)
 
     def peak_memory_mib(self) -> float:
         return self._memory_mib("VmHWM:")
 
     def memory_mib(self) -> float:
-        """The resident memory now."""
+        """Return the resident memory now, in MiB."""
         return self._memory_mib("VmRSS:")
 
     def _memory_mib(self, field: str) -> float:
@@ -56,7 +56,7 @@ class Server:
         return 0.0
 
     def forget_peak(self) -> None:
-        """Measure the peak of the memory from now on."""
+        """Measure the peak memory from now on."""
         with suppress(OSError):
             Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
@@ -94,7 +94,7 @@ def parse_address(text: str) -> Address:
 
 
 def found_at(name: str, tcp: Address, http_address: Address, pid: int | None) -> Server:
-    """A server that runs already; without a pid, the local process that listens on its port."""
+    """Return a server that runs already; without a pid, it is the local process that listens on the port."""
     server = Server(name, tcp, http_address, pid if pid is not None else _listener(tcp[1]))
     server.ask("GET", "/ping")
     return server
@@ -102,17 +102,17 @@ def found_at(name: str, tcp: Address, http_address: Address, pid: int | None) ->
 
 @dataclass(frozen=True)
 class Program:
-    """How a server is started: a command line with places for its addresses and its data folder."""
+    """How a server is started: a command line with placeholders for its addresses and data folder."""
 
     name: str
     template: str
     data_root: str | None = None
-    # It only answers; it has no topics and no counters.
+    # The null server only answers; it has no topics and no counters.
     null: bool = False
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A data folder for several servers in turn; it is removed afterwards."""
+        """Yield a data folder for several servers in turn; remove it afterwards."""
         data = Path(tempfile.mkdtemp(prefix="nsq-bench-", dir=self.data_root))
         try:
             yield data
@@ -123,7 +123,7 @@ class Program:
     def serving(
         self, flags: Sequence[str] = (), data: Path | None = None, *, stop: signal.Signals = signal.SIGTERM
     ) -> Iterator[Server]:
-        """A server on free ports, on *data* or a new folder, until the end of the block."""
+        """Run a server on free ports, with *data* or a new folder, until the end of the block."""
         with ExitStack() as stack:
             folder = data or stack.enter_context(self.folder())
             tcp, http_address = free_address(), free_address()

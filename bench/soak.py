@@ -1,9 +1,9 @@
-"""``python -m bench.soak``: does a node that works for long grow? Memory, descriptors, disk, processor time.
+"""``python -m bench.soak``: tests whether memory, descriptors, disk or processor time of a busy node grow.
 
-Eight topics are published to at a steady pace, in batches and with due times; their consumers requeue some
-with a delay, leave some unanswered until they time out, and now and then hang up and come back. Topics are
-made, emptied and deleted, and the figures are asked for. Everything is finished in the end. Each sample is
-printed, and what is more in the second half than in the first is named and decides the exit code.
+It publishes to eight topics at a steady pace, in batches and with due times. Their consumers requeue some
+messages with a delay, leave some unanswered until they time out, and sometimes disconnect and return. Topics
+are created, emptied and deleted, and figures are requested. Everything is finished in the end. Each sample is
+printed. Figures that are higher in the second half than in the first are named and make the exit code 1.
 """
 
 import argparse
@@ -30,21 +30,21 @@ TOPICS: Final = 8
 SIZE: Final = 1000
 PER_BATCH: Final = 10
 ROUNDS_PER_SECOND: Final = 10
-# Of the messages that a consumer gets for the first time: put off, left to time out.
+# Shares of the messages that a consumer gets for the first time: requeued, and left to time out.
 PUT_OFF: Final = 0.05
 LEFT: Final = 0.002
 LONGEST_MS: Final = 8000
 TIMEOUT_MS: Final = 3000
-# A consumer hangs up after about so many messages.
+# A consumer disconnects after about this many messages.
 STAYS: Final = 3000
-# Every how many rounds a topic comes and goes, and the figures are asked for.
+# Once in so many rounds a topic is created and deleted, or the figures are requested.
 TOPIC_EVERY: Final = 25
 FIGURES_EVERY: Final = 50
 REST_S: Final = 20.0
 FLAGS: Final = ("--max-bytes-per-file=4194304", "--mem-queue-size=1000")
-# What a second half may have more than the first: parts of it, and so much in any case.
+# How much more the second half may have: a factor, and an additional amount.
 _GROWTH: Final = {"memory": (1.02, 1.0), "descriptors": (1.0, 4.0), "disk": (1.1, 4.0), "cpu": (1.1, 0.0)}
-# Before that caches fill and consumers come.
+# The share of samples in which caches fill and consumers connect.
 _WARM_UP: Final = 0.1
 _BODY: Final = FRAME_OVERHEAD - 8
 _ID: Final = _BODY - MESSAGE_ID_BYTES
@@ -52,7 +52,7 @@ _ID: Final = _BODY - MESSAGE_ID_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The node at one moment; *cpu* is in us of the processor for each message finished since the last."""
+    """The node at one moment; *cpu* is processor time in us per message finished since the last sample."""
 
     at_s: float
     memory: float
@@ -70,7 +70,7 @@ class Sample:
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """What of the node was more in the second half than in the first, in words."""
+    """Return sentences about the figures that were higher in the second half than in the first."""
     steady = samples[max(1, int(len(samples) * _WARM_UP)) :]
     first, second = steady[: len(steady) // 2], steady[len(steady) // 2 :]
     found = []
@@ -83,7 +83,7 @@ def growth(samples: Sequence[Sample]) -> list[str]:
 
 
 class Reader:
-    """A consumer of one topic, in a thread of its own."""
+    """A consumer of one topic in a separate thread."""
 
     def __init__(self, server: Server, topic: str, ended: threading.Event) -> None:
         self.finished = 0
@@ -144,7 +144,7 @@ class Soak:
         self._finished = 0
 
     def run(self, seconds: float, every_s: float) -> list[Sample]:
-        """Work for so long, and give the samples; the last is after all is finished and some rest."""
+        """Work for *seconds* and return the samples; print another one after all is finished and a rest."""
         samples = []
         for reader in self._readers:
             reader.thread.start()
@@ -222,7 +222,7 @@ class Soak:
 
 
 def disk_in_use(folder: Path) -> int:
-    """Bytes of all files in there; one that goes meanwhile counts nothing."""
+    """Return the bytes of all files below *folder*; a file that is removed meanwhile counts as 0."""
     found = 0
     for path in folder.rglob("*"):
         try:

@@ -1,7 +1,8 @@
-"""``python -m bench.space``: the disk a topic takes beside what is wanted of it, while one message is held.
+"""``python -m bench.space``: compares a topic's disk usage with what is wanted while a message is held.
 
-Publishes at a rate and consumes at once what comes, with one message held: deferred for an hour, stuck in the
-hands of a consumer, or all that a tail has that never finishes. Prints what lies on the disk each second.
+Publishes at a rate and consumes at once. A message is held meanwhile: it is deferred for an hour, or in
+flight at a consumer that never answers; or a tail holds all messages that it gets and never finishes. Prints
+the disk usage of each second.
 """
 
 import argparse
@@ -22,15 +23,15 @@ TOPIC: Final = "space"
 SIZE: Final = 10_000
 PER_BATCH: Final = 50
 MIB: Final = 1 << 20
-# How long the disk is watched after the last message.
+# Seconds for which the disk is watched after the last message.
 REST_S: Final = 15
-# Longer than any run: what reads knows messages only.
+# Longer than any run, because the reader cannot handle heartbeats.
 HEARTBEAT_S: Final = 3600
 
 
 @dataclass(slots=True)
 class Case:
-    """What is held, and how many bytes are wanted because of it."""
+    """A function that holds messages, and the number of bytes that are wanted because of them."""
 
     hold: Callable[[Address], object]
     wanted: int
@@ -58,7 +59,7 @@ def _tail(address: Address) -> object:
     return conn
 
 
-# An ephemeral channel drops what is beyond the memory limit.
+# An ephemeral channel drops messages beyond the memory limit.
 LIMIT: Final = 1000
 CASES: Final = {
     "deferred": Case(_deferred, SIZE),
@@ -68,7 +69,7 @@ CASES: Final = {
 
 
 def disk_in_use(folder: Path) -> int:
-    """Bytes of the topic's files; one that goes meanwhile counts nothing."""
+    """Return the bytes of the topic's files; a file that is removed meanwhile counts as 0."""
     found = 0
     for path in folder.glob(f"{TOPIC}.topic/*"):
         try:
@@ -79,7 +80,7 @@ def disk_in_use(folder: Path) -> int:
 
 
 def publish(address: Address, bytes_per_second: int, seconds: float) -> int:
-    """Publish at that rate; returns how many bytes."""
+    """Publish at that rate; return the number of bytes."""
     conn = load.connect(address, heartbeat_interval=-1)
     batch = load.encode_mpub(TOPIC, load.bodies(SIZE, PER_BATCH))
     began = time.monotonic()
@@ -103,7 +104,7 @@ def consume(address: Address, ended: threading.Event) -> None:
 
 
 def watch(server: Server, folder: Path, case: Case, rate: int, seconds: float) -> list[int]:
-    """Publish with one message held; returns the disk in use each second, also for a while afterwards."""
+    """Publish with one message held; return the disk usage of each second, also for REST_S afterwards."""
     server.ask("POST", f"/topic/create?topic={TOPIC}")
     server.ask("POST", f"/channel/create?topic={TOPIC}&channel=ch")
     held = case.hold(server.tcp)

@@ -1,8 +1,8 @@
-"""``python -m bench.spark``: how fast a topic becomes Parquet, beside Spark writing Parquet from Parquet.
+"""``python -m bench.spark``: how fast a topic becomes Parquet, compared with Spark copying Parquet.
 
-Several nsqds hold the messages; one Spark with local[2] runs every row in turn, in several rounds, so that a
+Several nsqds hold the messages. One Spark with local[2] runs every row in turn, in several rounds, so that a
 busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
-everything; its rows are counted afterwards. The first round is on a small topic and warms Spark up.
+everything; its rows are counted afterwards. The first round uses a small topic and warms Spark up.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
 
 WARM_UP: Final = 300_000
 PER_MPUB: Final = 2000
-# So many different bodies that a compressor, whose window is smaller, finds no repetition.
+# Number of different bodies, so high that a compressor finds no repetition within its window.
 VARIANTS: Final = 20_000
 
 
@@ -54,7 +54,7 @@ class Bench:
     folder: Path
     runs: int = 0
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    # Of each row: what the nsqds and what Spark took of the processors.
+    # Row -> processor seconds of the nsqds and of Spark, for each run.
     cpu: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def new_folder(self) -> Path:
@@ -69,7 +69,7 @@ class Bench:
 
 
 def json_bodies(size: int, count: int) -> list[bytes]:
-    """Orders as JSON with random numbers, padded or cut to one size."""
+    """Return orders as JSON with random numbers, padded or cut to one size."""
     draw = random.Random(1)
     made = []
     for number in range(count):
@@ -86,8 +86,8 @@ def json_bodies(size: int, count: int) -> list[bytes]:
 
 
 def publish(server: Server, topic: str, messages: int, size: int) -> None:
-    """Fill the topic over HTTP, as fast as one connection goes."""
-    # This channel keeps the messages for all runs while their own channels acknowledge them.
+    """Fill the topic over HTTP, as fast as one connection can."""
+    # This channel keeps the messages for all runs; each run acknowledges them on its own channel.
     server.ask("POST", f"/topic/create?topic={topic}")
     server.ask("POST", f"/channel/create?topic={topic}&channel=keep")
     bodies = json_bodies(size, VARIANTS)
@@ -105,7 +105,7 @@ def publish(server: Server, topic: str, messages: int, size: int) -> None:
     connection.close()
 
 
-# --- the rows: each stores the topic and returns the folder and how long that took
+# --- the rows: each stores the topic and returns the folder and the seconds that it took
 
 
 def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
@@ -124,7 +124,7 @@ def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
         ]
     )
     began = time.perf_counter()
-    with redirect_stdout(None):  # the lines about the batches
+    with redirect_stdout(None):  # hides the lines about the batches
         run_until_end(archive.start(bench.spark, options), Stop())
     return folder / "out", time.perf_counter() - began
 
@@ -138,7 +138,7 @@ def by_rows(bench: Bench, topic: str) -> tuple[Path, float]:
 
 
 def by_calendar(rows: Any) -> Any:
-    """The folders of :func:`by_hour`, with the functions that Spark's own manual has for them."""
+    """Return rows with the folders of :func:`by_hour`, made by the functions in Spark's own manual."""
     from pyspark.sql import functions as f
 
     return rows.withColumns(
@@ -153,7 +153,7 @@ def table(
     schema: StructType = SCHEMA,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Path, float]:
-    """The same as :func:`from_parquet` does with the topic read as a table instead: no stream."""
+    """Do the same as :func:`from_parquet`, with the topic read as a table instead of a stream."""
     out = bench.new_folder() / "out"
     options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
     began = time.perf_counter()
@@ -163,7 +163,7 @@ def table(
 
 
 def table_as_advised(bench: Bench, topic: str) -> tuple[Path, float]:
-    """The same as docs/pipelines.md advises: day and hour from the source, and settings for Parquet."""
+    """Do the same as docs/pipelines.md advises: day and hour from the source, and settings for Parquet."""
     schema = StructType([*SCHEMA, *CALENDAR])
     return table(bench, topic, lambda rows: rows, schema, archive.parquet_settings())
 
@@ -174,7 +174,7 @@ def from_parquet(
     folders: Callable[[Any], Any] = by_calendar,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Path, float]:
-    """What Spark needs to read these rows from Parquet and write them by date and hour: no nsqd."""
+    """Read these rows from Parquet and write them by date and hour with Spark only, without nsqd."""
     source = bench.folder / f"{topic}.parquet"
     if not source.exists():
         where = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
@@ -187,18 +187,18 @@ def from_parquet(
 
 
 def from_parquet_as_small(bench: Bench, topic: str) -> tuple[Path, float]:
-    """The same with the compression that the workers have."""
+    """Do the same with the compression that the workers use."""
     zstd = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
     return from_parquet(bench, topic, options=zstd)
 
 
 def from_parquet_as_archived(bench: Bench, topic: str) -> tuple[Path, float]:
-    """The same with all that our archive does and sets for these rows."""
+    """Do the same with everything that our archive does and sets for these rows."""
     return from_parquet(bench, topic, by_hour, archive.parquet_settings())
 
 
 def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
-    """The members of the JSON as columns, by date and hour."""
+    """Write the members of the JSON as columns, by date and hour."""
     folder = bench.new_folder()
     options = {
         "nsqd_http_addresses": ",".join(bench.addresses),
@@ -231,15 +231,15 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] =
     "parquet-ours": ("the same with the expressions and settings of our archive", from_parquet_as_archived),
     "parquet-zstd": ("the same with zstd at level 1, as the workers write", from_parquet_as_small),
 }
-# What the other rows are measured by, and how much of its rate each of them should have.
+# The row that the others are compared with, and the share of its rate that each should reach.
 BESIDE: Final = "parquet"
 GOALS: Final = {"worker": 1.2, "rows": 0.75, "table": 0.75, "table-ours": 0.75, "json": 0.6}
-# Of the processor time that a row takes, what the nsqds may take at most.
+# The most that the nsqds may use of the processor time of a row, as a share.
 NSQD_GOAL: Final = 0.15
 
 
 def spark_cpu() -> float:
-    """Seconds of the processors that Spark and its Python processes have had."""
+    """Return the processor seconds of Spark and its Python processes so far."""
     import pyspark
 
     gateway = pyspark.SparkContext._gateway
@@ -269,13 +269,13 @@ def run(bench: Bench, row: str, topic: str, messages: int) -> float:
     if stored != messages:
         raise SystemExit(f"{row}: {stored} of {messages} messages were stored")
     shutil.rmtree(out.parent)
-    # For who has to stop it before the table is there.
+    # Printed at once, for users who stop the program before the table is complete.
     print(f"{row}: {messages / seconds:,.0f} a second ({topic})", file=sys.stderr, flush=True)
     return seconds
 
 
 def report_goals(bench: Bench, rows: list[str]) -> None:
-    """Each row beside Spark's own, round by round, and what of the processors' time was the nsqds'."""
+    """Print each row compared with Spark's own, round by round, and the nsqds' share of processor time."""
     if BESIDE not in rows:
         return
     print(f"\n| beside {ROWS[BESIDE][0]!r} | of its rate | of each round | wanted | CPU of nsqd | wanted |")
@@ -292,7 +292,7 @@ def report_goals(bench: Bench, rows: list[str]) -> None:
 
 
 def profile(bench: Bench, topic: str) -> None:
-    """What each step costs one core of a worker, without Spark."""
+    """Print what each step costs one core of a worker, without Spark."""
     server, address = bench.servers[0], bench.addresses[0]
     options = SourceOptions.parse({"nsqd_http_addresses": address, "topic": topic})
     log = json.loads(server.ask("GET", f"/log/bounds?topic={topic}"))
@@ -335,7 +335,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     args = parser.parse_args(argv)
-    # Spark starts Python processes for every query; what is installed has its bytecode.
+    # Spark starts Python processes for every query, which start faster with bytecode.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     rows = args.rows.split(",")
     if not set(rows) <= ROWS.keys():

@@ -1,7 +1,7 @@
-"""``python -m bench.spark_idle``: what a query without a trigger costs the nsqds of an idle topic.
+"""``python -m bench.spark_idle``: measures what a query without a trigger costs the nsqds of an idle topic.
 
-The reader is called as Spark's engine calls it, ten milliseconds after each answer. What the nsqds take of
-the processors without a query is measured first, and taken off.
+The reader is called as Spark's engine calls it, ten milliseconds after each answer. The nsqds' processor time
+without a query is measured first and subtracted.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from bench.server import OURS, Program, Server
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 
-# Spark's spark.sql.streaming.pollingDelay.
+# Spark's setting spark.sql.streaming.pollingDelay.
 POLLING_DELAY_S = 0.01
 
 

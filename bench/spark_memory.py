@@ -1,7 +1,7 @@
-"""``python -m bench.spark_memory``: what an archive of large bodies takes of the memory.
+"""``python -m bench.spark_memory``: measures the memory that an archive of large bodies uses.
 
-The same archive of a few bodies and of three times as many, by both writers, each in a job of its own: the
-peak of every process must not follow the number of messages.
+Both writers archive a few bodies and three times as many, each in a separate job. The peak of every process
+must not grow with the number of messages.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Final
 from bench.server import OURS, Program, Server
 
 MB: Final = 1_000_000
-# What is in the command line of a process of the job -> what it is.
+# Part of a process's command line -> kind of process.
 KINDS: Final = {
     "python_streaming_source_runner": "planner",
     "pyspark.daemon": "Python worker",
@@ -31,14 +31,14 @@ KINDS: Final = {
 def publish(server: Server, topic: str, count: int, size: int) -> None:
     server.ask("POST", f"/topic/create?topic={topic}")
     server.ask("POST", f"/channel/create?topic={topic}&channel=keep")
-    # Bytes that no compressor makes smaller.
+    # Random bytes, which cannot be compressed.
     body = os.urandom(size)
     for _ in range(count):
         server.ask("POST", f"/pub?topic={topic}", body)
 
 
 def processes(pid: int) -> Iterator[tuple[int, str]]:
-    """The processes of a job, and what they are."""
+    """Yield the processes of a job and their kinds."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -63,7 +63,7 @@ def peak_mib(pid: int) -> float:
 
 
 def archive(server: Server, folder: Path, topic: str, writer: str) -> dict[str, float]:
-    """Archive the topic; the highest peak of each kind of process, in MiB."""
+    """Archive the topic; return the highest peak of each kind of process, in MiB."""
     host, port = server.http
     name = f"{topic}-{writer}"
     job = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""``python -m bench.start``: how long a daemon takes to open its ports, and to its first answer."""
+"""``python -m bench.start``: measures how long a daemon takes to open its ports and to answer first."""
 
 import argparse
 import shlex
@@ -20,14 +20,14 @@ DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds since the process was started."""
+    """Times of a start, in seconds since the process was started."""
 
     open_s: float
     answered_s: float
 
 
 def command(program: str, daemon: str, folder: str, http: int) -> list[str]:
-    """*program* is how a daemon is called, with ``{daemon}`` for its name."""
+    """Return the command line; *program* is the command of a daemon with ``{daemon}`` for its name."""
     words = [*shlex.split(program.format(daemon=daemon)), f"--http-address=127.0.0.1:{http}"]
     if daemon == "nsqadmin":
         return [*words, "--nsqd-http-address=127.0.0.1:1"]
@@ -36,7 +36,7 @@ def command(program: str, daemon: str, folder: str, http: int) -> list[str]:
 
 
 def measure(program: str, daemon: str) -> Start:
-    """Start a daemon on a new folder, ask it for /ping, stop it."""
+    """Start a daemon on a new folder, request /ping, and stop it."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         words = command(program, daemon, folder, port)

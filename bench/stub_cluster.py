@@ -1,8 +1,8 @@
 """One process that answers HTTP as many nsqd and nsqlookupd would: ``python -m bench.stub_cluster``.
 
-The counts of every topic grow with time, and each channel has two consumers who keep up. A node can be
-put into trouble by a POST to its own port (``/stub/freeze``, ``/stub/thaw``, ``/stub/die``), and a dead one
-comes back by a POST to any nsqlookupd (``/stub/back/NUMBER``).
+The counts of every topic grow with time, and each channel has two consumers that keep up. A POST to a node's
+own port freezes, thaws or kills it (``/stub/freeze``, ``/stub/thaw``, ``/stub/die``), and a POST to any
+nsqlookupd brings a dead node back (``/stub/back/NUMBER``).
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Size:
 
 
 class Node:
-    """One nsqd: the text of its ``/stats`` is prepared, only the numbers are put in when it is asked."""
+    """One nsqd; the text of its ``/stats`` is prepared, and only the numbers are filled in on request."""
 
     def __init__(self, number: int, size: Size) -> None:
         self.number = number
@@ -69,7 +69,7 @@ class Node:
         self.frozen.set()  # set while it answers
         self.server: asyncio.Server | None = None
         self.posted: list[str] = []
-        # What was asked of it, and what a test makes of its answers.
+        # The requests it got, and the changes a test makes to its answers.
         self.asked: list[str] = []
         self.delay_s = 0.0
         self.edit: Callable[[dict[str, Any]], None] | None = None
@@ -155,7 +155,7 @@ class StubCluster:
         self.lookupd_ports = [0] * lookupds
         self.dead: set[int] = set()
         self._servers: list[asyncio.Server] = []
-        # Which nsqlookupd answers nothing.
+        # Numbers of the nsqlookupds that do not answer.
         self.silent_lookupds: set[int] = set()
         self.unlisted: set[int] = set()
         # Topics and channels that only nsqlookupd knows.
@@ -184,7 +184,7 @@ class StubCluster:
             return await self._trouble(node, path.removeprefix("/stub/"))
         node.asked.append(f"{method} {path}?{urlencode(query)}")
         await node.frozen.wait()
-        # What it says is so when it is asked, however long it takes to say it.
+        # The answer states the moment of the request, however long it takes to send.
         answer = node.answer(method, path, query)
         if node.delay_s:
             await asyncio.sleep(node.delay_s)
@@ -260,7 +260,7 @@ def _json(value: Any) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """The HTTP that is needed here: requests one after another, bodies ignored."""
+    """The part of HTTP needed here: requests one after another, bodies ignored."""
 
     of_port: Final[dict[int, set["_Connection"]]] = {}
 

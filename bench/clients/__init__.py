@@ -1,1 +1,1 @@
-"""Client libraries side by side on one nsqd: ``python -m bench.clients``."""
+"""``python -m bench.clients``: compares client libraries on one nsqd."""

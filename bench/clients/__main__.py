@@ -1,7 +1,7 @@
 """``python -m bench.clients --python PYTHON``: our client and four others on one nsqd, taking turns.
 
-PYTHON is an interpreter that has the other libraries; ours is taken from this tree. It needs what our
-client needs as well:
+PYTHON is an interpreter with the other libraries and the requirements of our client, which is taken from this
+tree:
 
     python3 -m venv peers
     peers/bin/pip install ansq==0.3.0 asyncnsq==1.2.1 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam msgspec uvloop
@@ -22,7 +22,7 @@ from bench.server import OURS, Program, Server
 TREE = Path(__file__).parents[2]
 TIMEOUT_S = 120
 
-# work -> what it is, whether the table has it for the others as well
+# work -> its title in the table
 WORKS = {
     "publish": "publish, many under way",
     "publish-one": "publish, one after the other",
@@ -33,19 +33,19 @@ WORKS = {
     "consume-async": "consume by a coroutine",
     "consume-threads": "consume in four threads",
 }
-# Messages a second, and microseconds of CPU per message.
+# Messages a second, and microseconds of CPU time per message.
 Result = tuple[float, float]
 
-# pynsq and gnsq have no coroutines, ansq and asyncnsq nothing else, and none has handlers in threads: what is
-# not theirs is compared in another row.
+# pynsq and gnsq have no coroutines, ansq and asyncnsq have only coroutines, and none has handlers in threads.
+# Works that a library does not support are left out for it.
 ONLY = {
     "publish-gather": {"ours", "ansq", "asyncnsq"},
     "sync-submit": {"ours", "gnsq"},
     "consume-async": {"ours"},
     "consume-threads": {"ours"},
 }
-ALIKE = {"mpub", "publish-one"}  # the libraries are close
-LONG = 1000  # bytes of a body: from here on all libraries publish the same number
+ALIKE = {"mpub", "publish-one"}  # the libraries have similar rates
+LONG = 1000  # bytes; with longer bodies all libraries publish the same number of messages
 SLOWER = {"publish-one": 40, "consume-threads": 5}  # divides the number of messages
 
 
@@ -65,7 +65,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace, server: Server, library: str, work: str, topic: str, count: int) -> Result:
-    """Messages a second, and the client's own CPU time per message in microseconds."""
+    """Run one work; return messages a second, and the client's CPU time per message in microseconds."""
     address = f"{server.tcp[0]}:{server.tcp[1]}"
     words = [library, work, args.loop, address, topic, str(args.size), str(count)]
     done = subprocess.run(
@@ -84,17 +84,17 @@ def run(args: argparse.Namespace, server: Server, library: str, work: str, topic
 
 
 def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], Result]:
-    """The medians of each library at each work."""
+    """Return the medians of each library for each work."""
     results: dict[tuple[str, str], list[Result]] = {}
     for work in args.works:
         for turn in range(args.repeat):
             for library in args.libraries:
                 if library not in ONLY.get(work, args.libraries):
                     continue
-                # Where libraries differ tenfold, runs of the same length are fairer than of the same number;
-                # where they are close, a short run has more of a busy machine than a long one.
+                # If rates differ tenfold, runs of equal duration are fairer than runs of equal size; if rates
+                # are similar, a busy machine disturbs a short run more than a long one.
                 is_short = library != "ours" and work not in ALIKE
-                # With long messages it is the disk that a longer run meets, and not the library.
+                # With long messages a longer run would measure the disk instead of the library.
                 count = args.messages if is_short or args.size > LONG else args.messages * 10
                 count //= SLOWER.get(work, 1)
                 topic = f"{library}-{work}-{turn}"
@@ -115,7 +115,7 @@ def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], R
 
 
 def check(server: Server, topic: str, work: str, count: int) -> None:
-    """A rate counts only when nothing is missing."""
+    """Raise LoadError if a message is missing, because the rate would not be valid."""
     stats = server.topic_stats(topic)
     if stats["message_count"] != count:
         raise LoadError(f"{topic}: {stats['message_count']} of {count} messages arrived")

@@ -1,7 +1,7 @@
-"""One client library does one piece of work in its own process and prints its messages a second.
+"""Runs one work with one client library in a separate process and prints its messages a second.
 
-Each library is used the fastest way it documents. Every message is confirmed before the time is taken:
-an OK for what is published, a FIN sent for what is read, and the channel empty at the end.
+Each library is used in the fastest way it documents. The time ends only when every message is confirmed: an
+OK for each published message, a FIN sent for each one that was read, and an empty channel at the end.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-IN_FLIGHT = 2000  # messages a consumer may have, publishes that may wait for their OK
-BATCH = 100  # messages of one MPUB
+IN_FLIGHT = 2000  # most messages of a consumer, and most publishes without an OK
+BATCH = 100  # messages in one MPUB
 GATHERED = 1000  # publishes that are awaited together
-THREADS = 4  # of a consumer whose handlers run in threads
+THREADS = 4  # threads of a consumer whose handlers run in threads
 CHANNEL = "bench"
 
 
 class Watch:
-    """Wall time and CPU time of this process, from its making or its start to its end."""
+    """Wall time and CPU time of this process, from creation or ``start`` to the end."""
 
     def __init__(self) -> None:
         self.seconds = self.cpu = 0.0
@@ -35,14 +35,14 @@ class Watch:
 
 
 class Meter:
-    """Counts to the end; the time runs from the first message to the last."""
+    """Counts messages up to a number; its time runs from the first message to the last."""
 
     def __init__(self, messages: int) -> None:
         self.left = messages
         self.watch: Watch | None = None
 
     def one_more(self) -> bool:
-        """Note a message; True when it was the last one."""
+        """Count a message; return True if it was the last one."""
         if self.watch is None:
             self.watch = Watch()
         self.left -= 1
@@ -127,7 +127,7 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
     if work.startswith("consume"):
         reader = await create_reader(topic=topic, channel=CHANNEL, nsqd_tcp_addresses=[address])
         for connection in reader._connections.values():
-            await connection.rdy(IN_FLIGHT)  # it has no option for it
+            await connection.rdy(IN_FLIGHT)  # the library has no option for RDY
         meter = Meter(messages)
         async for message in reader.messages():
             await message.fin()
@@ -147,7 +147,7 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
 
 
 async def publish_with(writer, work: str, topic: str, body: bytes, messages: int) -> None:
-    """What is the same with ansq and asyncnsq."""
+    """Publish with ansq or asyncnsq, whose interfaces are the same here."""
     if work == "publish-one":
         for _ in range(messages):
             await writer.pub(topic, body)
@@ -159,7 +159,7 @@ async def publish_with(writer, work: str, topic: str, body: bytes, messages: int
 
 
 async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tasks: int = 200) -> None:
-    """Many publishes under way, as far as a library without delivery futures allows."""
+    """Keep many publishes under way with tasks, for a library without delivery futures."""
     left = iter(range(count))
 
     async def some() -> None:
@@ -184,7 +184,7 @@ async def asyncnsq(work: str, address: str, topic: str, body: bytes, messages: i
             await message.fin()
             if meter.one_more():
                 break
-        await asyncio.sleep(0.5)  # the last FINs
+        await asyncio.sleep(0.5)  # lets the last FINs be sent
         return meter.watch
     writer = await create_writer(host=host, port=int(port))
     watch = Watch()
@@ -217,7 +217,7 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         reader.close()
         return meter.watch
     writer = nsq.Writer([address])
-    await asyncio.sleep(1)  # the library does not say when its handshake is done
+    await asyncio.sleep(1)  # the library does not report the end of its handshake
     waiting = asyncio.Semaphore(1 if work == "publish-one" else IN_FLIGHT if work == "publish" else 20)
 
     def confirmed(_connection, data) -> None:
@@ -251,7 +251,7 @@ def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> Wat
         meter = Meter(messages)
         consumer = library.Consumer(topic, CHANNEL, nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT)
 
-        def handle(_consumer, message) -> None:  # noqa: ARG001 - called by name
+        def handle(_consumer, message) -> None:  # noqa: ARG001 - passed by keyword
             if meter.one_more():
                 gevent.spawn_later(1, consumer.close)  # the last FIN is sent after this returns
 

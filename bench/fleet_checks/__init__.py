@@ -1,1 +1,1 @@
-"""What the model of a fleet predicts beside what is measured."""
+"""Compares the predictions of the fleet model with measurements."""

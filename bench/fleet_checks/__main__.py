@@ -1,7 +1,7 @@
-"""``python -m bench.fleet_checks``: what the model of a fleet predicts beside what is measured.
+"""``python -m bench.fleet_checks``: compares the predictions of the fleet model with measurements.
 
-Small fleets are measured first and give the constants; with these the model predicts 50 real nsqd, and stubs
-of 1,000, which are measured next.
+Small fleets are measured first and give the constants. With these the model predicts 50 real nsqd, and 1,000
+stubs, which are measured next.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""nsqadmin with stubs of nsqd and nsqlookupd that only answer HTTP."""
+"""Measures nsqadmin with stubs of nsqd and nsqlookupd that only answer HTTP."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ async def measure_admin(nsqds: int, topics: int, seconds: float) -> dict[str, fl
             return sum(len(node.asked) for node in cluster.nodes)
 
         async def watch(until: float, enough: int) -> None:
-            """Look at it as somebody does, so that it asks as often as it may."""
+            """Request pages as a viewer does, so that nsqadmin asks the cluster as often as it may."""
             while time.monotonic() < until and polls() < enough:
                 await asyncio.to_thread(ask, admin.address("http"), "/api/topics")
                 await asyncio.sleep(2)
@@ -46,7 +46,7 @@ async def measure_admin(nsqds: int, topics: int, seconds: float) -> dict[str, fl
 
 
 def from_admin(c: Constants, small: dict[str, float], wide: dict[str, float]) -> Constants:
-    """100 nsqd with 10 and with 50 topics."""
+    """Return constants; *small* and *wide* are 100 nsqd with 10 and with 50 topics."""
     cpu = "nsqadmin, ms of CPU for each nsqd it asks"
     more = 40 * CHANNELS
     per_channel_us = max(0.0, (wide[cpu] - small[cpu]) * 1e3 / more)
@@ -63,7 +63,7 @@ def from_admin(c: Constants, small: dict[str, float], wide: dict[str, float]) ->
 
 
 def check_admin(nsqds: int, seconds: float) -> tuple[Constants, list[Row]]:
-    """Constants from small fleets, and what they predict for so many."""
+    """Return constants from small fleets, and their predictions for *nsqds* beside the measurements."""
     few, many = (asyncio.run(measure_admin(100, topics, seconds)) for topics in (10, 50))
     c = from_admin(Constants(), few, many)
     fleet = Fleet(nsqds, topics=20, channels=CHANNELS, lookupds=1)

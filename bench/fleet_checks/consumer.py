@@ -1,8 +1,8 @@
-"""What the connections of one consumer cost it.
+"""Measures what a consumer's connections cost its process.
 
-One consumer of a few nsqd takes less than a megabyte, which a process has lying about. So as many consumers
-are opened in one process as make some hundred connections, behind one that brings all that is needed once,
-and what they take together is shared out.
+A consumer of a few nsqd takes less than a megabyte, which a process may already have free. So one process
+opens enough consumers for CONNECTIONS connections, after a first consumer that pays all one-time costs, and
+the total cost is divided by the number of consumers.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CONNECTIONS: Final = 1000
 
 
 async def consume(lookupd: str, nsqds: int, topics: int) -> None:
-    """Read with many consumers, say what each of them has cost, and stay."""
+    """Read with many consumers, print what each of them has cost, and keep running."""
     many = math.ceil(CONNECTIONS / nsqds)
     async with AsyncExitStack() as stack:
         await _open(stack, lookupd, nsqds, 0)
@@ -48,5 +48,5 @@ async def _open(stack: AsyncExitStack, lookupd: str, nsqds: int, topic: int) -> 
         config=Config(max_in_flight=2500),
     )
     await stack.enter_async_context(consumer)
-    while consumer.stats.connections < nsqds:  # noqa: ASYNC110 - it tells nobody
+    while consumer.stats.connections < nsqds:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)

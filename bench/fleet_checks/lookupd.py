@@ -1,4 +1,4 @@
-"""nsqlookupd with stubs of nsqd that only register and ping."""
+"""Measures nsqlookupd with stubs of nsqd that only register and ping."""
 
 import asyncio
 import time
@@ -11,16 +11,17 @@ from bench.fleet_checks.real import CHANNELS
 from bench.fleet_checks.rows import Row
 from bench.fleet_model import Constants, Fleet, costs, lookup_us
 
-# What else the machine does only adds to the processor time of a batch, so the least of several counts.
+# Other work of the machine only adds to a batch's processor time, so the least of several batches counts.
 BATCHES: Final = 8
 LOOKUPS: Final = 60
 PINGS: Final = 500
-# One by one, as a thousand nsqd do in 15 s, only faster: of those that come at once many are read at once.
+# PINGs come one by one, as from a thousand nsqd in 15 s, only faster. PINGs that come at once would be read
+# together.
 PING_APART_S: Final = 0.002
 
 
 class StubFleet:
-    """One nsqlookupd and so many nsqd, of which each has so many topics."""
+    """One nsqlookupd and a number of stub nsqd, each with the same number of topics."""
 
     def __init__(self, nsqds: int, topics: int) -> None:
         self._topics = topics
@@ -32,7 +33,7 @@ class StubFleet:
         self._looked: list[float] = []
 
     async def start(self) -> None:
-        """Have all of them register."""
+        """Register all nsqd."""
         await asyncio.to_thread(self._lookupd.wait)
         self.found["empty"] = self._lookupd.memory_mb()
         batches, sizes = announcement(self._topics, CHANNELS)
@@ -51,7 +52,7 @@ class StubFleet:
         self._looked.append((self._lookupd.cpu_s() - began) / LOOKUPS * 1e6)
 
     async def ping(self) -> None:
-        """As many PINGs whatever the number of nodes, without what nsqlookupd does by itself meanwhile."""
+        """Measure a fixed number of PINGs, without the work that nsqlookupd does by itself meanwhile."""
         began, at = self._lookupd.cpu_s(), time.monotonic()
         await asyncio.sleep(0.5)
         idle = (self._lookupd.cpu_s() - began) / (time.monotonic() - at)
@@ -83,7 +84,7 @@ class StubFleet:
 
 
 async def measure_lookupds(*sizes: tuple[int, int]) -> list[dict[str, float]]:
-    """Measure fleets of these numbers of nsqd and topics, taking turns: a machine is not always as fast."""
+    """Measure fleets of these numbers of nsqd and topics in turns, because the machine's speed varies."""
     fleets = [StubFleet(*size) for size in sizes]
     try:
         for fleet in fleets:
@@ -101,7 +102,7 @@ async def measure_lookupds(*sizes: tuple[int, int]) -> list[dict[str, float]]:
 def from_lookupd(
     c: Constants, small: dict[str, float], wide: dict[str, float], more: dict[str, float]
 ) -> Constants:
-    """*small* and *wide* are 100 nsqd with 50 and 200 topics, *more* 600 with 10."""
+    """Return constants; *small* and *wide* are 100 nsqd with 50 and 200 topics, *more* 600 with 10."""
     kinds = 1 + CHANNELS
     per_registration = (wide["nsqlookupd, MB"] - small["nsqlookupd, MB"]) * 1e6 / (100 * 150 * kinds)
     node_bytes = small["an answer to /lookup, kB"] * 1e3 / 100
@@ -114,7 +115,7 @@ def from_lookupd(
         lookupd_registration_bytes=per_registration,
         lookupd_node_kb=max(0.0, grown - per_registration * 50 * kinds) / 1e3,
         register_us=wide["all register, s of CPU"] * 1e6 / (100 * 200 * kinds),
-        # It costs the same in each of them, so the least is what it costs without the machine's other work.
+        # A PING costs the same in each fleet, so the least value excludes the machine's other work.
         ping_us=min(found["a PING, us of CPU"] for found in (small, wide, more)),
         lookup_node_us=per_node_us,
         lookup_us=max(0.0, small["a /lookup, us of CPU"] - 100 * per_node_us),
@@ -124,7 +125,7 @@ def from_lookupd(
 
 
 def check_lookupd(nsqds: int) -> tuple[Constants, list[Row]]:
-    """Constants from small fleets, and what they predict for so many."""
+    """Return constants from small fleets, and their predictions for *nsqds* beside the measurements."""
     fleets = ((100, 50), (100, 200), (600, 10), (nsqds, 200))
     *few, found = asyncio.run(measure_lookupds(*fleets))
     c = from_lookupd(Constants(), *few)

@@ -1,4 +1,4 @@
-"""What a topic, a connection and a heartbeat cost an nsqd."""
+"""Measures what a topic, a connection and a heartbeat cost an nsqd."""
 
 import socket
 import tempfile

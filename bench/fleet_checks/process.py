@@ -1,4 +1,4 @@
-"""Daemons on free ports of loopback: started, asked, looked at from outside."""
+"""Daemons on free ports of loopback: start them, ask them, and measure them from outside."""
 
 import http.client
 import random
@@ -14,7 +14,7 @@ from bench.cpu import process_seconds
 
 
 def _free_ports() -> Iterator[int]:
-    """Below those that connections come from: a hundred daemons take a while to listen on theirs."""
+    """Yield free ports below the range of outgoing connections, because a hundred daemons start slowly."""
     first = random.randrange(12_000, 28_000)
     for port in range(first, 32_000):
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Real processes: so many nsqd with the same topics, nsqlookupd, nsqadmin, and consumers."""
+"""Measures real processes: several nsqd with the same topics, nsqlookupd, nsqadmin, and consumers."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def measure_real(nsqds: int) -> dict[str, float]:
         admin = Process("nsqadmin", f"--lookupd-http-address={lookupd.address('http')}", listeners=("http",))
         stack.callback(admin.stop)
         admin.wait()
-        # Without consumers, whose connections would be in it.
+        # Measured without consumers, because their connections would count.
         time.sleep(SETTLE_S / 2)
         before = sum(node.cpu_s() for node in nodes)
         began = time.monotonic()
@@ -87,7 +87,7 @@ def _make_topics(node: Process) -> None:
 
 
 def from_real(c: Constants, few: dict[str, float], more: dict[str, float]) -> Constants:
-    """Two small fleets: what grows with each nsqd, and what is there once."""
+    """Return constants from two small fleets: the cost of each nsqd, and the fixed cost."""
     between = SIZES[1] - SIZES[0]
 
     def grows(what: str) -> tuple[float, float]:
@@ -108,14 +108,14 @@ def from_real(c: Constants, few: dict[str, float], more: dict[str, float]) -> Co
 
 
 def check_real(nsqds: int) -> tuple[Constants, list[Row]]:
-    """Constants from small fleets, and what they predict for so many."""
+    """Return constants from small fleets, and their predictions for *nsqds* beside the measurements."""
     few, more = (measure_real(size) for size in SIZES)
     c = from_real(Constants(), few, more)
     fleet = Fleet(nsqds, topics=TOPICS, channels=CHANNELS, consumers=0, rate=0, lookupds=1)
     found, said = measure_real(nsqds), costs(fleet, c)
 
     def line(what: str) -> float:
-        """On a straight line through the two small fleets."""
+        """Return the value on a straight line through the two small fleets."""
         return more[what] + (more[what] - few[what]) / (SIZES[1] - SIZES[0]) * (nsqds - SIZES[1])
 
     predicted = {

@@ -1,4 +1,4 @@
-"""A prediction beside what was measured."""
+"""A prediction and the measured value."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +14,7 @@ class Row:
 
     @property
     def off(self) -> float:
-        """How far the prediction is from what was measured, as a share of it."""
+        """Return the error of the prediction as a share of the measured value."""
         return self.predicted / self.measured - 1 if self.measured else 0.0
 
     def line(self) -> str:

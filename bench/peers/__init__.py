@@ -1,1 +1,1 @@
-"""Brokers side by side: ``python -m bench.peers`` drives ours and those that Debian packages."""
+"""``python -m bench.peers``: compares our nsqd with the brokers that Debian packages."""

@@ -1,4 +1,4 @@
-"""``python -m bench.peers --data-root FOLDER``: our nsqd beside other brokers, in one run, taking turns."""
+"""``python -m bench.peers --data-root FOLDER``: measures our nsqd and other brokers in turns in one run."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ from bench.peers.rows import ROWS, Target
 from bench.peers.tables import CRASH, Results
 
 SIZES = {"200": 200, "4k": 4096, "mixed": None}
-# What is measured with each size, unless --rows says otherwise.
+# Size -> the rows measured with it, unless --rows says otherwise.
 USUAL = {
     "200": ("one", "many", "batches", "shuffled", "both", "latency", CRASH),
     "4k": ("one", "many", "batches", "both", "latency"),
@@ -90,7 +90,7 @@ def rows_of(args: argparse.Namespace, size: str) -> list[str]:
 
 
 def steady(args: argparse.Namespace, found: list[Broker], root: Path, results: Results) -> None:
-    """All brokers run; all but the one that is measured are held still."""
+    """Measure brokers that all run; all but the measured one are stopped by signal meanwhile."""
     if not any(row != CRASH for size in args.sizes for row in rows_of(args, size)):
         return
     with ExitStack() as stack:
@@ -140,7 +140,7 @@ def note(results: Results, row: str, size: str, broker: Broker, figures: dict[st
 
 def main(arguments: list[str] | None = None) -> int:
     args = parse(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers and folders go
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also ends servers and removes folders
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     found = chosen(args)

@@ -1,4 +1,4 @@
-"""RabbitMQ over AMQP 0-9-1: confirms for publishers; consumers acknowledge all up to a tag, or one by one."""
+"""RabbitMQ over AMQP 0-9-1: publisher confirms; consumers acknowledge all up to a tag, or one by one."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _FRAME: Final = struct.Struct(">BHI")
 _AROUND: Final = _FRAME.size + len(END)
 _ACK: Final = struct.Struct(">QB")
 _LENGTH: Final = struct.Struct(">Q")
-# A content header with nothing but the delivery mode: class, weight, length, which properties, the mode.
+# A content header with only the delivery mode: class, weight, length, which properties, the mode.
 _CONTENT: Final = struct.Struct(">HHQHB")
 _PERSISTENT: Final = (0x1000, 2)
 
@@ -51,7 +51,7 @@ def method(channel: int, name: Method, arguments: bytes = b"") -> bytes:
 
 
 class Talk:
-    """A connection with one channel, asked and answered one method at a time."""
+    """A connection with one channel that sends a method and waits for its answer."""
 
     def __init__(self, address: Address) -> None:
         self.conn = opened(address)
@@ -116,7 +116,7 @@ class AmqpSession(Session):
         return self.in_order + len(self._ahead) - before
 
     def _confirmed(self, tag: int, all_before: int) -> None:
-        """Single confirms may come out of order."""
+        """Note the confirm of *tag*; single confirms may come out of order."""
         if all_before:
             self.in_order = max(self.in_order, tag)
             self._ahead = {one for one in self._ahead if one > self.in_order}
@@ -128,11 +128,11 @@ class AmqpSession(Session):
 
 
 class DeliverFrames:
-    """Finds the messages in what a consumer's connection sends: three frames each."""
+    """Finds the messages in the bytes from a consumer's connection; each has three frames."""
 
     def __init__(self, queue: str, size: int | None, order: Order | None = None) -> None:
         self._order = order
-        # Method, its arguments up to the tag, the tag, redelivered, no exchange, the routing key.
+        # Method, its arguments up to the tag, the tag, redelivered, an empty exchange, the routing key.
         self._tag = _FRAME.size + 4 + len(short(TAG))
         first = self._tag + _LENGTH.size + 1 + len(short(b"")) + len(short(queue.encode())) + len(END)
         self._length = first + _FRAME.size + 4
@@ -151,14 +151,14 @@ class DeliverFrames:
         return end, heads, self._acknowledge(tag, count), count
 
     def _acknowledge(self, tag: int, count: int) -> bytes:
-        """All up to *tag* at once, or the last *count* one by one: tags are numbers without holes."""
+        """Acknowledge all up to *tag* at once, or the last *count* one by one; tags have no gaps."""
         if self._order is None:
             return method(1, ACK, _LENGTH.pack(tag) + b"\x01")
         tags = self._order(list(range(tag - count + 1, tag + 1)))
         return b"".join([method(1, ACK, _LENGTH.pack(one) + b"\x00") for one in tags])
 
     def _stride(self, data: bytearray, have: int, size: int) -> tuple[int, int, int]:
-        """Where whole messages of one size end, where the last one starts, how many they are."""
+        """Return where whole messages of one size end, where the last one starts, and their number."""
         stride = self._body + size + len(END)
         count = have // stride
         end = count * stride
@@ -191,7 +191,7 @@ class DeliverFrames:
 
 
 class Amqp(Speech):
-    """*kind* is the type of its queues: classic or quorum, durable both."""
+    """*kind* is the type of its queues, classic or quorum; both are durable."""
 
     lanes = 2
 
@@ -211,7 +211,7 @@ class Amqp(Speech):
             talk.ask(DELETE, b"\x00\x00" + short(queue.encode()) + b"\x00", DELETE_OK)
 
     def owed(self, address: Address, queue: str) -> int:
-        """Those that wait; what was given to a consumer comes back when it leaves."""
+        """Return the waiting messages; unacknowledged ones come back when their consumer leaves."""
         answer = self._declare(address, queue)
         return int(struct.unpack_from(">I", answer, 1 + answer[0])[0])
 
@@ -228,7 +228,7 @@ class Amqp(Speech):
         prompt: bool = False,
         order: Order | None = None,
     ) -> Iterator[int]:
-        del prompt  # it sends as soon as there is a message
+        del prompt  # RabbitMQ always sends at once
         with closing(Talk(address)) as talk:
             talk.ask(QOS, struct.pack(">IHB", 0, PREFETCH, 0), QOS_OK)
             yield 0
@@ -238,7 +238,7 @@ class Amqp(Speech):
             yield from reads(talk.conn, cut, look)
 
     def _declare(self, address: Address, queue: str) -> bytes:
-        """The answer is the name, the messages that wait, the consumers."""
+        """Declare the queue; the answer has its name, its waiting messages and its consumers."""
         with closing(Talk(address)) as talk:
             durable = b"\x02"
             words = b"\x00\x00" + short(queue.encode()) + durable + self._arguments

@@ -1,7 +1,7 @@
-"""Who is compared: each with the flags of a promise, and what that promise is.
+"""The compared brokers, each with the flags for a promise, and that promise.
 
-``apt-get install nats-server redis-server rabbitmq-server`` installs all that Debian has; what is not found
-on PATH is left out.
+``apt-get install nats-server redis-server rabbitmq-server`` installs all that Debian has; brokers that are
+not found are left out.
 """
 
 import shlex
@@ -21,11 +21,11 @@ from bench.peers.speech import Speech
 from bench.peers.streams import Streams
 from bench.server import free_address
 
-# What an answered publish survives.
+# The worst event that an answered publish survives.
 NEITHER, KILL, POWER = "neither", "kill -9", "power cut"
-# Debian's own command changes the user and needs its service's folders.
+# Not Debian's own command, because it changes the user and needs the service's folders.
 RABBIT: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-# Nodes speak to each other on this address alone.
+# Nodes connect to each other only on this address.
 LOOPBACK: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 
 
@@ -33,7 +33,7 @@ LOOPBACK: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 class Broker:
     name: str
     promise: str
-    # How it keeps the promise, or what is missing from it.
+    # How the broker keeps the promise, or where it falls short.
     by: str
     speech: Speech
     commands: Commands
@@ -59,7 +59,7 @@ def redis(fsync: str, folder: Path, port: int) -> list[Command]:
         "save": "",
         "appendonly": "yes",
         "appendfsync": fsync,
-        # A run is too short for the rewriting of its file to be shared out fairly: it never happens.
+        # Rewriting the file is switched off, because a run is too short to spread its cost fairly.
         "auto-aof-rewrite-percentage": 0,
     }
     return [
@@ -70,7 +70,7 @@ def redis(fsync: str, folder: Path, port: int) -> list[Command]:
 
 
 def rabbit(folder: Path, port: int) -> list[Command]:
-    # The port mapper would go on as a daemon if RabbitMQ started it: it is started beside, in the foreground.
+    # The port mapper is started here in the foreground; started by RabbitMQ it would stay as a daemon.
     mapper = free_address()[1]
     environment = {
         "HOME": str(folder),
@@ -114,7 +114,7 @@ def original(program: str) -> list[Broker]:
 
 
 def packaged() -> list[Broker]:
-    """Those that are installed."""
+    """Return the brokers that are installed."""
     found = []
     if shutil.which("nats-server"):
         found.append(Broker("NATS JetStream, file", KILL, "written before the answer", JetStream(), nats))

@@ -1,4 +1,4 @@
-"""A backlog that waits: what it costs, and what is there after ``kill -9`` in the middle of publishing."""
+"""A waiting backlog: what it costs, and what survives ``kill -9`` in the middle of publishing."""
 
 import time
 from multiprocessing.sharedctypes import RawArray
@@ -14,17 +14,17 @@ from bench.peers.rows import PATIENCE, Figures
 from bench.peers.speech import HEAD, Speech
 
 IDLE_S: Final = 1.0
-# It is killed so long after the second publishing began.
+# The broker is killed this long after the second publishing began.
 KILLED_AFTER_S: Final = 0.5
-# No more come when none came for so long.
+# If no message came for this long, no more are expected.
 NO_MORE_S: Final = 4.0
-# Numbers of the second publishing start here, so that the two are told apart.
+# Numbers of the second publishing start here, to tell the two apart.
 SECOND: Final = 1 << 22
 QUEUE: Final = "backlog"
 
 
 def crash(broker: Broker, folder: Path, size: int, messages: int, seconds: float) -> Figures:
-    """*messages* wait, or what is taken in *seconds*, when more are published and it is killed."""
+    """Publish *messages*, or as many as *seconds* allow, then kill the broker while more are published."""
     speech = broker.speech
     with running(broker.commands, speech.ready, folder) as one:
         speech.create(one.address, QUEUE)
@@ -46,7 +46,7 @@ def crash(broker: Broker, folder: Path, size: int, messages: int, seconds: float
 
 
 def published(work: Work, to_kill: Running | None = None) -> int:
-    """How many were confirmed, by a server that is killed meanwhile if one is named."""
+    """Run *work* and return how many messages were confirmed; kill *to_kill* meanwhile, if given."""
     with crew_of([work]) as crew:
         crew.begin()
         if to_kill is not None:
@@ -63,7 +63,7 @@ def idle(one: Running) -> float:
 
 
 def restarted(one: Running, speech: Speech, size: int, expected: int, seen: Any) -> Figures:
-    """Start it again and consume all that comes; *seen* counts each number."""
+    """Start the broker again and consume everything that comes; *seen* counts each number."""
     began = time.monotonic()
     one.start_again()
     one.wait()
@@ -72,7 +72,7 @@ def restarted(one: Running, speech: Speech, size: int, expected: int, seen: Any)
     with crew_of([counting(speech, one.address, size, seen, first)]) as crew:
         crew.begin()
         last, since = 0, time.monotonic()
-        # All that was confirmed, what was not but is there, and what comes twice: until no more come.
+        # Read confirmed, unconfirmed and repeated messages until no more come.
         while time.monotonic() - since < NO_MORE_S:
             if (now := crew.total()) != last:
                 last, since = now, time.monotonic()
@@ -86,7 +86,7 @@ def restarted(one: Running, speech: Speech, size: int, expected: int, seen: Any)
 
 
 def counting(speech: Speech, address: Address, size: int, seen: Any, first: Any) -> Work:
-    """Consume, and count every number that comes."""
+    """Return work that consumes and counts each number in *seen*."""
 
     def work(worker: Worker) -> None:
         total = 0

@@ -1,4 +1,4 @@
-"""NATS JetStream: publishes are answered on an inbox, a pull consumer asks for batches of messages."""
+"""NATS JetStream: publishes are answered on an inbox, and a pull consumer asks for batches of messages."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ from bench.peers.speech import Cut, Look, Order, Session, Speech, body_pattern, 
 
 CONSUMER: Final = "c"
 AT_ONCE: Final = 1000
-# Questions that wait at the server, so that it need not wait for the next one.
+# Requests that wait at the server, so that it need not wait for the next one.
 ASKED: Final = 2
 _CONNECT: Final = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
@@ -52,7 +52,7 @@ class JetSession(Session):
         data = self._rest + data
         if wrong := _WRONG.search(data):
             raise LoadError(f"expected a sequence number, got {wrong.group()[:200]!r}")
-        # What may be the first part of the next one is looked at again.
+        # Keep the end of the data, because it may be the first part of the next sequence.
         self._rest = data[1 - len(_SEQUENCE) :]
         count = data.count(_SEQUENCE)
         self.in_order += count
@@ -60,7 +60,7 @@ class JetSession(Session):
 
 
 class PulledMessages:
-    """Finds the messages of a pull consumer in what a connection sends, and what acknowledges each."""
+    """Finds a pull consumer's messages in the bytes of a connection, and the acknowledgement of each."""
 
     def __init__(self, queue: str, size: int | None, order: Order | None = None) -> None:
         self._order = order or list
@@ -107,7 +107,7 @@ class JetStream(Speech):
         self._ask(address, "INFO")
 
     def create(self, address: Address, queue: str) -> None:
-        # Like a queue: what is acknowledged is gone.
+        # As in a queue, acknowledged messages are removed.
         stream = {
             "name": queue,
             "subjects": [queue],
@@ -145,7 +145,7 @@ class JetStream(Speech):
         prompt: bool = False,
         order: Order | None = None,
     ) -> Iterator[int]:
-        del prompt  # it sends as soon as there is a message
+        del prompt  # NATS always sends at once
         found = PulledMessages(queue, size, order)
         with closing(connect(address)) as conn:
             yield 0

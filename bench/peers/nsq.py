@@ -1,4 +1,4 @@
-"""NSQ: MPUB is its batch, one OK for all of it; FIN acknowledges one message and has no answer."""
+"""NSQ: a batch is an MPUB with one OK; FIN acknowledges one message and has no answer."""
 
 import json
 import urllib.request
@@ -27,7 +27,7 @@ class NsqSession(Session):
     def batch(self, bodies: list[bytes]) -> bytes:
         return load.encode_mpub(self._topic, bodies)
 
-    def answers_to(self, count: int) -> int:  # noqa: ARG002  # one for the whole MPUB
+    def answers_to(self, count: int) -> int:  # noqa: ARG002  # one OK for the whole MPUB
         return 1
 
     def feed(self, data: bytes) -> int:
@@ -41,7 +41,7 @@ class NsqSession(Session):
 
 
 class Nsq(Speech):
-    """Its HTTP port is the one after its TCP port."""
+    """NSQ's protocol; the HTTP port is the TCP port plus one."""
 
     lanes = 2
 
@@ -74,7 +74,7 @@ class Nsq(Speech):
         prompt: bool = False,
         order: Order | None = None,
     ) -> Iterator[int]:
-        # A message at once for latency; else the original's own buffer serves it best.
+        # For latency each message is sent at once; otherwise the original is fastest with its own buffer.
         wishes = {"output_buffer_size": -1} if prompt else {}
         with closing(load.connect(address, **wishes)) as conn:
             load.subscribe(conn, queue, CHANNEL)
@@ -96,7 +96,7 @@ def commands(fins: bytes) -> list[bytes]:
 
 
 def heads(data: bytearray, end: int, size: int | None) -> bytes:
-    """The first bytes of the bodies in whole frames of one size."""
+    """Return the first bytes of the bodies in whole frames of one size."""
     stride = FRAME_OVERHEAD + (size or 0)
     packed = bytearray(HEAD * (end // stride))
     for at in range(HEAD):

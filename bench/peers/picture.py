@@ -1,4 +1,4 @@
-"""``python -m bench.peers.picture FILE.json FILE.svg``: the rates that ``bench.peers --json`` wrote."""
+"""``python -m bench.peers.picture FILE.json FILE.svg``: draws the rates that ``bench.peers --json`` wrote."""
 
 import json
 import sys
@@ -10,14 +10,14 @@ from bench.peers.rows import ROWS
 from bench.plot import LEFT, TOP, Scale, axis, label, picture
 
 SHOWN: Final = ("many", "batches", "consume", "both")
-# By what an answer survives: who promises more does more for it.
+# By what an answered publish survives, because a stronger promise costs more.
 _COLORS: Final = {"power cut": "#2f6fde", "kill -9": "#2e9e6b", "neither": "#9aa5b1"}
 _STEP: Final = 17
 _HEAD: Final = 26
 
 
 def draw(found: dict[str, Any]) -> str:
-    """The rates of each broker, row by row, longest promise first."""
+    """Return an SVG of the rates of each broker, row by row, strongest promise first."""
     promises: dict[str, str] = found["survives"]
     rows = [(row, _rates(found["results"][row]["200"], promises)) for row in SHOWN if row in found["results"]]
     rates = [rate for _, bars in rows for _, rate in bars]

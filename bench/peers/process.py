@@ -1,4 +1,4 @@
-"""A broker's processes: started on loopback, measured, held still meanwhile, ended by their ids."""
+"""A broker's processes on loopback: start, measure, stop and continue them, end them by their ids."""
 
 import os
 import signal
@@ -22,13 +22,13 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Command:
-    """What is started: words, and what the environment has besides."""
+    """A command to start: its words, and additional environment variables."""
 
     words: list[str]
     environment: dict[str, str] = field(default_factory=dict)
 
 
-# From the folder for data and the port. The last one is the broker; others are its helpers.
+# Takes the data folder and the port. The last command is the broker; the others are its helpers.
 Commands = Callable[[Path, int], list[Command]]
 
 
@@ -45,7 +45,7 @@ class Running:
         self._main = self._popen(commands[-1])
 
     def wait(self, seconds: float = START_S) -> None:
-        """Until it takes work."""
+        """Wait until the broker takes work. Raises LoadError."""
         deadline = time.monotonic() + seconds
         while True:
             with suppress(OSError, LoadError):
@@ -57,24 +57,24 @@ class Running:
             time.sleep(0.01)
 
     def cpu_seconds(self) -> float:
-        """User and system time of the whole session so far."""
+        """Return user and system time of the whole session so far, in seconds."""
         return sum(int(one[11]) + int(one[12]) for one in self._stats().values()) / _TICKS
 
     def memory_mib(self) -> float:
         return sum(int(one[21]) for one in self._stats().values()) * _PAGE / (1 << 20)
 
     def hold(self) -> None:
-        """It does nothing until :meth:`go_on`: what idle brokers cost is not charged to the others."""
+        """Stop the processes until :meth:`go_on`, so that an idle broker does not slow the measured one."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: no handler runs."""
+        """Kill with SIGKILL, as the kernel does when memory is short, so no handler runs."""
         self._signal(signal.SIGKILL)
         self._main.wait()
-        # Its children die in their own time, and hold its port until then.
+        # Its children end a little later, and hold its port until then.
         while self._stats():
             time.sleep(0.001)
 
@@ -89,7 +89,7 @@ class Running:
                 process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
-            # What a start script has left behind.
+            # Processes that a start script has left behind.
             deadline = time.monotonic() + STOP_S
             while session and time.monotonic() < deadline:
                 session = _session(process.pid)
@@ -121,7 +121,7 @@ class Running:
 
 
 def _session(leader: int) -> dict[int, list[str]]:
-    """The fields after the name in /proc/PID/stat of every process that lives in the session."""
+    """Return the fields after the name in /proc/PID/stat of every live process of the session."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -134,7 +134,7 @@ def _session(leader: int) -> dict[int, list[str]]:
 
 @contextmanager
 def running(commands: Commands, ready: Callable[[Address], None], folder: Path) -> Iterator[Running]:
-    """A broker on *folder* and a free port of loopback, until the end of the block."""
+    """Run a broker on *folder* and a free port of loopback, until the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     address = free_pair()
     one = Running(commands(folder, address[1]), address, folder, ready)
@@ -146,7 +146,7 @@ def running(commands: Commands, ready: Callable[[Address], None], folder: Path) 
 
 
 def free_pair() -> Address:
-    """A free port whose successor is free as well."""
+    """Return the address of a free port whose next port is also free."""
     while True:
         host, port = free_address()
         with socket.socket() as probe, suppress(OSError, OverflowError):
@@ -155,7 +155,7 @@ def free_pair() -> Address:
 
 
 def flushes(folder: Path) -> int | None:
-    """How often the disk below *folder* was told to write its cache; None where the kernel does not say."""
+    """Return how often the disk of *folder* was flushed; None if the kernel does not count that."""
     device = folder.stat().st_dev
     name = [str(os.major(device)), str(os.minor(device))]
     for line in Path("/proc/diskstats").read_text().splitlines():

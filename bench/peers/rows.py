@@ -1,4 +1,4 @@
-"""The rows: what is done to a broker, and what is read from it; every message is accounted for."""
+"""The rows: the work a broker does and the figures read from it; every message is accounted for."""
 
 import itertools
 import time
@@ -24,7 +24,7 @@ READERS: Final = 2
 CONNECTIONS: Final = 64
 RATE: Final = 5_000
 PATIENCE: Final = 20.0
-# So long after the last message was due a run ends; what did not come by then counts with its age.
+# A run ends this long after the last message was due; messages that have not come count with their age.
 BEHIND_S: Final = 3.0
 MOST_BYTES: Final = 300_000_000
 SHARES: Final = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Target:
-    """A broker that runs, and where its files are."""
+    """A running broker and the folder of its files."""
 
     broker: Broker
     running: Running
@@ -50,12 +50,12 @@ class Target:
         try:
             yield name
         finally:
-            # After a failure as well: a backlog would burden the rows that follow.
+            # Also after a failure, because a backlog would slow the following rows.
             self.broker.speech.delete(self.running.address, name)
 
 
 class Used:
-    """What the broker used from the start to the end of a work."""
+    """The resources that the broker used from the start to the end of a work."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -77,7 +77,7 @@ class Used:
 
 
 def closed(target: Target, plan: Plan, conns: int) -> dict[str, Figures]:
-    """Publish one at a time and await each."""
+    """Publish one message at a time on each connection and wait for each answer."""
     speech, address = target.broker.speech, target.running.address
     with target.queue() as queue:
         loads = min(conns, PUBLISHERS)
@@ -113,7 +113,7 @@ def readers(target: Target, queue: str, plan: Plan, count: int, order: Order | N
 def batches(
     target: Target, plan: Plan, consumed: str = "consume", order: Order | None = None
 ) -> dict[str, Figures]:
-    """Publish as fast as it goes; then empty the backlog that this made."""
+    """Publish as fast as possible, then consume the backlog."""
     with target.queue() as queue:
         with crew_of(publishers(target, queue, plan, PUBLISHERS)) as crew:
             used = Used(target)
@@ -134,7 +134,7 @@ def batches(
 
 
 def both(target: Target, plan: Plan) -> dict[str, Figures]:
-    """Publish and consume at the same time; each message is two events."""
+    """Publish and consume at the same time; each message counts as two events."""
     with (
         target.queue() as queue,
         crew_of(publishers(target, queue, plan, 1) + readers(target, queue, plan, 1)) as crew,
@@ -149,7 +149,7 @@ def both(target: Target, plan: Plan) -> dict[str, Figures]:
 
 
 def check_owed(target: Target, queue: str, expected: int) -> None:
-    """Raise LoadError unless the queue holds as many messages as it should: the counters may lag a moment."""
+    """Raise LoadError unless the queue soon owes *expected* messages; its counters may lag a moment."""
     deadline = time.monotonic() + PATIENCE
     while (owed := target.broker.speech.owed(target.running.address, queue)) != expected:
         if time.monotonic() > deadline:
@@ -158,7 +158,7 @@ def check_owed(target: Target, queue: str, expected: int) -> None:
 
 
 def latency(target: Target, plan: Plan) -> dict[str, Figures]:
-    """At a fixed rate, from when a message was due: to its answer, and to its consumer."""
+    """Measure, at a fixed rate, the time from a message's due moment to its answer and to its consumer."""
     speech, address, size = target.broker.speech, target.running.address, plan.size or 200
     total = int(RATE * plan.seconds * 3)
     period = 1_000_000_000 // RATE
@@ -198,7 +198,7 @@ ROWS: Final = {
     "one": PeerRow("publish one at a time, 1 connection", partial(closed, conns=1)),
     "many": PeerRow(f"publish one at a time, {CONNECTIONS} connections", partial(closed, conns=CONNECTIONS)),
     "batches": PeerRow("publish in batches or pipelined, 2 connections", batches),
-    # Measured with the row before it.
+    # Measured together with the row before it.
     "consume": PeerRow("consume with acknowledgement from a backlog, 2 readers"),
     "shuffled": PeerRow(
         "consume, acknowledged one by one in random order, 2 readers",

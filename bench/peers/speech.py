@@ -1,4 +1,4 @@
-"""What the rows ask of a broker in any protocol: publish, count the answers, consume, say what is owed."""
+"""The operations that rows use in any protocol: publish, count answers, consume, ask what is owed."""
 
 import random
 import re
@@ -12,40 +12,40 @@ from typing import Any, Final
 
 from bench.load import IDLE_SECONDS, READ_SIZE, Address, LoadError
 
-# The first bytes of a body say when it was due, or which one it is.
+# The first bytes of a body are its due moment or its number.
 HEAD: Final = 8
-# A server that says nothing for so long has failed.
+# A server that is silent for this long has failed.
 SILENT_S: Final = 30
-# It is told the first bytes of every body of a read, one after the other.
+# Called with the first HEAD bytes of all bodies of a read, one after the other.
 Look = Callable[[bytes], None]
 
 
 class Session(ABC):
-    """A publisher's connection to one queue. What it encodes is valid on this connection alone."""
+    """A publisher's connection to one queue. Commands that it encodes are valid only on this connection."""
 
-    # How many batches may be under way, where the server answers fastest.
+    # Number of batches under way with which the server is fastest.
     window = 8
 
     def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
-        # Messages that are confirmed for certain when the first so many answers are.
+        # The first so many commands are confirmed, without a gap.
         self.in_order = 0
 
     @abstractmethod
     def one(self, body: bytes) -> bytes:
-        """The command that publishes *body* and is answered once."""
+        """Return the command that publishes *body* and is answered once."""
 
     def batch(self, bodies: list[bytes]) -> bytes:
-        """The fastest way to hand over several."""
+        """Return the fastest command or commands that publish several bodies."""
         return b"".join(map(self.one, bodies))
 
     def answers_to(self, count: int) -> int:
-        """How many answers a batch of *count* gets."""
+        """Return how many answers a batch of *count* messages gets."""
         return count
 
     @abstractmethod
     def feed(self, data: bytes) -> int:
-        """How many more answers *data* completes; raises LoadError for any other answer than yes."""
+        """Return how many more answers *data* completes. Raises LoadError for a refusal."""
 
     def read(self) -> int:
         data = self.conn.recv(1 << 16)
@@ -55,16 +55,16 @@ class Session(ABC):
 
 
 class Speech(ABC):
-    """A protocol: how a queue is made, filled, emptied and counted."""
+    """A protocol: how a queue is created, filled, emptied and counted."""
 
     # The longest batch, in messages.
     batch = 200
-    # Connections of a process that publishes batches.
+    # Number of connections of a process that publishes batches.
     lanes = 1
 
     @abstractmethod
     def ready(self, address: Address) -> None:
-        """Raise OSError or LoadError while the server does not take work."""
+        """Return if the server takes work. Raises OSError or LoadError otherwise."""
 
     @abstractmethod
     def create(self, address: Address, queue: str) -> None: ...
@@ -74,7 +74,7 @@ class Speech(ABC):
 
     @abstractmethod
     def owed(self, address: Address, queue: str) -> int:
-        """Messages that nobody has acknowledged."""
+        """Return the number of unacknowledged messages."""
 
     @abstractmethod
     def publisher(self, address: Address, queue: str) -> Session: ...
@@ -90,18 +90,18 @@ class Speech(ABC):
         prompt: bool = False,
         order: "Order | None" = None,
     ) -> Iterator[int]:
-        """First 0, when the connection is ready; then how many messages each read acknowledged, 0 when none
-        came for a while. *size* None stands for bodies that differ. *prompt*: latency matters, not the rate.
-        The messages of a read are acknowledged one by one in this *order*, or as suits the broker best.
+        """Yield 0 when the connection is ready; then how many messages each read acknowledged, 0 if none
+        came for a while. *size* None means mixed sizes. *prompt*: latency matters, not the rate.
+        The messages of a read are acknowledged one by one in *order*, or in the broker's fastest way.
         """
 
 
-# What is to be acknowledged, in the order in which it came -> in another.
+# Takes acknowledgements in order of arrival, returns them in another order.
 Order = Callable[[list[Any]], list[Any]]
 
 
 def shuffled(items: list[Any]) -> list[Any]:
-    """In an order that is random, but the same for each number of them: to draw it would burden the load."""
+    """Return the items in a random order that is drawn once for each length, which saves time."""
     return list(_shuffling(len(items))(items)) if len(items) > 1 else items
 
 
@@ -111,7 +111,7 @@ def _shuffling(count: int) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 
 def opened(address: Address, silent_s: float = SILENT_S) -> socket.socket:
-    """A connection whose reads end when nothing comes; the kernel's own time-out costs nothing."""
+    """Return a connection whose reads time out; the kernel's own time-out costs nothing."""
     conn = socket.create_connection(address, timeout=20)
     conn.settimeout(None)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,12 +125,12 @@ def until(conn: socket.socket, seconds: float) -> None:
     conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
 
 
-# Of a read: where whole messages end, the first bytes of their bodies, what acknowledges them, their number.
+# Of a read: where whole messages end, the first bytes of their bodies, their acknowledgements, their number.
 Cut = tuple[int, Callable[[], bytes], bytes, int]
 
 
 def reads(conn: socket.socket, cut: Callable[[bytearray, int], Cut], look: Look | None) -> Iterator[int]:
-    """Acknowledge what comes, a read at a time."""
+    """Acknowledge the messages of each read and yield their number."""
     until(conn, IDLE_SECONDS)
     data = bytearray(4 * READ_SIZE)
     view = memoryview(data)
@@ -157,7 +157,7 @@ def reads(conn: socket.socket, cut: Callable[[bytearray, int], Cut], look: Look 
 
 
 def body_pattern(size: int | None) -> bytes:
-    """A body, its first bytes as a group; bodies of mixed sizes are of the letter x."""
+    """Return a pattern for a body, with its first bytes as a group; mixed-size bodies are the letter x."""
     if size is None:
         return b"(x{%d})x*" % HEAD
     return b"(.{%d}).{%d}" % (HEAD, size - HEAD)

@@ -1,4 +1,4 @@
-"""Redis Streams: XADD, a group's XREADGROUP and XACK. Acknowledged entries stay until somebody trims them."""
+"""Redis Streams: XADD, a group's XREADGROUP and XACK. Acknowledged entries stay until they are trimmed."""
 
 import itertools
 import os
@@ -12,9 +12,9 @@ from bench.peers.speech import Cut, Look, Order, Session, Speech, body_pattern, 
 
 GROUP: Final = b"g"
 FIELD: Final = b"b"
-# How many entries a consumer asks for; the acknowledgement of the last ones goes before the question.
+# Number of entries that a consumer asks for; it acknowledges the last ones before the next request.
 AT_ONCE: Final = 1000
-# The fields of an entry: one, whose name is FIELD.
+# The fields of an entry: one with the name FIELD.
 _FIELDS: Final = b"*2\r\n$1\r\nb\r\n"
 _ERROR: Final = re.compile(rb"-[A-Z][A-Z]+[^\r]*")
 _names = itertools.count()
@@ -33,7 +33,7 @@ class StreamSession(Session):
         return command(b"XADD", self._queue, b"*", FIELD, body)
 
     def feed(self, data: bytes) -> int:
-        # Each answer is the id as one bulk string: a dollar, its length, and digits around a hyphen.
+        # Each answer is the id as a bulk string: a dollar sign, its length, and digits around a hyphen.
         if wrong := _ERROR.search(data):
             raise LoadError(f"expected an id, got {wrong.group()[:200]!r}")
         count = data.count(b"$")
@@ -42,9 +42,9 @@ class StreamSession(Session):
 
 
 class Entries:
-    """Finds the entries of one group's reads in what a connection sends, and what acknowledges them.
+    """Finds the entries of a group's reads in the bytes of a connection, and their acknowledgements.
 
-    Answers to XACK lie between them and are passed over.
+    Answers to XACK come between them and are skipped.
     """
 
     def __init__(self, queue: bytes, size: int | None, consumer: bytes, order: Order | None = None) -> None:
@@ -76,7 +76,7 @@ class Entries:
         self._left -= len(entries)
         if self._left < 0 or len(entries) != data.count(_FIELDS, start, end):
             raise LoadError(f"entries are not as expected: {bytes(data[start : start + 200])!r}")
-        # The next question only when the whole answer is here.
+        # Send the next request only after the whole answer.
         ask = b"" if self._left else self.ask
         ids = [one[0] for one in entries]
         return (
@@ -87,7 +87,7 @@ class Entries:
         )
 
     def acknowledge(self, ids: list[bytes]) -> bytes:
-        """One XACK; an id is the bulk string that the server sent."""
+        """Return one XACK for *ids*, which are bulk strings as the server sent them."""
         if not ids:
             return b""
         head = b"*%d\r\n$4\r\nXACK\r\n$%d\r\n%b\r\n$1\r\ng\r\n" % (
@@ -98,7 +98,7 @@ class Entries:
         return head + b"".join(ids)
 
     def _whole(self, data: bytearray, start: int, have: int) -> int:
-        """Where the last whole entry ends."""
+        """Return where the last whole entry ends."""
         last = data.rfind(_FIELDS, start, have)
         while last >= 0:
             if found := self._fields.match(data, last, have):
@@ -108,7 +108,7 @@ class Entries:
 
 
 class Streams(Speech):
-    """*lanes*: it reads 16 KB of a connection, then syncs and answers, so many connections share a sync."""
+    """*lanes* are connections: Redis syncs after reading 16 KB of each, so several of them share a sync."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -141,7 +141,7 @@ class Streams(Speech):
         prompt: bool = False,
         order: Order | None = None,
     ) -> Iterator[int]:
-        del prompt  # it answers as soon as there is an entry
+        del prompt  # Redis always answers at once
         consumer = b"c%d-%d" % (os.getpid(), next(_names))
         entries = Entries(queue.encode(), size, consumer, order)
         with closing(opened(address)) as conn:
@@ -157,7 +157,7 @@ class Streams(Speech):
 
 
 def answer_of(lines: Any) -> Any:
-    """One answer of the protocol, of any kind."""
+    """Return one answer of the protocol, of any kind."""
     kind, rest = (line := lines.readline())[:1], line[1:-2]
     if kind == b"+":
         return rest

@@ -1,4 +1,4 @@
-"""Readings to tables, one for each row, with the promise beside every number."""
+"""Turns readings into tables, one for each row, with the promise beside every number."""
 
 from collections.abc import Callable
 from statistics import median
@@ -45,7 +45,7 @@ def part(title: str, lines: list[list[str]]) -> str:
 
 
 def _rates(sizes: dict[str, dict[str, list[Figures]]], found: list[Broker]) -> list[list[str]]:
-    """Messages a second, with what each cost the server and the load, and how often the disk was flushed."""
+    """Return messages a second, the cost of each for server and load, and the number of disk flushes."""
     head = ["broker", "survives", "by"]
     for size in sizes:
         head += [f"{_BODIES[size]}, msg/s", "server us", "load us", "flushes"]

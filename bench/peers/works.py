@@ -1,4 +1,4 @@
-"""What one load process does, whatever the protocol: everything is encoded before the clock starts."""
+"""The works of one load process in any protocol; everything is encoded before the clock starts."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ from bench.load import Address, LoadError
 from bench.paced import DUE_SIZE, Pacer
 from bench.peers.speech import HEAD, SILENT_S, Order, Session, Speech
 
-# Bodies of 100 to 300 bytes, each length as likely; a batch of them is encoded in so many ways.
+# Mixed bodies have 100 to 300 bytes, each length as likely; VARIANTS batches of them are encoded.
 MIXED: Final = (100, 300)
 VARIANTS: Final = 8
 
@@ -27,14 +27,14 @@ def bodies(size: int | None, count: int, seed: int) -> list[bytes]:
 
 
 def batch_of(speech: Speech, size: int | None) -> int:
-    """Messages of a batch: fewer if they are long."""
+    """Return the number of messages in a batch, which is smaller if they are long."""
     return max(1, min(speech.batch, 128_000 // (size or MIXED[1])))
 
 
 def closed_loop(
     speech: Speech, address: Address, queue: str, size: int | None, conns: int, seconds: float
 ) -> Work:
-    """Publish one message on each of *conns* connections, and the next one as soon as it is answered."""
+    """Return work that keeps one message under way on each of *conns* connections."""
 
     def work(worker: Worker) -> None:
         sessions = [speech.publisher(address, queue) for _ in range(conns)]
@@ -94,7 +94,7 @@ def round_trips(sessions: list[Session], requests: list[list[bytes]], deadline: 
 def pipelined(
     speech: Speech, address: Address, queue: str, size: int | None, quota: int, seconds: float
 ) -> Work:
-    """Publish batch after batch, some of them under way."""
+    """Return work that publishes batch after batch, several of them under way."""
 
     def work(worker: Worker) -> None:
         count = batch_of(speech, size)
@@ -111,9 +111,9 @@ def pipelined(
 
 
 def stream(batches: dict[Session, Iterator[bytes]], count: int, quota: int, deadline: float) -> int:
-    """Send batches of *count* until *quota* messages are sent or the time is up; give their answers.
+    """Send batches of *count* until *quota* messages are sent or the time is over; return the answers.
 
-    The sessions take turns; each has its window of batches under way.
+    The sessions take turns; each has at most its window of batches under way.
     """
     answered = 0
     owed = dict.fromkeys(batches, 0)
@@ -138,9 +138,9 @@ def stream(batches: dict[Session, Iterator[bytes]], count: int, quota: int, dead
 def numbered(
     speech: Speech, address: Address, queue: str, size: int, first: int, quota: int, seconds: float
 ) -> Work:
-    """Publish messages that say their number, from *first* on, until the server is gone at the latest.
+    """Return work that publishes messages with numbers from *first* on, at most until the server is gone.
 
-    It notes how many of them, in this order, are confirmed for certain.
+    It reports how many of them, from the first one on, are certainly confirmed.
     """
 
     def work(worker: Worker) -> None:
@@ -162,7 +162,7 @@ def numbered(
 def reader(
     speech: Speech, address: Address, queue: str, size: int | None, order: Order | None = None
 ) -> Work:
-    """Acknowledge every message until told to stop."""
+    """Return work that acknowledges every message until it is told to stop."""
 
     def work(worker: Worker) -> None:
         found = speech.consume(address, queue, size, order=order)
@@ -184,13 +184,13 @@ def reader(
 
 
 class SpokenPacer(Pacer):
-    """Paces one session; its protocol says what is an answer."""
+    """Paces one session, whose protocol recognises the answers."""
 
     def __init__(self, session: Session, head: bytes, tail: bytes, period_ns: int) -> None:
         super().__init__([session.conn], head, tail, period_ns)
         self._session = session
 
-    def _answers(self, conn: Any, data: bytes) -> int:  # noqa: ARG002  # there is one connection
+    def _answers(self, conn: Any, data: bytes) -> int:  # noqa: ARG002  # there is only one connection
         if not data:
             raise LoadError("the server closed a publisher's connection")
         return self._session.feed(data)
@@ -206,11 +206,11 @@ def paced(
     start: Any,
     lasts_s: float,
 ) -> Work:
-    """Publish at a fixed rate; *found* gets how late each answer was."""
+    """Return work that publishes at a fixed rate and writes to *found* how late each answer was."""
 
     def work(worker: Worker) -> None:
         session = speech.publisher(address, queue)
-        # Where the moment stands in a command: no other bytes of it are like these.
+        # Marks the place of the due moment in a command; no other bytes of the command are equal to it.
         mark = bytes(range(0xF0, 0xF0 + DUE_SIZE))
         head, tail = session.one(mark + b"x" * (size - DUE_SIZE)).split(mark)
         waits = array("q")
@@ -224,7 +224,7 @@ def paced(
 
 
 def punctual(speech: Speech, address: Address, queue: str, size: int, found: Any) -> Work:
-    """Consume; *found* gets how late each message came."""
+    """Return work that consumes and writes to *found* how late each message came."""
 
     def work(worker: Worker) -> None:
         seen = 0

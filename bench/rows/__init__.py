@@ -1,4 +1,4 @@
-"""Every row of the table, in its order, in groups that can be chosen by name."""
+"""All rows of the table in order, in groups that can be chosen by name."""
 
 from typing import Final
 
@@ -37,16 +37,16 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "copies": copies.ROWS,
     "hostile": hostile.ROWS,
 }
-# The table beside the original.
+# Groups that are not part of the table that compares with the original.
 _OTHERS: Final = {"headers", "policies", "looking", "copies", "hostile"}
 USUAL: Final = ",".join(name for name in GROUPS if name not in _OTHERS)
-# The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
+# The table in parts of two to four minutes each, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}
 
 
 def chosen(names: str) -> list[Row]:
-    """The rows that a comma-separated list of rows and groups names. Raises KeyError with an unknown name."""
+    """Return the rows that a comma-separated list of rows and groups names. Raises KeyError for others."""
     found: dict[str, Row] = {}
     for name in names.split(","):
         rows = GROUPS[name] if name in GROUPS else [ROWS[name]]

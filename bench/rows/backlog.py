@@ -1,4 +1,4 @@
-"""A long queue on disk: how fast it is emptied, with how much memory, and how fast a server starts on it."""
+"""A long queue on disk: how fast and with how much memory it is emptied, how fast a server starts on it."""
 
 import time
 from contextlib import closing
@@ -14,11 +14,11 @@ from nsqclient.wire.message import FRAME_OVERHEAD
 DRAINED: Final = 5_000_000
 QUEUED: Final = 1_000_000
 PATIENCE: Final = 60.0
-# Until then all that was queued is counted again.
+# Within this time after a start all queued messages must be counted again.
 SETTLED: Final = 10.0
-# The original does not count the few messages that are between two of its queues.
+# The original does not count the few messages that are on their way between two of its queues.
 IN_HAND: Final = 5
-# The default of both servers, given here because the row is about the rest, which is on disk.
+# The default of both servers, given here because the row measures the messages beyond it, on disk.
 FLAGS: Final = ("--mem-queue-size", "10000")
 
 
@@ -29,7 +29,7 @@ def _owed(server: Server, topic: str) -> int:
 
 
 def drain(program: Program, plan: Plan) -> Readings:
-    """Publish all, then let two readers empty it; the peak of the memory is that of the whole."""
+    """Publish all messages, then let two readers empty the queue; peak memory covers both."""
     plan = Plan(plan.size, scaled(DRAINED, plan), plan.seconds)
     with program.serving(FLAGS) as server:
         topic = create(server, "drain", ["ch"])
@@ -40,7 +40,7 @@ def drain(program: Program, plan: Plan) -> Readings:
 
 
 def start(program: Program, plan: Plan) -> Readings:
-    """From the start of the process to the first answer and to the first message, after a clean stop."""
+    """Measure, after a clean stop, the time from the process start to the first answer and first message."""
     plan = Plan(plan.size, scaled(QUEUED, plan), plan.seconds)
     with program.folder() as data:
         with program.serving(FLAGS, data) as server:
@@ -50,7 +50,7 @@ def start(program: Program, plan: Plan) -> Readings:
             began = time.monotonic()
             first_message(server, topic)
             waited = time.monotonic() - began
-            # Messages that were at the topic when it stopped go to the channel a moment later.
+            # Messages that were still at the topic at the stop reach the channel a moment after the start.
             while (owed := _owed(server, topic)) < filled - IN_HAND:
                 if time.monotonic() - began > SETTLED:
                     raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")

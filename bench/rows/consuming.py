@@ -1,4 +1,4 @@
-"""Consuming: from a full queue, while others publish, and by several channels."""
+"""Consuming: from a full queue, while others publish, and on several channels."""
 
 from typing import Final
 
@@ -31,18 +31,18 @@ def sub(server: Server, plan: Plan) -> Readings:
 
 
 def both(server: Server, plan: Plan) -> Readings:
-    """Publishing and consuming at once; the rate is the sum, as the two happen to the same messages."""
+    """Publish and consume the same messages at once; the rate is the sum of both."""
     found = through(server, "both", plan, ["ch", "ch"], publishers=2, deliveries=1, events=2)
     reading = found.reading()
     return {"rate": reading, "cpu": Reading(reading.server_us or 0.0)}
 
 
-# How many times the messages of a run wait before the readers begin.
+# The messages that wait before the readers begin, as a multiple of a run's messages.
 _OUTLASTS: Final = 6
 
 
 def balance(server: Server, plan: Plan) -> Readings:
-    """Two writers and two readers at a queue that outlasts them: what the writers did beside the readers."""
+    """Return the writers' rate as a share of the readers', with two of each at a queue that never empties."""
     topic = create(server, "balance", ["ch"])
     filled = fill(server, topic, plan, plan.messages * _OUTLASTS)
     briefly = Plan(plan.size, plan.messages, plan.seconds / 6)
@@ -59,14 +59,14 @@ def balance(server: Server, plan: Plan) -> Readings:
 
 
 def fan_out(server: Server, plan: Plan, *, channels: int) -> Readings:
-    """One topic, several channels with a reader each; rate and CPU are per delivery."""
+    """Measure one topic with several channels and a reader each; rate and CPU are per delivery."""
     fewer = Plan(plan.size, plan.messages * 2 // channels, plan.seconds)
     names = [f"ch{number}" for number in range(channels)]
     return through(server, "fanout", fewer, names, publishers=1, deliveries=channels, events=1).readings()
 
 
 def long_bodies(server: Server, plan: Plan, *, size: int) -> Readings:
-    """Published and consumed at once, in megabytes a second of both together."""
+    """Publish and consume at once; the rate is megabytes a second of both together."""
     some = Plan(size, max(BATCH, min(plan.messages, plan.messages * 600 // size)), plan.seconds)
     found = through(server, "bodies", some, ["ch", "ch"], publishers=2, deliveries=1, events=2)
     return {"rate": found.reading(size / 1e6)}

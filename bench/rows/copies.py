@@ -1,4 +1,4 @@
-"""A home with one keeper on the same machine, beside a node without: what a copy costs."""
+"""The cost of a copy: a home with one keeper on the same machine, compared with a node without."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,17 +12,17 @@ from bench.load import LoadError
 from bench.rows.publishing import mpub, one_at_a_time, pub_pipelined
 from bench.server import Program, Server
 
-# Of the rate without a copy, and of the home's processor time for a message.
+# Shares of the rate without a copy, and multiples of the home's processor time for a message.
 LEAST_SHARE: Final = 0.6
 MOST_COST: Final = 1.35
-# The keeper's processor time, of the home's.
+# The keeper's processor time as a share of the home's.
 MOST_KEEPING: Final = 0.5
 _PATIENCE_S: Final = 10.0
 
 
 @contextmanager
 def copied(program: Program) -> Iterator[tuple[Server, Server]]:
-    """A home and its keeper."""
+    """Yield a home and its keeper."""
     with program.serving(["--node-id=901", "--broadcast-address=127.0.0.1"]) as keeper:
         flags = [
             "--node-id=902",
@@ -30,7 +30,7 @@ def copied(program: Program) -> Iterator[tuple[Server, Server]]:
             f"--keepers={keeper.tcp[0]}:{keeper.tcp[1]}",
             "--replicas=1",
             "--without-keeper=refuse",
-            # Longer than anything may take here: nobody is answered without the copy.
+            # Longer than any answer here takes, so no publish is answered without the copy.
             "--keeper-timeout=20s",
         ]
         with program.serving(flags) as home:

@@ -1,4 +1,4 @@
-"""A million deferred messages that all fall due within two seconds: how late they come."""
+"""Measures how late a million deferred messages come that all fall due within two seconds."""
 
 import time
 from contextlib import closing
@@ -16,13 +16,13 @@ from bench.server import Server
 COUNT: Final = 1_000_000
 USUAL: Final = 500_000
 DUE_WITHIN_S: Final = 2.0
-# Publishers defer so many at once by the same time: the pace at which they fall due is 5,000 steps.
+# Publishers defer this many at once to the same moment, so the messages fall due in 5,000 steps.
 CHUNK: Final = 200
 WINDOW: Final = 8
 PUBLISHERS: Final = 2
 READERS: Final = 2
 SIZE: Final = 32
-# The publishing is given so long before the first falls due, at most; an original takes 100,000 a second.
+# The first message falls due after publishing at this rate would end; an original takes 100,000 a second.
 PER_SECOND: Final = 50_000
 LIMIT_MS: Final = 50.0
 
@@ -53,7 +53,7 @@ def deferred(server: Server, plan: Plan) -> Readings:
 
 
 def _publisher(server: Server, topic: str, first_due: int, count: int, number: int) -> Work:
-    """Every second chunk is this process's; they fall due evenly over two seconds."""
+    """Return work that publishes every second chunk; chunks fall due evenly over two seconds."""
 
     def work(worker: Worker) -> None:
         step = int(DUE_WITHIN_S * 1e9) * CHUNK // count
@@ -74,7 +74,7 @@ def _publisher(server: Server, topic: str, first_due: int, count: int, number: i
 
 
 def _chunk(topic: str, due: int) -> bytes:
-    # Rounded up to whole milliseconds, as the protocol has them: none may come before it is due.
+    # Rounded up to the protocol's whole milliseconds, so that no message may come before it is due.
     delay_ms = -((time.monotonic_ns() - due) // 1_000_000)
     body = due.to_bytes(DUE_SIZE, "big") + b"x" * (SIZE - DUE_SIZE)
     return b"DPUB %b %d\n%b%b" % (topic.encode(), delay_ms, SIZE.to_bytes(4, "big"), body) * CHUNK

@@ -1,7 +1,7 @@
-"""Messages that come back one by one, each at a moment of its own, and how late each comes.
+"""Measures how late messages come that come back one by one, each at a different moment.
 
-Deferred with a due time each, requeued with a delay each, or not answered in time. They lie on disk, far
-apart in the order in which they come.
+They are deferred with different due times, requeued with different delays, or not answered in time. On disk,
+messages that come one after the other are far apart.
 """
 
 import random
@@ -31,18 +31,18 @@ CHUNK: Final = 200
 WINDOW: Final = 8
 PUBLISHERS: Final = 2
 READERS: Final = 2
-# Whatever comes before the first is due is given so long, at most.
+# The first message is due after handling all messages at this rate would end.
 PER_SECOND: Final = 20_000
 TIMEOUT_S: Final = 5.0
-# What is to time out over some seconds is taken so often.
+# Messages that should time out over some seconds are taken in steps of this length.
 STEP_MS: Final = 10
 LIMIT_MS: Final = 100.0
 MANY_LIMIT_MS: Final = 250.0
-# Most of the messages are not in memory; and one consumer may have all of them in flight.
+# Most of the messages are not in memory, and one consumer may have all of them in flight.
 FLAGS: Final = ("--mem-queue-size", "10000", "--max-rdy-count", "1000000", "--max-req-timeout", "1h")
 _STRIDE: Final = FRAME_OVERHEAD + SIZE
 _ID: Final = FRAME_OVERHEAD - MESSAGE_ID_BYTES
-# The lower byte of the attempts.
+# Offset of the lower byte of the attempts.
 _ATTEMPTS: Final = _ID - 1
 
 
@@ -75,14 +75,14 @@ def timed_out(server: Server, plan: Plan, row: str, within_s: float) -> Readings
 
 
 def _moments(count: int, within_s: float) -> "array[int]":
-    """When each message is due; the first is the earliest of them all."""
+    """Return when each message is due; the first is the earliest."""
     first = time.monotonic_ns() + int((count / PER_SECOND + 1.0) * 1e9)
     chance = random.Random(1)
     return array("q", [first, *(first + int(chance.random() * within_s * 1e9) for _ in range(count - 1))])
 
 
 def _filled(server: Server, row: str, count: int) -> str:
-    """A topic of *count* messages, of which each has its number in its body."""
+    """Create a topic with *count* messages, each with its number in its body; return its name."""
     topic = create(server, row, ["ch"])
     with closing(load.connect(server.tcp)) as conn:
         for first in range(0, count, CHUNK):
@@ -98,7 +98,7 @@ def _body(number: int) -> bytes:
 def _run(
     server: Server, topic: str, works: list[Work], late: list[Any], count: int, first: range, due: int
 ) -> Readings:
-    """The *first* workers must be done before the first message is *due*; the others count what came late."""
+    """Run the works: the *first* must end before the first message is *due*; the others note lateness."""
     readers = range(len(first), len(works))
     with crew_of(works) as crew:
         crew.begin()
@@ -128,7 +128,7 @@ def _deferrer(server: Server, topic: str, dues: "array[int]", worker: Worker) ->
         waiting = 0
         for at in range(0, len(dues), CHUNK):
             now = time.monotonic_ns()
-            # Rounded up to whole milliseconds, as the protocol has them: none may come before it is due.
+            # Rounded up to the protocol's whole milliseconds, so that no message may come before it is due.
             conn.sendall(
                 b"".join(
                     [
@@ -148,7 +148,7 @@ def _deferrer(server: Server, topic: str, dues: "array[int]", worker: Worker) ->
 
 def _reader(server: Server, topic: str, first_due: int, found: Any, worker: Worker) -> None:
     worker.start()
-    # A connection that waits for long is sent heartbeats.
+    # Connect only shortly before, because a connection that waits longer gets heartbeats.
     time.sleep(max(0.0, (first_due - time.monotonic_ns()) / 1e9 - 1.0))
     late = _Late(worker, found)
     with closing(load.connect(server.tcp)) as conn:
@@ -185,7 +185,7 @@ def _requeuer(server: Server, topic: str, dues: "array[int]", found: Any, worker
 def _silent(
     server: Server, topic: str, seen: Any, share: int, within_s: float, found: Any, worker: Worker
 ) -> None:
-    """Answers no message at first, of which it takes so many within so long; each is due again in time."""
+    """Take *share* messages within *within_s* without an answer, and finish them when they come again."""
     late = _Late(worker, found)
     timeout_ns = int(TIMEOUT_S * 1e9)
 
@@ -205,7 +205,7 @@ def _silent(
 
 
 def _note_first(conn: Any, worker: Worker, seen: Any, share: int, within_s: float) -> None:
-    """When each message came for the first time."""
+    """Note in *seen* when each message came for the first time."""
     steps = max(1, int(within_s * 1000 / STEP_MS))
     began = time.monotonic()
     for step in range(1, steps + 1):
@@ -223,7 +223,7 @@ def _note_first(conn: Any, worker: Worker, seen: Any, share: int, within_s: floa
 
 
 class _Late:
-    """How late messages came, as far as they are counted."""
+    """Stores how late messages came, and tells the worker their number."""
 
     def __init__(self, worker: Worker, found: Any) -> None:
         self._worker = worker
@@ -237,7 +237,7 @@ class _Late:
 
 
 def _arrivals(conn: Any, worker: Worker, ready: int) -> Iterator[bytes]:
-    """Whole messages of SIZE, as they come, until the worker is told to stop."""
+    """Yield whole messages with bodies of SIZE as they come, until the worker is told to stop."""
     conn.settimeout(load.IDLE_SECONDS)
     conn.sendall(b"RDY %d\n" % ready)
     rest = b""
@@ -257,7 +257,7 @@ def _arrivals(conn: Any, worker: Worker, ready: int) -> Iterator[bytes]:
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """The id, the attempts and the number of each message."""
+    """Yield the id, the attempts and the number of each message."""
     for at in range(0, len(data), _STRIDE):
         number = int.from_bytes(data[at + FRAME_OVERHEAD : at + FRAME_OVERHEAD + DUE_SIZE], "big")
         yield data[at + _ID : at + FRAME_OVERHEAD], data[at + _ATTEMPTS], number

@@ -1,4 +1,4 @@
-"""Headers on every message, a traceparent of its own each, beside the same without."""
+"""Messages that each have a different traceparent header, compared with the same without headers."""
 
 import struct
 import time
@@ -18,9 +18,9 @@ from bench.server import Server
 _HEAD: Final = b'{"traceparent":"00-%032x-%016x-01"}'
 # The kind, the length and the JSON object, as a consumer gets them.
 EXTENSION_BYTES: Final = 3 + len(_HEAD % (0, 0))
-# Batches to cycle through: more traceparents than nsqd remembers.
+# Number of batches to cycle through; they have more traceparents than nsqd remembers.
 _VARIANTS: Final = 16
-# At least this much of the rate without headers.
+# The least share of the rate without headers.
 LEAST_SHARE: Final = 0.7
 
 
@@ -85,7 +85,7 @@ def mpub_ext(server: Server, plan: Plan) -> Readings:
 
 
 def both_ext(server: Server, plan: Plan) -> Readings:
-    """Published and consumed at once, with headers at both ends."""
+    """Publish and consume at once, with headers on both sides."""
     plain = Plan(plan.size or 200, plan.messages, plan.seconds)
     return _beside(
         _through(server, plain, extended=True).readings(), _through(server, plain, extended=False).readings()
@@ -93,7 +93,7 @@ def both_ext(server: Server, plan: Plan) -> Readings:
 
 
 def to_plain(server: Server, plan: Plan) -> Readings:
-    """Published with headers, and consumed by who knows nothing of them."""
+    """Publish with headers, and consume without asking for them."""
     plain = Plan(plan.size or 200, plan.messages, plan.seconds)
     return _beside(
         _through(server, plain, extended=True, readers=False).readings(),
@@ -135,7 +135,7 @@ def _extended_consumer(server: Server, topic: str, plan: Plan) -> Work:
 
 
 def _beside(found: Readings, without: Readings) -> Readings:
-    """The rate with headers, which share it is of that without, and how much more a message costs."""
+    """Return the rate with headers, its share of the rate without, and the additional cost of a message."""
     cost = (found["rate"].server_us or 0.0) / (without["rate"].server_us or 1.0)
     return found | {"share": Reading(found["rate"].value / without["rate"].value), "cost": Reading(cost)}
 

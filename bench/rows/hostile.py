@@ -1,6 +1,7 @@
-"""Clients that would fill or stall a node.
+"""Clients that could fill the memory of a node or stall it.
 
-A few bytes that stand for millions of commands, and a consumer that samples long messages and does not read.
+One sends a few bytes that expand to millions of commands; one is a consumer of long messages that samples and
+does not read.
 """
 
 import threading
@@ -15,7 +16,7 @@ from bench.paced import percentile
 from bench.rows.work import create, delete
 from bench.server import Server
 
-# 652 KB under deflate.
+# They take 652 KB under deflate.
 NOPS: Final = 160_000_000
 AT_ONCE: Final = 1_000_000
 BEHIND: Final = "behind#ephemeral"
@@ -31,7 +32,7 @@ MEMORY_MIB: Final = 32.0
 
 
 def bomb(server: Server, _plan: Plan) -> Readings:
-    """What a small PUB waits for while the node takes NOPs apart, beside what it waits for otherwise."""
+    """Measure how long a small PUB waits while the node parses NOPs, and without them."""
     quiet, _ = _waits(server)
     with closing(layered.connect(server.tcp, "deflate")) as conn:
         packed = conn.prepare(b"NOP\n" * AT_ONCE) * (NOPS // AT_ONCE)
@@ -52,13 +53,13 @@ def bomb(server: Server, _plan: Plan) -> Readings:
 
 
 def _send(conn: layered.Layered, packed: bytes) -> None:
-    # It is hung up on before all is sent.
+    # The connection is closed before everything is sent.
     with suppress(OSError):
         conn.send_prepared(packed)
 
 
 def _waits(server: Server) -> tuple[list[int], float]:
-    """What each of some publishes, one every two milliseconds, waited for; and the share of a processor."""
+    """Publish every two milliseconds; return how long each publish waited, and the processor share."""
     waits = []
     cpu_s, began = server.cpu_seconds(), time.monotonic()
     request = load.encode_pub("probe#ephemeral", b"?" * 16)
@@ -73,7 +74,7 @@ def _waits(server: Server) -> tuple[list[int], float]:
 
 
 def sampled(server: Server, _plan: Plan) -> Readings:
-    """The memory that a consumer costs who is ready for 300 messages of 1 MB and reads none."""
+    """Measure the memory that a consumer costs that has RDY for 300 messages of 1 MB and reads none."""
     return {
         name: Reading(_held(server, f"hostile_{name}", wishes))
         for name, wishes in (("plain", {}), ("sampled", {"sample_rate": RATE}))

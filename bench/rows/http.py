@@ -1,4 +1,4 @@
-"""Publishing over HTTP on keep-alive connections, one request under way on each."""
+"""Publishing over HTTP on keep-alive connections, with one request under way on each."""
 
 import socket
 from functools import partial
@@ -12,7 +12,7 @@ from bench.rows.work import publishing
 from bench.server import Server
 
 PROCESSES: Final = 2
-# Messages of one /mpub: a request of 20 KB.
+# Messages in one /mpub, which makes a request of 20 KB.
 PER_REQUEST: Final = 100
 
 

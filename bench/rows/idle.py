@@ -1,4 +1,4 @@
-"""The cost of what is idle: ten thousand consumers and five thousand topics without messages."""
+"""The cost of idle objects: ten thousand consumers, and five thousand topics without traffic."""
 
 import http.client
 import select
@@ -17,19 +17,18 @@ from bench.server import Program, Server
 
 CONNECTIONS: Final = 10_000
 TOPICS: Final = 5_000
-# The share of a processor is measured for this time, after a rest in which work left over from the set-up is
-# done.
+# The processor share is measured for this time, after a rest in which work left over from the set-up ends.
 WATCH_S: Final = 5.0
 REST_S: Final = 2.5
-# Each topic is given its two checkpoints after a start.
+# After a start each topic writes its two checkpoints in this time.
 STARTED_S: Final = 10.0
-# Every client gets two heartbeats in that time.
+# Every client gets two heartbeats within WATCH_S.
 HEARTBEAT_MS: Final = 2500
 CHANNELS_OF_IDLE: Final = 10
 
 
 def connections(program: Program, plan: Plan) -> Readings:
-    """Consumers with RDY 1 on ten channels, who answer their heartbeats."""
+    """Measure consumers with RDY 1 on ten channels that answer their heartbeats."""
     count = scaled(CONNECTIONS, plan)
     with program.serving() as server:
         topic = create(server, "idle", [f"ch{number}" for number in range(CHANNELS_OF_IDLE)])
@@ -48,7 +47,7 @@ def connections(program: Program, plan: Plan) -> Readings:
 
 
 def _processor_share(server: Server) -> float:
-    """How much of a processor it takes from now on, in percent."""
+    """Return how much of a processor the server uses from now on, in percent."""
     before = server.cpu_seconds()
     time.sleep(WATCH_S)
     return 100 * (server.cpu_seconds() - before) / WATCH_S
@@ -81,7 +80,7 @@ def _waiting(server: Server, topic: str, count: int) -> Work:
 
 
 def topics(program: Program, plan: Plan) -> Readings:
-    """5,000 topics of three channels, each with a message that waits: started, then left alone."""
+    """Measure a start on 5,000 topics of three channels, each with a waiting message, and the idle node."""
     count = scaled(TOPICS, plan)
     with program.folder() as data:
         seed(data, count)
@@ -121,13 +120,13 @@ def _seconds(server: Server, path: str) -> float:
 
 
 CREATED: Final = 3_000
-# The original writes all its metadata for each creation: do not wait for the end of that.
+# The original writes all its metadata for each creation, so the row does not wait for the end.
 CREATION_S: Final = 30.0
 LIMIT_S: Final = 15.0
 
 
 def creation(program: Program, plan: Plan) -> Readings:
-    """Topics with two channels each, one request after another; a slow server is stopped early."""
+    """Create topics with two channels each, one request after another; a slow server is stopped early."""
     count = scaled(CREATED, plan)
     with program.serving() as server:
         conn = http.client.HTTPConnection(*server.http, timeout=60)
@@ -145,7 +144,7 @@ def creation(program: Program, plan: Plan) -> Readings:
     third = max(1, made // 3)
     first, last = moments[third] - moments[0], moments[-1] - moments[-1 - third]
     taken = moments[-1] - moments[0]
-    # For a server that was stopped early, the rest at the pace of its last third.
+    # For a server that was stopped early, the rest is estimated at the pace of its last third.
     rest = (count - made) * last / third
     return {"seconds": Reading(taken + rest), "growth": Reading(last / first)}
 

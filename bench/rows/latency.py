@@ -1,8 +1,8 @@
-"""Latency at a fixed rate: from when a message was due until its consumer has it, and until its OK.
+"""Latency at a fixed rate, from the moment when a message was due to its consumer and to its OK.
 
-The consumer asks for what serves an original best at the rate. At 5,000/s it is not buffered for: with a
-buffer messages wait for a timer of 25 ms at least. At 50,000/s it is: without, each message is several system
-calls, which the original cannot keep up with.
+The consumer asks for the output buffer that suits an original best at each rate. At 5,000/s it asks for none,
+because in a buffer messages wait for a timer of at least 25 ms. At 50,000/s it asks for one, because without
+it each message takes several system calls, and the original would fall behind.
 """
 
 import time
@@ -21,12 +21,12 @@ from bench.server import Server
 
 CONNECTIONS: Final = 4
 WISHES: Final = {5_000: {"output_buffer_size": -1}, 50_000: {"output_buffer_timeout": 25}}
-# The first messages find caches cold and no buffer made; they are not measured.
+# The share of first messages that is not measured, because caches are cold and buffers not yet allocated.
 WARM_UP: Final = 0.1
-# So long after the last message was due a run ends; a server that is further behind gets lower bounds.
+# A run ends this long after the last message was due; a server that is further behind gets lower bounds.
 BEHIND_S: Final = 3.0
 SHARES: Final = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
-# An original syncs only what it writes, so it must write every message.
+# An original syncs only messages that it writes, so it must write every message.
 STRICT: Final = ("--sync-every", "1", "--mem-queue-size", "0")
 
 
@@ -35,9 +35,9 @@ def at_rate(server: Server, plan: Plan, *, rate: int, wishes: dict[str, int]) ->
     total = int(min(plan.messages, rate * plan.seconds * 2))
     period_ns = 1_000_000_000 // rate
     topic = create(server, f"latency{rate}", ["ch"])
-    # In ns, by order of arrival; the processes write, this one reads when they are through.
+    # In ns, in order of arrival; the workers write, this process reads when they have ended.
     delivered, answered = RawArray("q", total), RawArray("q", total)
-    # The first message is due in a moment; who is so late after the last one is not waited for.
+    # When the first message is due.
     start = RawArray("q", 1)
     lasts_s = total / rate + BEHIND_S
     works = [
@@ -49,14 +49,14 @@ def at_rate(server: Server, plan: Plan, *, rate: int, wishes: dict[str, int]) ->
         crew.begin()
         deadline = time.monotonic() + lasts_s
         while min(crew.counts) < total and time.monotonic() < deadline:
-            crew.total()  # raises when one of them has failed
+            crew.total()  # raises if a worker has failed
             time.sleep(0.01)
         crew.dismiss()
         counts = list(crew.counts)
     delete(server, topic)
     end = time.monotonic_ns()
     for found, count in zip((answered, delivered), counts, strict=True):
-        # They come in their order; those that did not come have waited until now, and go on waiting.
+        # Messages come in order; those that have not come have waited until now, which is a lower bound.
         found[count:] = [end - start[0] - number * period_ns for number in range(count, total)]
     return _percentiles("", delivered, total) | _percentiles("ok ", answered, total)
 

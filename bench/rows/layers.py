@@ -1,4 +1,4 @@
-"""TLS, snappy and deflate: the rows of batches once more, with bodies of text that compresses."""
+"""TLS, snappy and deflate: the rows of batches again, with bodies of compressible text."""
 
 import json
 import random
@@ -26,12 +26,12 @@ _WORDS: Final = (
     "open",
 )
 _BATCHES: Final = 4
-# A fraction of what other rows move: deflate takes 20 times as long.
+# Divides the number of messages, because deflate takes 20 times as long.
 FEWER: Final = {"tls": 1, "snappy": 1, "deflate": 4}
 
 
 def text_bodies(size: int, count: int, seed: int) -> list[bytes]:
-    """Bodies of *size* bytes that look like JSON events; they shrink to about two fifths."""
+    """Return bodies of *size* bytes like JSON events; they compress to about two fifths."""
     chance = random.Random(seed)
     found = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""How late messages are while somebody looks at others: beside pages of ``/messages`` of several MiB."""
+"""How late messages are while a client requests pages of ``/messages`` of several MiB."""
 
 import threading
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from bench.rows.work import create, delete, fill
 from bench.server import Server
 
 _RATE: Final = 5_000
-# What is looked at: bodies of 1 KB, more of them than one answer has.
+# The messages that are looked at have bodies of 1 KB and are more than one answer has.
 _BODY: Final = 1_000
 _MESSAGES: Final = 100_000
-# So much later a message may be than without.
+# The most by which a message may be later than without such requests.
 MOST_MS: Final = 5.0
 
 
 def latency_looked(server: Server, plan: Plan) -> Readings:
-    """Deliveries at 5,000/s, with nobody looking and with one who asks for page after page."""
+    """Measure deliveries at 5,000/s with and without a client that asks for page after page."""
     count = min(_MESSAGES, plan.messages // 5)
     topic = create(server, "looked", ["ch"])
     fill(server, topic, Plan(_BODY, count, 60), count)

@@ -1,4 +1,4 @@
-"""Topics with a policy, beside ones of which no policy says anything."""
+"""Topics with a policy, compared with topics without."""
 
 import json
 from typing import Any, Final
@@ -8,14 +8,14 @@ from bench.rows.consuming import through
 from bench.rows.work import Sample
 from bench.server import Server
 
-# Of the cost without a policy: there is nothing to be done for a message that is finished.
+# The least ratio to the cost without a policy; a finished message should need no additional work.
 LEAST_SHARE_RULED: Final = 0.98
-# To keep what is finished costs no more than to remove it later.
+# Keeping finished messages should cost no more than removing them later.
 LEAST_SHARE_KEPT: Final = 0.95
-# The two take turns, so that both see the same machine.
+# The two topics take turns, so that both run under the same conditions.
 _TURNS: Final = 4
 _RULED: Final = {"max_attempts": 5, "retry_delay": "1s"}
-# More than a run publishes is thrown away again, so that what that costs is in it.
+# Messages beyond these bounds are removed again, so that the cost of removal is included.
 _KEPT: Final = {"retain_time": "1h", "retain_bytes": "64MiB"}
 
 
@@ -28,13 +28,13 @@ def both_kept(server: Server, plan: Plan) -> Readings:
 
 
 def _beside(server: Server, plan: Plan, name: str, definition: dict[str, Any]) -> Readings:
-    """Published and consumed at once; the share is of processor time, which a busy machine disturbs less."""
+    """Publish and consume at once; the share is of processor time, which a busy machine affects less."""
     policy = {"topic": f"^bench_{name}_", "definition": definition}
     server.ask("PUT", "/policies?name=bench", json.dumps(policy).encode())
     turn = Plan(plan.size, plan.messages // _TURNS, plan.seconds / _TURNS)
     found: dict[str, list[Sample]] = {name: [], "free": []}
     for number in range(_TURNS):
-        # Who comes first finds less in the caches: each does so as often as the other.
+        # The first of the two finds colder caches, so each is first equally often.
         for row in (name, "free") if number % 2 else ("free", name):
             found[row].append(through(server, row, turn, ["ch", "ch"], publishers=2, deliveries=1, events=2))
     server.ask("DELETE", "/policies?name=bench&apply=true")
@@ -46,12 +46,12 @@ def _beside(server: Server, plan: Plan, name: str, definition: dict[str, Any]) -
 
 
 def _cost(samples: list[Sample]) -> float:
-    """The server's processor time for a message."""
+    """Return the server's processor time for a message."""
     return sum(one.server_cpu for one in samples) / sum(one.messages for one in samples)
 
 
 def _pace(samples: list[Sample]) -> float:
-    """Messages a second."""
+    """Return messages a second."""
     return sum(one.messages for one in samples) / sum(one.seconds for one in samples)
 
 

@@ -1,4 +1,4 @@
-"""Publishing over TCP: in batches, one at a time, and without waiting."""
+"""Publishing over TCP: in batches, one at a time, and without waiting for answers."""
 
 from contextlib import closing
 from functools import partial
@@ -12,7 +12,7 @@ from bench.rows.work import BATCH, publisher, publishing
 from bench.server import Server
 
 PIPELINE_CHUNK: Final = 100
-# One process can serve this many connections; with more, the load would be the limit.
+# Number of load processes; with many connections, a single process would be the limit.
 PROCESSES: Final = 2
 
 
@@ -33,7 +33,7 @@ def pub_pipelined(server: Server, plan: Plan) -> Readings:
 
 
 def one_at_a_time(server: Server, plan: Plan, *, command: str, connections: int) -> Readings:
-    """Every connection sends one message and waits for its OK before the next."""
+    """Measure connections that each send one message and wait for its OK before the next."""
     processes = min(PROCESSES, connections)
     share = plan.messages // processes
 
@@ -55,7 +55,7 @@ def _one_at_a_time(
             load.encode_pub(topic, body) if command == "pub" else load.encode_mpub(topic, [body])
             for body in bodies
         ]
-        if connections == 1:  # without a poller the load costs half
+        if connections == 1:  # without a poller the load costs half as much
             with closing(load.connect(server.tcp)) as conn:
                 worker.start()
                 worker.note(load.publish_synchronously(conn, requests, 1, quota, monotonic() + plan.seconds))

@@ -1,4 +1,4 @@
-"""Many topics at once: the metadata that an original nsqd would have left, before a server starts on it."""
+"""Creates many topics at once by writing the metadata of an original nsqd before a server starts."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def topic_name(number: int) -> str:
 
 
 def seed(data: Path, topics: int) -> None:
-    """Write ``nsqd.dat`` with so many topics of three channels into an empty folder."""
+    """Write ``nsqd.dat`` with *topics* topics of three channels into an empty folder."""
     listed = [
         {
             "name": topic_name(number),

@@ -1,4 +1,4 @@
-"""The longest stall: how long a small publish waits while the server does something large for another."""
+"""The longest stall: how long a small publish waits while the server does a large operation."""
 
 import random
 import time
@@ -18,13 +18,13 @@ from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
 MESSAGES: Final = 1_000_000
 BODY: Final = 16
 REQUEUED: Final = 200_000
-# What is emptied has a gigabyte, or so much for each message of a shorter run.
+# Body size of the channel that is emptied, so that it has a gigabyte, or less in a shorter run.
 EMPTIED_BODY: Final = 1000
-# Checkpoints are written each second: two of them are waited for.
+# Long enough for two checkpoints, which are written each second.
 WATCHED_S: Final = 2.5
 TOPICS: Final = 5_000
 LIMIT_MS: Final = 50.0
-# A topic of many files, to be deleted with all of them.
+# Small files, so that the deleted topic has many.
 FLAGS: Final = (
     "--max-body-size", str(64 << 20),
     "--max-bytes-per-file", str(4 << 20),
@@ -34,7 +34,7 @@ FLAGS: Final = (
 
 
 def stalls(program: Program, plan: Plan) -> Readings:
-    """One server with 5,000 topics of three channels, large operations one by one, the worst wait of each."""
+    """Do large operations one by one on a server with 5,000 topics; return the worst wait of each."""
     count = min(MESSAGES, plan.messages * 2)
     found: Readings = {}
     with program.folder() as data:
@@ -66,7 +66,7 @@ def _acts(server: Server, count: int) -> list[tuple[str, Callable[[], object]]]:
         ("stats_text", lambda: server.ask("GET", "/stats")),
         ("metrics", lambda: _metrics(server)),
         ("delete", lambda: server.ask("POST", f"/topic/delete?topic={doomed}")),
-        # What a deleted topic leaves is removed in the background.
+        # The files of a deleted topic are removed in the background.
         ("after_delete", lambda: time.sleep(1.0)),
         ("empty", lambda: _empty(server, emptied)),
         ("requeue", lambda: _requeue(server, requeued, min(REQUEUED, count))),
@@ -85,7 +85,7 @@ def _empty(server: Server, topic: str) -> None:
 
 
 def _requeue(server: Server, topic: str, count: int) -> None:
-    """All that one consumer has in flight comes back, in any order."""
+    """Requeue all messages that one consumer has in flight, in random order."""
     _publish(server, load.encode_mpub(topic, load.bodies(BODY, count)))
     stride = FRAME_OVERHEAD + BODY
     with closing(load.connect(server.tcp)) as conn:

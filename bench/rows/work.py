@@ -1,4 +1,4 @@
-"""What rows have in common: topics, works on them, and the account of every message afterwards."""
+"""The parts that rows share: topics, works on them, and the check of every message afterwards."""
 
 import itertools
 import time
@@ -16,8 +16,7 @@ from bench.server import Server
 
 BATCH: Final = 200
 PATIENCE: Final = 20.0
-# The plan's usual number of messages. Rows that are about another number scale it: half as many messages in
-# the plan halve that number.
+# The plan's usual number of messages. Rows with another number scale it in proportion to the plan's.
 USUAL: Final = 500_000
 
 _topic_numbers = itertools.count()
@@ -25,9 +24,9 @@ _topic_numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of a row that moves messages: CPU is shared out among *messages*, the rate counts *events*.
+    """One run of a row that moves messages: CPU time is divided by *messages*, the rate counts *events*.
 
-    They differ where one message makes two events, being published and being consumed.
+    They differ if a message makes two events, its publishing and its consuming.
     """
 
     messages: int
@@ -37,7 +36,7 @@ class Sample:
     load_cpu: float
 
     def reading(self, scale: float = 1.0) -> Reading:
-        """Events a second times *scale*, with what each message cost."""
+        """Return events a second times *scale*, with the cost of each message."""
         share = 1e6 / self.messages
         return Reading(self.events / self.seconds * scale, self.server_cpu * share, self.load_cpu * share)
 
@@ -99,7 +98,7 @@ def delete(server: Server, topic: str) -> None:
 
 
 def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
-    """Publish at least *messages* and say how many they were."""
+    """Publish at least *messages* and return how many were published."""
     unhurried = Plan(plan.size, messages, seconds=600.0)
     with crew_of([publisher(server, topic, unhurried, messages, batch_of(plan.size))]) as crew:
         crew.begin()
@@ -108,12 +107,12 @@ def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
 
 
 def scaled(count: int, plan: Plan) -> int:
-    """*count*, scaled by the plan's number of messages."""
+    """Return *count* scaled by the plan's number of messages."""
     return count * min(plan.messages, USUAL) // USUAL
 
 
 def batch_of(size: int | None) -> int:
-    """How many bodies of *size* are published at once: the same in all rows, fewer if they are long."""
+    """Return how many bodies of *size* make a batch: the same in all rows, fewer if they are long."""
     return BATCH if size is None else max(1, min(BATCH, 64_000 // size))
 
 
@@ -126,7 +125,7 @@ def drain(server: Server, topic: str, channel: str, plan: Plan, messages: int) -
 def emptying(
     server: Server, topic: str, readers: list[Work], messages: int, patience: float = PATIENCE
 ) -> Sample:
-    """Let *readers* empty a channel in which that many messages wait."""
+    """Let *readers* empty a channel in which *messages* wait."""
     with crew_of(readers) as crew:
         cpu = server.cpu_seconds()
         crew.begin()
@@ -159,7 +158,7 @@ def flowing(
 
 
 def check_all_finished(server: Server, topic: str, published: int) -> None:
-    """Raise LoadError unless every message was counted and none is owed: the whole work was measured."""
+    """Raise LoadError unless every message was counted and none is owed, so that all work was measured."""
     deadline = time.monotonic() + PATIENCE
     while True:
         stats = server.topic_stats(topic)
@@ -181,7 +180,7 @@ def sample(server: Server, crew: Crew, messages: int, cpu_before: float, *, even
 
 
 def publishing(server: Server, row: str, plan: Plan, works_on: Callable[[str], list[Work]]) -> Sample:
-    """Publish to one channel; it is emptied and counted afterwards, not measured."""
+    """Publish to one channel, which is emptied and checked afterwards without being measured."""
     topic = create(server, row, ["ch"])
     works = works_on(topic)
     with crew_of(works) as crew:
