@@ -12,19 +12,19 @@ from tests.support.processes import Cluster
 try:
     from hypothesis import HealthCheck, settings
 except ModuleNotFoundError:
-    pass  # the suite of another client, in an environment of its own
+    pass  # another client's suite runs in its own environment, without hypothesis
 else:
-    # On a busy machine everything takes longer, and that is no fault of what is tested.
+    # On a busy machine everything takes longer, which is not a fault of the tested code.
     settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
 
-# Where a daemon is the command that its users have, start and all.
+# Tests with these marks start daemons with the command that users run, instead of forking them.
 _EXECUTED = {"executed", "chaos", "compat"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Ten thousand tests are no garbage: whoever looks for some need not look at them, now or later."""
+    """Collect without the garbage collector, and freeze the ten thousand tests: they never become garbage."""
     gc.disable()
     try:
         return (yield)
@@ -43,7 +43,7 @@ def pytest_unconfigure() -> None:
 
 
 def _first_and_last(text: str, most: int = 4000) -> str:
-    """How a log begins, where a fault is told once, and how it ends."""
+    """The beginning of a log, where a fault is reported once, and its end."""
     return text if len(text) <= 2 * most else f"{text[:most]}\n...\n{text[-most:]}"
 
 
@@ -63,13 +63,13 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With the original's programs in place of ours: the proofs of what is the same, and no other tests."""
+    """With the original's programs in place of ours, keep only the tests that prove a behaviour the same."""
     if beside.OURS:
         return
     named = beside.proofs()
     kept, left = [], []
     for item in items:
-        # Those have both side by side already.
+        # These tests already run the original and ours side by side.
         name = getattr(item, "originalname", item.name)
         has_both = name in beside.WITH_BOTH or item.path.name == "test_originals.py"
         (left if has_both or name not in named else kept).append(item)

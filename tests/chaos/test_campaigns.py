@@ -19,7 +19,7 @@ pytestmark = pytest.mark.chaos
 @pytest.mark.parametrize(
     ("campaign", "seed", "every", "states"),
     [
-        # One of each kind of work.
+        # One seed of each kind of workload.
         ("power-cut", 3, 1, 300),
         ("power-cut", 4, 2, 300),
         ("power-cut", 5, 1, 300),
@@ -46,7 +46,7 @@ def test_workloads_do_what_the_campaigns_are_about():
     ledger: Ledger = Counter()
     for seed in range(1, 61):
         ledger += play(seed, strict=bool(seed // len(PROFILES) % 2)).ledger
-    # No crash is looked at here.
+    # Crashes are not examined here, so their counts are set as reached.
     crashes = (Deed.STATES, Deed.DEFERRED_CARRIED)
     ledger.update(dict.fromkeys(crashes, 1_000_000))
 
@@ -62,21 +62,21 @@ def test_a_run_that_did_too_little_fails():
 
 
 class LyingDisk(SimulatedDisk):
-    """Says of files that they are synced, and does nothing."""
+    """Reports files as synced without syncing them."""
 
     def sync(self, fd):
         self._call("sync", self._entry(fd).path)
 
 
 class ForgetfulDisk(SimulatedDisk):
-    """Says of folders that they are synced, and does nothing."""
+    """Reports folders as synced without syncing them."""
 
     def sync_folder(self, path):
         self._call("sync_folder", path)
 
 
 class MuteDisk(SimulatedDisk):
-    """Takes every third append of a log, and drops the others."""
+    """Performs every third append of a log and drops the others."""
 
     def append(self, fd, pieces):
         if len(self.calls) % 3 == 0:

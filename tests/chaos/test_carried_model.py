@@ -1,4 +1,4 @@
-"""The rules of carried logs: with all of them nothing is lost, and each is needed. docs/replication.md"""
+"""The rules of carried logs: nothing is lost with all of them, and each one is needed. docs/replication.md"""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.campaign.carried.model import RULES, losses
 
 pytestmark = pytest.mark.chaos
 
-# A history that loses a message without the rule.
+# rule -> the seed of a history that loses a message without it
 LOST_WITHOUT = {
     "had": 7,
     "here": 278,
@@ -23,7 +23,7 @@ LOST_WITHOUT = {
     "durable": 25,
     "spare": 7,
 }
-# Those of a home that is handed over.
+# The rules about a home that is handed over.
 OF_LEAVING = frozenset(("whole", "durable", "spare"))
 
 

@@ -1,4 +1,4 @@
-"""One of three nsqd dies under load: what the client has confirmed is consumed, all of it."""
+"""One of three nsqd dies under load: every message that the client confirmed is consumed."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ OFTEN = Config(lookupd_poll_interval=0.3, max_in_flight=600)
 
 
 class Confirmed:
-    """Publishes numbers one by one, many under way, and keeps those that were confirmed."""
+    """Publishes numbers without waiting for each confirmation, and keeps those that were confirmed."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -32,7 +32,7 @@ class Confirmed:
             if number == MESSAGES // 2:
                 self.halfway.set()
             if number % 500 == 0:
-                await asyncio.sleep(0.01)  # long enough for the death to fall into it
+                await asyncio.sleep(0.01)  # slow enough that the nsqd dies in the middle
         await producer.flush()
 
     def note(self, number: int, done: asyncio.Future) -> None:
@@ -75,7 +75,7 @@ async def test_every_confirmed_message_is_consumed_when_one_of_three_dies(cluste
         if kind == "ours":
             nsqds[0].kill()
         else:
-            # The original keeps messages in memory: what kill -9 takes with it no client can bring back.
+            # The original keeps messages in memory, and no client can recover those that kill -9 loses.
             await asyncio.to_thread(nsqds[0].stop)
         await publishing
         assert len(confirmed.numbers) == MESSAGES

@@ -1,7 +1,7 @@
-"""Dead letters across a crash at every step of the disk: one too many may be there, never none.
+"""Dead letters across a crash at every step of the disk: a message may exist twice, but is never lost.
 
-A message fails, becomes a dead letter, is sent back, and is consumed. At each step on that way the process is
-killed or the power cut, and a node that starts from what is left is asked where the message is.
+A message fails, becomes a dead letter, is sent back, and is consumed. At each of these steps the process is
+killed or the power is cut, and a node started from the remaining files is asked where the message is.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.chaos
 ATTEMPTS = 2
 BODIES = [b"poison %d " % n + b"x" * 200 for n in range(6)]
 DEAD = "t.mine.dead"
-# Power cuts that are tried at each step.
+# How many power cuts are tried at each step.
 IMAGES = 6
 
 
@@ -46,12 +46,12 @@ class Request:
 
 
 class Story:
-    """What happened, and from which steps of the disk on what held."""
+    """Plays the messages' way on one disk, and records the disk steps at which each stage was complete."""
 
     def __init__(self, *, strict):
         self.world = World(5, SimulatedDisk(DATA))
         self.strict = strict
-        # All are stored for sure; all were dead letters; all were sent back.
+        # The step at which all messages were certainly stored, all were dead letters, all were sent back.
         self.stored = self.dead = self.back = 0
 
     @property
@@ -72,12 +72,13 @@ class Story:
         publisher = node.connect()
         for body in BODIES:
             publisher.say(pub("t", body))
-        # Until it is synced in either mode; the next checkpoint comes before the next sync then.
+        # After this time the messages are synced in either mode, and the next checkpoint precedes the next
+        # sync.
         await asyncio.sleep(4.3)
         self.stored = self.position
         reader = node.connect()
         later = self.world.loop.call_later
-        # One after another, with time for a checkpoint in between.
+        # The messages fail one after another, with time for a checkpoint in between.
         reader.on_message = lambda message_id, _, __: later(0.3, reader.say, b"REQ %b 0\n" % message_id)
         reader.say(sub("t", "mine") + b"RDY 1\n")
         await self._until(lambda: node.broker.topics["t"].channels["mine"].dead_count == len(BODIES))
@@ -114,18 +115,19 @@ def story(request):
 
 
 def owed_by(topic: Topic, owed: Owed) -> Counter[bytes]:
-    """The bodies of what somebody owes."""
+    """The bodies of the owed messages, counted."""
     found: Counter[bytes] = Counter()
     for start, end in owed.owed(0, topic.log.next_seq):
         for low, high, block in Cursor(topic.log).scan(start, end):
-            # What was written and not synced may be owed and gone after a power cut.
+            # After a power cut a message that was written but not synced may be owed although its bytes are
+            # lost.
             if isinstance(block, Block):
                 found.update(message(block, seq)[1] for seq in range(low, high))
     return found
 
 
 def found_in(image):
-    """Where which bodies are: on the two channels, and among the dead letters."""
+    """The bodies that a node started from this disk owes: on channels mine and other, and as dead letters."""
     disk = SimulatedDisk(volume=image)
     storage = Storage(disk, settings_of=policy)
     storage.load()
@@ -138,7 +140,7 @@ def found_in(image):
 
 
 def images(story, crash):
-    """The disk after each step from when all was stored, as a crash may leave it."""
+    """Yield (step, disk as a crash may leave it) for each step from when all messages were stored."""
     for k, volume in story.world.disk.history():
         if k < story.stored:
             continue
@@ -159,14 +161,14 @@ def test_a_poison_message_is_never_lost_on_its_way(story, crash):
             if k <= story.back:
                 missing = [body for body in BODIES if not (mine[body] or dead[body])]
                 assert not missing, f"after {k} steps {missing} are nowhere"
-            # What was sent back is none of the other channel's, and what that was owed stays.
+            # Messages that were sent back do not come to the other channel, and it still owes its own.
             assert other == Counter(BODIES), f"after {k} steps the other channel owes {other}"
 
     assert looked >= 40
 
 
 def test_dead_letters_are_there_when_their_originals_are_finished(story):
-    """Each crash is one of a kind: before anything, in the middle, with all dead, with all back."""
+    """The crashes happen before any message is dead, in the middle, with all dead, and with all sent back."""
     seen = set()
     with a_day_behind():
         for k, image in images(story, "kill"):

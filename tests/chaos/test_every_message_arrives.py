@@ -28,7 +28,7 @@ Seen = dict[str, Counter[int]]
 
 @pytest.fixture
 def nsqd(cluster: Cluster) -> Daemon:
-    """An nsqd known to an nsqlookupd, with the topic and both channels."""
+    """An nsqd that is registered with an nsqlookupd and has the topic and both channels."""
     cluster.nsqlookupd()
     return start_nsqd(cluster)
 
@@ -68,7 +68,7 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
 
 
 async def publish_all(halfway: asyncio.Event, *nsqds: Daemon) -> None:
-    """Publish every number once, ten batches under way at a time, through whatever happens to nsqd."""
+    """Publish every number once, ten batches under way at a time, whatever happens to nsqd meanwhile."""
     half = iter(range(MESSAGES // BATCH // 2))
     batches = iter(range(0, MESSAGES, BATCH))
     async with Producer(*(nsqd.tcp_address for nsqd in nsqds), retry_seconds=60) as producer:
@@ -155,7 +155,7 @@ def has_all(seen: Seen) -> bool:
 
 
 def report(seen: Seen, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check by id that nothing is missing, and say what came more than once."""
+    """Check by number that no message is missing, and print how many were delivered again."""
     for channel in CHANNELS:
         assert set(seen[channel]) == set(range(MESSAGES)), channel
     again = ", ".join(f"{channel} {seen[channel].total() - MESSAGES}" for channel in CHANNELS)

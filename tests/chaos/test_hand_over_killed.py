@@ -1,4 +1,4 @@
-"""Processes are killed, or a disk fills, in the middle of a hand-over, and it is repeated or goes on."""
+"""Processes are killed, or a disk fills, in the middle of a hand-over, which is repeated or goes on."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 COUNT = 400
 FROZEN_S = 3
 numbers = itertools.count(300)
-# The head of the frame by which a home says that it has noted it.
+# The head of the frame with which a home tells the taker that it has written its note.
 SAYS_SO = encode(HandOver(1))[:5]
 
 
@@ -39,12 +39,12 @@ def cluster(tmp_path):
 
 
 def nsqd(cluster, *flags):
-    # Nothing is waited for that is handed over.
+    # The taker must not wait for --carry-after before it gives out handed-over messages.
     return cluster.nsqd(f"--node-id={next(numbers)}", *(flags or ("--carry-after=60s",)))
 
 
 def publish(node):
-    """So many messages that one channel is owed; returns their bodies."""
+    """Publish COUNT messages, which one channel is owed; return their bodies."""
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=c")
     sent = [b"%d " % number + b"." * 300 for number in range(COUNT)]
@@ -53,7 +53,7 @@ def publish(node):
 
 
 def drain(node, taker):
-    """The command that people use, to its end."""
+    """Run nsqd-drain to its end; return its exit code and what it wrote to stderr."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "nsqd.drain", f"--http-address={node.http_address}"),
@@ -92,7 +92,7 @@ def take(node, count):
 
 
 def gate_for(moment, port):
-    """The taker's door, which closes at that moment."""
+    """A gate in front of the taker that closes at that moment; at "stopping" it stays open."""
     if moment == "noted":
         return Gate(port, before=SAYS_SO)
     return Gate(port, most=20_000 if moment == "filling" else None)
@@ -105,7 +105,7 @@ def test_what_is_handed_over_is_served_by_one_whoever_is_killed(cluster, moment,
     sent = publish(node)
     wire = Wire(("127.0.0.1", node.tcp_port))
     if moment == "stopping":
-        # Whoever has one in flight is waited for.
+        # The hand-over waits for a message in flight.
         wire.subscribe("t", "c", 1)
         wire.message()
         wire.send(b"RDY 0\n")
@@ -126,7 +126,7 @@ def test_what_is_handed_over_is_served_by_one_whoever_is_killed(cluster, moment,
             one.start()
 
         if moment == "noted" and who != "taker":
-            # The start has told the taker, and has nothing of it any more.
+            # At its start the home told the taker, and it owes none of the messages any more.
             assert not channel(node).get("depth")
         assert drain(node, gate.address) == (0, "")
         node.stop()
@@ -148,7 +148,7 @@ def test_a_node_whose_taker_is_killed_behind_the_note_takes_nothing_more_and_tel
         assert gate.holds.wait(20)
         taker.kill()
 
-        # What would be published now a start would remove.
+        # The next start would remove messages published now, so the drain cannot be cancelled.
         assert node.request("POST", "/drain?cancel=true") == (409, b'{"message":"HANDED_OVER"}')
         assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
         gate.open()
@@ -172,7 +172,7 @@ def test_a_hand_over_goes_on_when_the_fault_in_the_middle_of_it_is_over(cluster,
         else:
             os.kill(taker.pid, signal.SIGSTOP)
             gate.open()
-            # The fault lasts so long, and the node shows no moment of it: it is longer than --keeper-timeout.
+            # The node shows no sign of the fault to wait for, so sleep for longer than --keeper-timeout.
             time.sleep(FROZEN_S)
             os.kill(taker.pid, signal.SIGCONT)
 
@@ -229,7 +229,7 @@ def test_what_a_keeper_hands_on_of_a_lost_home_is_served_by_one_whoever_is_kille
 
 
 def fill_up(folder):
-    """Leave no room on the disk; returns what is to be removed to have some again."""
+    """Fill the disk; return the file whose removal makes room again."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:
@@ -257,7 +257,7 @@ def test_a_taker_whose_disk_fills_says_so_and_has_all_when_there_is_room_again(c
             wait_until(lambda: sentence in problem(node), "the taker has refused", seconds=20)
             if moment == "filling":
                 assert state(node) == "failed"
-                # Nothing is given away, and it may stay.
+                # No message was handed over, and the node may go on.
                 node.post("/drain?cancel=true")
                 assert channel(node)["depth"] == COUNT
                 node.post("/pub?topic=t", b"goes on")
@@ -266,7 +266,7 @@ def test_a_taker_whose_disk_fills_says_so_and_has_all_when_there_is_room_again(c
                 assert state(node) == "noted"
             filler.unlink()
 
-            # How much is free the taker looks each ten seconds.
+            # The taker checks its free space every ten seconds.
             wait_until(lambda: drain(node, gate.address) == (0, ""), "it is handed over", seconds=40)
         node.stop()
         shutil.rmtree(node.folder)
@@ -276,7 +276,7 @@ def test_a_taker_whose_disk_fills_says_so_and_has_all_when_there_is_room_again(c
 
 def test_another_taker_is_tried_when_the_disk_of_the_first_fills(cluster):
     cluster.nsqlookupd()
-    # Of two that offer themselves the one in another zone comes first.
+    # Of two possible takers, the one in another zone is tried first.
     full = nsqd(cluster, "--carry-after=60s", "--topology-zone=there")
     taker = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")
     node = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")

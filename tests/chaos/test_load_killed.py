@@ -1,4 +1,4 @@
-"""A node killed under load: nothing acknowledged is missing, and what came twice has its cause."""
+"""A node killed under load: no acknowledged message is missing, and the kill explains all duplicates."""
 
 import pytest
 
@@ -31,6 +31,6 @@ def test_a_nsqd_that_is_killed_under_load_loses_nothing(tmp_path):
     assert told["killed"] == ["nsqd-1"]
     assert (told["missing"], told["unknown"], told["owed_at_end"]) == (0, 0, 0)
     assert told["acknowledged"] > 1000
-    # Somebody noticed it: else nothing was shown.
+    # A client noticed the kill; otherwise the run shows nothing.
     assert any("Connection" in error for error in told["errors"])
     assert told["duplicates"].keys() <= {"kill"}

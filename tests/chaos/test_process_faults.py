@@ -1,4 +1,4 @@
-"""What happens to a process: kill -9 again and again, SIGSTOP, no descriptors, a full disk, a bad network.
+"""Faults of a process: repeated kill -9, SIGSTOP, no descriptors, a full disk, a bad network.
 
 ``CYCLES=200 pytest tests/chaos/test_process_faults.py`` is the long run; docs/reliability.md has its figures.
 """
@@ -21,18 +21,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 CYCLES = int(os.environ.get("CYCLES", "4"))
 DRAINED_EVERY = 20
-# The more was sent, the longer it takes to see whether all of it has come.
+# A longer run sends more messages, and it takes longer until all of them have come.
 PATIENCE_S = 60 + 2 * CYCLES
-# How long a fault lasts, which is a part of it: timers of a second or two fall into it.
+# How long a fault lasts: long enough that timers of a second or two fire during it.
 STOPPED_S = float(os.environ.get("STOPPED_S", "3"))
-# What is felt, each in one of these ways: where the limit comes just when a segment was begun, its folder
-# cannot be synced, and publishers are refused for that.
+# Log lines: of each group at least one must appear. If the limit comes just after a segment was begun, its
+# folder cannot be synced, and publishers are refused because of that.
 FELT_WITHOUT_DESCRIPTORS = (
     ("failed to write messages", "failed to sync"),
     ("accept failed",),
     ("failed to write its checkpoint",),
 )
-# Tiny segments: every cycle begins new ones, and lets go of some.
+# Segments are so small that every cycle begins new ones and removes some.
 TINY = "--max-bytes-per-file=20000"
 MODES = pytest.mark.parametrize("sync_every", [1, 2500], ids=["strict", "default"])
 
@@ -59,7 +59,7 @@ def address_of(nsqd):
 
 
 def drain(nsqd, ledger, address=None):
-    """Let everything that is owed come."""
+    """Consume everything that is owed; return how many seconds that took."""
     began = time.monotonic()
     nothing_new = Traffic(ledger, address or address_of(nsqd), 0)
     nothing_new._threads = nothing_new._threads[1:]
@@ -101,7 +101,7 @@ def check(ledger):
 
 
 def administrate(nsqd, rng):
-    """A moment of everything else that one does with topics."""
+    """Send three other requests about topics and channels at random, and publish to another topic."""
     other = f"other{rng.randrange(3)}"
     for request in rng.sample(
         [
@@ -137,7 +137,7 @@ def test_nothing_is_lost_and_nothing_finished_comes_back_however_often_nsqd_is_k
         nsqd.start()
         longest = max(longest, time.monotonic() - began)
         if cycle % DRAINED_EVERY == DRAINED_EVERY - 1 or cycle == CYCLES - 1:
-            # Or a long run would end with tens of thousands of segments that nobody reads.
+            # Otherwise a long run would end with tens of thousands of segments that nobody reads.
             for channel in CHANNELS:
                 nsqd.post(f"/channel/unpause?topic={TOPIC}&channel={channel}")
             drain(nsqd, ledger)

@@ -1,8 +1,8 @@
-"""The roll that Kubernetes makes of each component, with real processes: nothing fails, no answer is wrong.
+"""Rolling restarts as Kubernetes does them, with real processes: nothing fails, no answer is wrong.
 
-Each nsqd is drained by the preStop hook's own program, stopped, started again, and the next one follows when
-this one has been ready for a while. The client is one without retries: a publish that fails is counted, not
-only one that is lost.
+Each nsqd is drained by the preStop hook's own program, stopped and started again; the next one follows when
+this one has been ready for a while. The client does not retry, so every publish that fails is counted, not
+only lost messages.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(240)]
 
 TOPIC, CHANNEL = "orders", "billing"
 PER_SECOND = 300
-# kind of roll -> how many nsqd there are, seconds that each is away, and is ready before the next one goes
+# kind of roll -> number of nsqd, seconds that each is away, seconds that it is ready before the next one goes
 ROLLS = {
-    # Shorter than nsqd.minReadySeconds of the chart, which makes it harder.
+    # Ready for less than nsqd.minReadySeconds of the chart, which makes the roll harder.
     "three, drained": (3, 0, 3),
     "three, killed": (3, 0, 3),
     "three, away for long": (3, 8, 0),
-    # Nobody has noticed yet that the first one is back when the second one refuses.
+    # When the second nsqd refuses publishes, no client has noticed yet that the first one is back.
     "two, the next at once": (2, 3, 0),
 }
 
@@ -107,7 +107,7 @@ async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
 
 
 def producers_of(lookup: Daemon) -> int:
-    """How many nsqd it names for the topic; 404 is none."""
+    """How many nsqd the nsqlookupd names for the topic; a 404 counts as none."""
     connection = http.client.HTTPConnection("127.0.0.1", lookup.http_port, timeout=5)
     try:
         connection.request("GET", f"/lookup?topic={TOPIC}")
@@ -128,16 +128,14 @@ async def test_no_lookup_is_wrong_while_two_nsqlookupd_roll(cluster, capsys):
     answers: Counter[int] = Counter()
 
     async def ask(done: asyncio.Event) -> None:
-        # As a Service does: only those that are ready are asked.
+        # As a Kubernetes Service does, ask only those that are ready.
         while not done.is_set():
             for lookup in lookups:
                 if await asyncio.to_thread(is_ready, lookup):
                     try:
                         answers[await asyncio.to_thread(producers_of, lookup)] += 1
                     except OSError:
-                        answers[-1] += (
-                            1  # it stopped between the two questions, so nobody was told anything wrong
-                        )
+                        answers[-1] += 1  # it stopped between the two requests, so it gave no wrong answer
             await asyncio.sleep(0.02)
 
     done = asyncio.Event()
