@@ -1,4 +1,4 @@
-"""Whatever happens to a run of nsq_to_file, and whenever: what was synced is in the files, whole and once."""
+"""Synced records are in the files, whole and once, whatever happens to a run of nsq_to_file at any moment."""
 
 import gzip
 import io
@@ -36,7 +36,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # In memory where that can be had: there are thousands of syncs.
+        # In memory where possible, because there are thousands of syncs.
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         out = self.folder / "out"
         self.layout = ArchiveLayout(
@@ -66,7 +66,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for size in sizes:
             self.count += 1
             bodies.append(b"%d-" % self.count + b"x" * size)
-        # As the writer does: what came before an opening is durable, and the new records are synced with it.
+        # As the writer does: opening a file makes earlier records durable, and the new ones are synced.
         if self.archive.add(bodies):
             self.pending += bodies
             self.sync()
@@ -121,7 +121,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
 
 def complete(data: bytes) -> bytes:
-    """What a reader of gzip gets before it comes to a torn end."""
+    """The content that a gzip reader gets before a torn end."""
     read = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         try:

@@ -1,4 +1,4 @@
-"""However the stream is cut and however late the auth server answers, an authorized session does the same."""
+"""An authorized session does the same, however the stream is cut and however late the auth server is."""
 
 import struct
 
@@ -26,7 +26,7 @@ commands = st.one_of(
     st.sampled_from([b"NOP\n", b"SUB t c\n", b"RDY 1\n", b"PUB other\n" + sized(b"x")]),
 )
 streams = st.lists(commands, max_size=8).map(lambda some: b"  V2AUTH\n" + sized(b"s") + b"".join(some))
-# Before each piece: does the auth server answer what it was asked, is the ttl over by then.
+# Before each piece: whether the auth server answers open requests, and whether the ttl has passed by then.
 steps = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=9, max_size=9)
 
 

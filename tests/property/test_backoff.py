@@ -1,4 +1,4 @@
-"""The back-off machine against a plain account of what it promises."""
+"""The back-off machine against a plain statement of its promises."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_every_pause_is_a_power_of_two_within_the_limit(what, multiplier, longes
         else:
             pause = backoff.continued(chance)
 
-        if before is Phase.STOPPED:  # messages taken before count once
+        if before is Phase.STOPPED:  # failures of messages that were taken before the stop do not count again
             assert (pause, backoff.phase, backoff.level) == (None, before, level)
         if pause is not None:
             full = min(multiplier * 2**backoff.level, longest)
@@ -33,7 +33,7 @@ def test_every_pause_is_a_power_of_two_within_the_limit(what, multiplier, longes
             assert pause == (full * chance if full_jitter else full)
         assert (backoff.phase is Phase.RUNNING) == (backoff.level == 0)
         assert abs(backoff.level - level) <= 1
-        # But for the first, no level is entered whose pause would be cut: the way back would be longer.
+        # Above level 1 no level is entered whose pause would be cut: it would only lengthen the recovery.
         assert backoff.level <= 1 or multiplier * 2**backoff.level <= longest
 
 

@@ -1,4 +1,4 @@
-"""What two holders of a log tell one another: nothing is lost, whoever tells first and how often."""
+"""Two holders of a log exchange facts: nothing is lost, whichever tells first and however often."""
 
 import random
 
@@ -22,7 +22,7 @@ def test_histories_of_a_home_and_its_carrier_keep_what_is_promised(seed):
 
 
 def holder(pieces, seed):
-    """A home whose channel has finished some, and has others in flight, deferred and waiting."""
+    """A home whose channel has finished some messages, and has others in flight, deferred and waiting."""
     node = Node()
     channel = node.channel()
     node.publish(*[b"x"] * COUNT)

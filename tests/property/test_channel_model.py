@@ -1,4 +1,4 @@
-"""A channel against a plain model: no message is ever lost, doubled, or given to two consumers at once."""
+"""A channel against a plain model: no message is ever lost, duplicated or sent to two consumers at once."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.ids = self.node.broker.ids
 
     def collect(self):
-        """Note in the model what consumers were sent."""
+        """Note in the model the messages that consumers were sent."""
         for consumer, outlet in self.consumers:
             for message_id, attempts, _ in outlet.taken():
                 seq = self.ids.decode(message_id)
@@ -38,7 +38,7 @@ class ChannelMachine(RuleBasedStateMachine):
                 assert attempts == self.attempts[seq]
 
     def settle(self):
-        """Forget holders whose messages came back."""
+        """Forget consumers whose messages are no longer in flight."""
         flying = set(self.flying())
         self.held = {seq: consumer for seq, consumer in self.held.items() if seq in flying}
 
@@ -119,7 +119,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if seq is not None:
             self.channel.requeue(seq, consumer, delay * 10**9, self.node.now_ns)
             self.node.broker.reschedule(self.channel)
-            # Not only for this consumer, which may be done: another one may be ready.
+            # Serve the whole channel: this consumer may take nothing more while another one is ready.
             self.node.broker.serve(self.channel)
             del self.held[seq]
             self.node.ready(consumer, consumer.rdy)
@@ -197,7 +197,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @rule(whole=st.booleans())
     def write_a_checkpoint(self, whole):
-        """What a start makes of the chain owes the same, with the same due times and attempts."""
+        """A start on the chain owes the same messages, with the same due times and attempts."""
         topic, owed = self.node.topic(), self.channel
         change = take_change(owed)
         self.chain = [] if whole or not self.chain else self.chain

@@ -1,4 +1,4 @@
-"""The compressed streams against any split, any writes, and any damage."""
+"""Compressed streams with any split, any writes and any damage."""
 
 import random
 import zlib
@@ -86,7 +86,7 @@ def test_a_flipped_bit_ends_in_a_corrupt_stream_or_in_other_bytes_than_a_crash(m
     except CorruptStream:
         return
     if make is Snappy:
-        # Every chunk has a checksum: only a chunk that became padding, or waits for more, gets through.
+        # Every chunk has a checksum: only a chunk that became padding, or is incomplete, raises no error.
         assert read in {b"", data}
 
 
@@ -144,7 +144,7 @@ def test_padding_and_a_repeated_stream_header_are_no_content():
         (STREAM_HEADER + b"\x02\x05\x00\x00abcdx", "unknown chunk"),
         (STREAM_HEADER + b"\x01\x05\x00\x00abcdx", "bad checksum"),
         (STREAM_HEADER + b"\x00\xff\xff\xff", "chunk too long"),
-        # A block that says of itself that it holds a mebibyte.
+        # A block that declares a length of one MiB.
         (STREAM_HEADER + b"\x00\x0a\x00\x00abcd\x80\x80\x40\x00a\x00", "unsupported chunk length"),
     ],
 )

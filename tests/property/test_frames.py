@@ -1,4 +1,4 @@
-"""The frame parser against any split of the stream and any garbage."""
+"""The frame parser with any split of the stream and any garbage."""
 
 from itertools import pairwise
 
@@ -46,7 +46,7 @@ def test_garbage_gives_frames_or_the_frame_error(pieces):
     except FrameError:
         return
 
-    # Whatever passed as frames is exactly what was sent, but for the unfinished end.
+    # The frames that were read are exactly the bytes that were sent, except for an unfinished end.
     encoded = b"".join(encode_frame(frame_type, data) for frame_type, data in received)
     assert b"".join(pieces).startswith(encoded)
 

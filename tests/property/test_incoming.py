@@ -32,7 +32,7 @@ def pieces(stream: bytes, where: list[int]) -> list[bytes]:
 
 
 def fed(stream: list[bytes]) -> tuple[list[tuple], list[tuple[int, bytes]]]:
-    """The messages and, in their order, all other frames."""
+    """The messages, and all other frames in their order."""
     incoming = Incoming(None)  # type: ignore[arg-type] # nobody answers here
     deliveries, others = [], []
     for piece in stream:

@@ -1,4 +1,4 @@
-"""Whatever happened before, a lookup is answered as if nothing were remembered of earlier answers."""
+"""A lookup is answered as if no earlier answer were kept, whatever happened before."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ numbers = st.integers(0, 7)
 
 @dataclass
 class Announced:
-    """What a connection of an nsqd told, in the plainest terms."""
+    """What one connection of an nsqd has announced, as a plain record."""
 
     peer: Peer
     node: str

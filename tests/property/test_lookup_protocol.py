@@ -1,4 +1,4 @@
-"""The V1 parsers over any way the network may cut the stream, and over garbage."""
+"""The V1 parsers with any split of the stream, and with garbage."""
 
 from itertools import pairwise
 

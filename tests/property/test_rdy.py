@@ -1,4 +1,4 @@
-"""Whatever happens to its connections, a consumer never allows too much, and serves all of them."""
+"""A consumer never gives out more RDY than it may, and serves every connection, whatever happens to them."""
 
 import random
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nsqclient.backoff import Backoff, Phase
 from nsqclient.rdy import RdyDistribution
 
-# The defaults, in seconds.
+# The defaults of the consumer, in seconds.
 IDLE_TIMEOUT, HOLD_TIMEOUT, REDISTRIBUTE = 10, 30, 5
 
 keys = st.integers(0, 6)
@@ -52,7 +52,7 @@ def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_i
         else:
             changes = rdy.rotate(now, chance.choice)
         for key, count in changes.items():
-            # On the way the sum is never above what it was and what it is to be.
+            # While the changes are sent, the sum is at most the larger of the sum before and max_in_flight.
             before = sum(told.values())
             told[key] = count
             assert sum(told.values()) <= max(before, max_in_flight)
@@ -65,7 +65,7 @@ def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_i
 
 
 class Watched:
-    """A consumer whose time is simulated: RDY distribution and back-off as the consumer joins them."""
+    """A consumer in simulated time: RDY distribution and back-off, connected as in the real consumer."""
 
     def __init__(self, max_in_flight: int, busy: set[int], idle: set[int], chance: random.Random) -> None:
         self.rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
@@ -86,7 +86,7 @@ class Watched:
             self.rdy.enter(self.backoff.phase, self.now, self.choose)
 
     def second(self, *, failing: bool) -> None:
-        """A second passes; every nsqd that may and can sends a message, which is answered."""
+        """A second passes; every busy nsqd that has RDY sends a message, which is answered."""
         self.now += 1
         if self.backoff.phase is Phase.STOPPED and self.now >= self.resume_at:
             self.backoff.waited()
@@ -113,7 +113,7 @@ def test_no_nsqd_with_messages_is_left_waiting_once_the_handler_is_well(
     for _ in range(failing_seconds):
         consumer.second(failing=True)
     connections = len(busy | idle)
-    # The longest back-off, then a turn of all connections and a back-off for each level, then a last turn.
+    # The longest back-off; then, for each level, a turn of all connections and a back-off; then a last turn.
     one_turn = connections * (HOLD_TIMEOUT + REDISTRIBUTE + 1)
     patience = 120 + 7 * (one_turn + 120) + one_turn
 

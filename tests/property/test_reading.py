@@ -1,6 +1,6 @@
-"""One message read alone is what a scan over the log has of it, whatever was appended and whatever is broken.
+"""A message read alone equals what a scan over the log finds, whatever was appended and whatever is broken.
 
-A wrong byte is never delivered: what is not what was written is a gap with its reason.
+A wrong byte is never delivered: data that differs from what was written is a gap with its reason.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ appends = st.lists(
     st.one_of(
         st.lists(st.binary(max_size=300), min_size=1, max_size=5),
         st.builds(lambda size, count: [b"m" * size] * count, st.integers(0, 9000), st.integers(1, 60)),
-        # Many small ones in a row, as single publishes make them.
+        # Many small appends in a row, as single publishes make them.
         st.builds(lambda count: count, st.integers(1, 300)),
         st.none(),  # a note
         st.just("skip"),
@@ -50,7 +50,7 @@ def forget(store):
 
 
 def alone(store, seq, end):
-    """What a reader of few messages gets of this one: its body, why it is missing, or None."""
+    """What a reader of few messages gets: the body of this message, why it is missing, or None."""
     found = store.read(seq, end)
     if isinstance(found, Block):
         assert found.first <= seq < found.next

@@ -1,6 +1,7 @@
-"""Whatever a power cut, a bit or a cut does to the files of a topic: what is whole comes back, in order.
+"""After a power cut, a flipped bit or a cut in a topic's files, all whole messages come back, in order.
 
-What is missing is a named gap, or was never synced and lies behind all that is there. Then writing goes on.
+A missing message is in a named gap, or was never synced and lies behind all that were found. Then writing
+continues.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ batches = st.lists(
     st.one_of(
         st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=4),
         st.builds(lambda size: [b"x" * size], st.integers(500, 3000)),
-        st.just([]),  # a note alone
+        st.just([]),  # only a note
     ),
     min_size=1,
     max_size=10,
@@ -37,7 +38,7 @@ sizes = st.sampled_from([1, 300, 2000, 1 << 20])
 
 
 class Written:
-    """A store with several appends, and after which of them a sync succeeded."""
+    """A store with several appends, synced once, before the append with the number *synced*."""
 
     def __init__(self, folder, appends, segment, synced):
         self.shop = Shop(folder)
@@ -73,7 +74,7 @@ class Written:
         return data.draw(st.sampled_from(self.files()), label="file")
 
     def lost(self):
-        """Every sequence that is named as lost."""
+        """Every sequence that a gap reports as lost."""
         return {seq for gap in self.shop.gaps() if gap.is_loss for seq in range(gap.start, gap.end)}
 
     def recover(self):
@@ -95,7 +96,7 @@ class Written:
 
 @contextlib.contextmanager
 def written(appends, segment, synced):
-    """What was appended, in a folder of its own; *synced* is how much of it was synced, -1 for never."""
+    """The appends in a new folder; *synced* is how many of them were synced, -1 for never."""
     folder = Path(tempfile.mkdtemp())
     try:
         yield Written(folder, appends, segment, synced)

@@ -1,4 +1,4 @@
-"""However the network cuts the byte stream, the session does the same; garbage is answered."""
+"""A session does the same however the network cuts the byte stream; garbage gets an answer."""
 
 import struct
 
@@ -15,7 +15,7 @@ def sized(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-# Long ones are not copied where short ones are.
+# Long bodies as well as short ones: where a short body is copied, a long one is not.
 bodies = st.binary(min_size=1, max_size=60) | st.builds(
     lambda pattern, size: (pattern * size)[:size],
     st.binary(min_size=1, max_size=9),
@@ -36,7 +36,7 @@ streams = st.lists(commands, max_size=12).map(b"".join)
 
 
 def frames_of(topic: Topic) -> bytes:
-    """All that was published, cut into blocks or not."""
+    """The frames of all published messages, joined over the blocks."""
     frames = b""
     seq = topic.log.next_seq - topic.message_count
     while isinstance(block := topic.log.read(seq), Block):
