@@ -1,4 +1,4 @@
-"""Imports within nsqd go one way: no module needs another that needs it, over however many others."""
+"""Imports within nsqd go one way: no module imports itself through any number of other modules."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def modules():
-    """The source of each module by its name."""
+    """The syntax tree of each module of nsqd, by its name."""
     found = {}
     for path in (ROOT / "nsqd").rglob("*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -17,7 +17,7 @@ def modules():
 
 
 def imports(tree, names):
-    """The modules among those *names* that a module imports, also where it imports for types alone."""
+    """Those of the modules *names* that a module imports, including imports for types only."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -29,7 +29,7 @@ def imports(tree, names):
 
 
 def circle(graph):
-    """The modules of a circle, if there is one."""
+    """The modules of one circle; empty without a circle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -1,4 +1,4 @@
-"""docs/reference/client.md is what scripts/client_reference.py writes, and leaves no public name out."""
+"""docs/reference/client.md is what scripts/client_reference.py writes, and has every public name."""
 
 import importlib.util
 import re

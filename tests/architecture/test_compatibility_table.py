@@ -1,6 +1,7 @@
-"""docs/compatibility.md names the test that proves each line; here it is seen to that those tests exist.
+"""docs/compatibility.md names the test that proves each line; the tests here check that those tests exist.
 
-And that each line which says "same" has one that can be run on the original's programs, or says why not.
+They also check that each line that says "same" has a test that can be run on the original's programs,
+or says why not.
 """
 
 import re
@@ -23,7 +24,7 @@ def test_the_table_names_tests_that_exist():
     assert named - FUNCTIONS - FILES == set()
 
 
-# Tests that start a daemon or a tool as a process, or whatever stands in its place.
+# Tests that start a daemon or a tool as a process, which may be the original's.
 STARTING = {
     name
     for path, text in SOURCES.items()

@@ -1,4 +1,4 @@
-"""The list of what is compiled in setup.py, and that the build that runs says what it is."""
+"""The list of compiled modules in setup.py, and how a build says whether it is compiled."""
 
 import ast
 import importlib.util
@@ -27,7 +27,7 @@ def test_every_module_of_the_broker_is_compiled_or_left_out_for_a_reason(package
 
 
 def test_no_class_that_is_left_out_inherits_from_a_compiled_one():
-    # CPython would refuse it, but only in the compiled build, and only when the first one is made.
+    # CPython refuses that only in the compiled build, and only when the first object of the class is made.
     compiled = {f"{package}.{module}" for package, modules in setup.COMPILED.items() for module in modules}
     classes = [
         (module_of(file), node)
@@ -80,7 +80,7 @@ def test_without_mypy_the_answer_is_what_has_to_be_installed_first(monkeypatch):
 
 @pytest.fixture
 def compiled_copy():
-    """scripts/compiled_copy as a module."""
+    """Load scripts/compiled_copy as a module."""
     loader = SourceFileLoader("compiled_copy", str(PROJECT / "scripts" / "compiled_copy"))
     spec = importlib.util.spec_from_loader("compiled_copy", loader)
     module = importlib.util.module_from_spec(spec)

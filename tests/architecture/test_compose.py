@@ -1,4 +1,4 @@
-"""compose.yaml starts daemons that take its flags, find each other and are published where they listen."""
+"""compose.yaml starts daemons that take its flags, find each other and publish the ports they listen on."""
 
 from pathlib import Path
 
@@ -68,6 +68,6 @@ def test_a_first_look_does_without_the_compiler_and_what_is_built_for_more_has_a
     (built,) = [service["build"] for service in FILE["services"].values() if "build" in service]
 
     assert built == {"context": ".", "args": {"NSQD_COMPILE": "${NSQD_COMPILE:-0}"}}
-    # README's `docker build -t nsq-cluster .` stays what it was.
+    # Another tag than in README's `docker build -t nsq-cluster .`, so that image is not replaced.
     assert {service["image"] for service in FILE["services"].values()} == {"nsq-cluster:compose"}
     assert "ARG NSQD_COMPILE=1" in (PROJECT / "Dockerfile").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Tables in docs/ list all that the code lists: what a secret has to grant, what a policy may say."""
+"""Tables in docs/ list all that the code lists: the grants a secret needs, the settings of a policy."""
 
 import re
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from nsqd.policies.definition import KEYS, TOPICS_OWN
 from nsqd.server.http.auth import NEEDS, Needs
 
 DOCS = Path(__file__).parents[2] / "docs"
-# What the rows of the table of requests need, in order.
+# The grants that the rows of the table of requests need, in order.
 ROWS = (Needs.PUBLISH, Needs.SUBSCRIBE, Needs.TOPIC, Needs.NODE, Needs.NOTHING)
 
 

@@ -1,4 +1,4 @@
-"""scripts/install takes the locked versions where they can be had, and says so where they cannot."""
+"""scripts/install takes the locked versions where they are available, and says so where they are not."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# In the place of .venv/bin/python: notes how it was called, and has an index without the locked versions.
+# Replaces .venv/bin/python: notes its calls, and fails with *status* when locked versions are asked for.
 PYTHON = """#!/bin/sh
 echo "$*" >>"$(dirname "$0")/calls"
 case "$*" in *--constraint*) exit {status} ;; esac

@@ -1,4 +1,4 @@
-"""Every link from one page of this repository to another one leads there, and to a heading that exists."""
+"""Every link from a page of this repository leads to a file and a heading that exist."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def without_code(page):
 
 
 def anchors(page):
-    """The headings as a repository's web pages name them."""
+    """The anchors of the headings, as on the repository's web pages."""
     found = set()
     for heading in re.findall(r"^#+ (.+)$", without_code(page), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()

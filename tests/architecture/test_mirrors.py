@@ -30,7 +30,7 @@ FILES = "it is about files as they lie in a folder, so the command runs on real 
 NSQD, TOOLS = "tests/integration/nsqd", "tests/integration/nsqtools"
 ADMIN, UNIT = "tests/integration/nsqadmin", "tests/unit"
 
-# reason -> tests -> what they test
+# reason -> tests -> the files that they test
 ELSEWHERE = {
     SOCKETS: {
         f"{ADMIN}/test_notify.py": ["nsqadmin/changes/notify.py"],
@@ -410,7 +410,7 @@ def mirror(source: str) -> Path:
     return folder / f"test_{path.name}"
 
 
-# One test for all files: a thousand would take longer to hand out than to run.
+# One test for all files: distributing a thousand tests to workers would take longer than running them.
 def test_every_source_file_has_its_mirror_or_a_reason():
     lacking = [one for one in sources() if not mirror(one).exists() and one not in SOURCES_ELSEWHERE]
 

@@ -1,4 +1,4 @@
-"""Alpine has musl in the place of glibc: what is required has wheels for it, the rest are extras."""
+"""Alpine has musl instead of glibc: required packages have wheels for musl, the others are extras."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-# Where google-re2 is not installed: all that uses patterns can be imported, and a tool judges one.
+# Without google-re2: everything that uses patterns can be imported, and a tool judges one pattern.
 WITHOUT_RE2 = """
 import sys
 sys.modules["re2"] = None

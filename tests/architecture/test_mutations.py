@@ -1,4 +1,4 @@
-"""The list of mutations follows the code: each can be applied, and has a name of its own."""
+"""The list of mutations follows the code: each can be applied, and has a unique name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One class name, one meaning, in all packages together."""
+"""A class name has one meaning in all packages together."""
 
 import ast
 from collections import defaultdict
@@ -17,8 +17,8 @@ SOURCES = (
     "pipelines/pyspark_nsq",
 )
 
-# The same thing twice: with a face without asyncio, in memory for tests, for another framework, or as another
-# process tells of it.
+# Names of the same thing in several places: without asyncio, in memory for tests, for another framework,
+# or as another process reports it.
 THE_SAME = {
     "Channel": {"nsqd/engine/channel.py", "client/nsqclient/testing/queues.py"},
     "Consumer": {

@@ -1,4 +1,4 @@
-"""docs/reference is what scripts/reference.py writes, and that leaves nothing out."""
+"""docs/reference is what scripts/reference.py writes, and it is complete."""
 
 import importlib.util
 import re

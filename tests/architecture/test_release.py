@@ -1,4 +1,4 @@
-"""scripts/release: what it refuses, and that what it builds installs alone and has every script."""
+"""What scripts/release refuses; the packages that it builds install by themselves and have every script."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def run(*command, cwd=ROOT, env=None):
 
 @pytest.fixture
 def project(tmp_path):
-    """A repository with what the script looks at."""
+    """A repository with the files that the script reads."""
     for name in ("scripts/release", "nsqcore/version.py"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)
@@ -105,7 +105,7 @@ def test_the_packages_install_in_a_fresh_environment_and_every_script_runs(tmp_p
     assert run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv").returncode == 0
     python = tmp_path / "venv/bin/python"
     wheels = [path for path in (tmp_path / "dist").glob("*.whl") if not path.name.startswith("pyspark")]
-    # This Python's pip, without bytecode: what takes longest is not what is tried.
+    # The pip of this Python, without bytecode: installing pip and compiling take longest, and are not tested.
     pip = (sys.executable, "-m", "pip", "--python", python)
     installed = run(*pip, "install", "--quiet", "--no-compile", *wheels)
     assert installed.returncode == 0, installed.stderr
@@ -113,7 +113,7 @@ def test_the_packages_install_in_a_fresh_environment_and_every_script_runs(tmp_p
     for script in scripts:
         said = run(tmp_path / "venv/bin" / script, "--version", cwd=tmp_path)
         assert f"nsq-cluster-{VERSION}" in said.stdout, script
-    # The templates and static files of the pages are in the wheel as well.
+    # The templates and static files of the pages are also in the wheel.
     code = (
         "import nsqadmin.pages as p, pathlib; [print(f.name) for f in pathlib.Path(p.__path__[0]).rglob('*')]"
     )

@@ -1,4 +1,4 @@
-"""A start opens its ports before it loads what takes long to load."""
+"""A daemon opens its ports before it loads modules that take long to load."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_what_is_loaded_before_the_ports_are_open_is_light(program):
 
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-# The event loop, the client, and all that is larger: with them it would take twice as long.
+# The event loop, the client and everything larger: with them --version and --help would take twice as long.
 NOT_FOR_A_LOOK = (
     *("asyncio", "uvloop", "nsqclient.config", "msgspec", "yarl", "pyspark", "locust", "kubernetes"),
     *HEAVY,

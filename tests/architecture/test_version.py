@@ -1,4 +1,4 @@
-"""The version stands in nsqcore/version.py; what is built, installed and printed agrees with it."""
+"""The version is in nsqcore/version.py, and everything built, installed and printed agrees with it."""
 
 import importlib
 import re
@@ -14,7 +14,7 @@ from nsqcore.version import VERSION, banner, build
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# What clients' own test-suites ask nsqd for, and read out of its answer.
+# The answer to --version that the test suites of clients parse.
 PARSED_BY_CLIENTS = re.compile(r"nsqd v\d+\.\d+\.\d+ \(built w/[a-z0-9.-]+\)")
 
 
