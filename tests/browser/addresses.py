@@ -1,4 +1,4 @@
-"""An address of every page there is; TOPIC, NODE and MESSAGE stand for ones that the test's cluster has."""
+"""An address of every page; TOPIC, NODE and MESSAGE stand for those of the test's cluster."""
 
 from typing import Final
 from urllib.parse import urlencode
@@ -43,7 +43,7 @@ ADDRESSES: Final = (
 
 
 def addresses_of(site: Site) -> list[str]:
-    """All of them, with a node and a message that are there."""
+    """All addresses, with a node and a message that exist."""
     found = site.admin.get("/messages?topic=orders&channel=audit&order=oldest&format=json")["messages"][0]
     message = urlencode({"topic": "orders", "channel": "audit", "node": found["node"], "id": found["id"]})
     return [

@@ -32,15 +32,15 @@ FLAGS = [
 ]
 PUBLISHED_PER_SECOND = 50
 
-# What is to be seen is waited for: long on a machine with other work. What is there at once costs nothing.
+# Expectations wait this long, because the machine may be busy. One that is fulfilled at once costs no time.
 expect.set_options(timeout=20_000)
 
 
-# Not for the whole session: while Playwright is open its event loop counts as the running one, and tests of
-# coroutines in other files could not run.
+# Not for the whole session: while Playwright is open its event loop counts as the running one, and coroutine
+# tests in other files could not run.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium from $CHROMIUM, from the PATH, or as Playwright installed it; without one the tests fail."""
+    """Chromium from $CHROMIUM, from the PATH, or as Playwright installed it; without any the tests fail."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     with sync_playwright() as playwright:
         if path is None and not Path(playwright.chromium.executable_path).exists():
@@ -68,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A fresh tab on the site; ``browser_options`` marks what is special about it."""
+    """A fresh tab on the site; the mark ``browser_options`` sets special options of it."""
     context = tabs(browser, request, site.admin.http_address)
     page = context.new_page()
     problems: list[str] = []
@@ -76,13 +76,13 @@ def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterat
     page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
     yield page
     context.close()
-    # What the browser complains about (a blocked script, an exception) is a fault even if all looks well.
-    # A reply that says no, or a request the test aborts, is not.
+    # A complaint of the browser (a blocked script, an exception) is a fault even if the page looks right. A
+    # refusal from the server, or a request that the test aborts, is not a fault.
     assert [problem for problem in problems if not problem.startswith("Failed to load resource")] == []
 
 
 class _traffic:  # noqa: N801 - reads as the statement it is used in
-    """Publishes and consumes on an event loop of its own until it is left."""
+    """Publishes and consumes on its own event loop inside the ``with`` block."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.addresses import addresses_of
 from tests.support.site import ask, submit
 
-# Some go through all pages there are.
+# Some tests go through all pages.
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
@@ -19,7 +19,7 @@ def paths(site):
     return addresses_of(site)
 
 
-# In the dark only colours differ.
+# The dark scheme differs only in colours.
 @pytest.mark.parametrize(("scheme", "options"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
 def test_no_page_has_an_accessibility_fault(page, paths, scheme, options):
     page.emulate_media(color_scheme=scheme)
@@ -42,7 +42,7 @@ def test_whatever_can_be_clicked_is_reached_with_the_tab_key_in_the_order_of_the
               )].filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex !== 0)
                 .map((one) => one.outerHTML.slice(0, 80))"""
         )
-        # What merely looks as if it could be clicked cannot be reached.
+        # An element that only looks clickable cannot be reached with the tab key.
         dead = page.locator("[onclick], [role=button]:not(button):not(a[href])").count()
         if skipped or dead:
             wrong[path] = (skipped, dead)
@@ -60,10 +60,10 @@ def test_whatever_can_be_clicked_is_reached_with_the_tab_key_in_the_order_of_the
 def test_every_page_reads_the_same_without_javascript(page, browser, site, paths):
     context = browser.new_context(base_url=f"http://{site.admin.http_address}")
     other = context.new_page()
-    # What changes from one moment to the next is left out.
+    # Texts that change from one moment to the next are left out.
     heads = "thead th, .tile dt, form label, .title .actions a, .tabs a:not(:has(span))"
     wrong = {}
-    # What is in flight is there at one moment and not at the next.
+    # A message in flight is there at one moment and not at the next.
     for path in (one for one in paths if "in_flight" not in one):
         page.goto(path)
         other.goto(path)
@@ -75,7 +75,7 @@ def test_every_page_reads_the_same_without_javascript(page, browser, site, paths
     assert wrong == {}
 
 
-# What a wide window shows at 200 % is a window of half its width.
+# A wide window at 200 % zoom is the same as a window of half its width: 640.
 @pytest.mark.parametrize("width", [360, 390, 640])
 def test_on_a_phone_and_at_twice_the_size_pages_fit_and_rows_have_the_cells_of_their_headings(
     page, paths, width

@@ -1,4 +1,4 @@
-"""Every action there is, on a phone with the mouse, with the keyboard alone, and without JavaScript."""
+"""Every action: on a phone with the mouse, with the keyboard alone, and without JavaScript."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.support.wire import Wire, req
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
-# Where else an action is tested, and why it is not here.
+# Actions that are tested elsewhere -> by which test.
 ELSEWHERE = {"dismiss": "test_a_node_that_left_is_missed_until_somebody_dismisses_it"}
 
 
@@ -32,12 +32,12 @@ class Step:
     note: str
     fields: dict[str, str] = field(default_factory=dict)
     within: Callable[[Page], Locator] = lambda page: page.locator("main")
-    # Of several such links the first; those in a list are followed by what they are about.
+    # The link is in a row of a list: the first one is followed. Its name ends with the message's id.
     of_a_row: bool = False
 
 
 class Mouse:
-    """Also a finger: on a phone."""
+    """Clicks; on a phone a finger does the same."""
 
     def follow(self, one: Locator) -> None:
         one.click()
@@ -49,7 +49,7 @@ class Mouse:
 class Keyboard(Mouse):
     def follow(self, one: Locator) -> None:
         one.focus()
-        # A box is ticked with the space bar, everything else is pressed with Enter.
+        # The space bar ticks a box; Enter presses everything else.
         one.press("Space" if one.get_attribute("type") == "checkbox" else "Enter")
 
     def fill(self, one: Locator, text: str) -> None:
@@ -123,19 +123,19 @@ def steps(topic: str, site: Site) -> list[Step]:
 
 @pytest.fixture(autouse=True)
 def soon(page: Page) -> None:
-    """What is not there at once is not there; half a minute for each is too long to wait for that."""
+    """Wait ten seconds instead of half a minute for something that is missing."""
     page.set_default_timeout(10_000)
 
 
 def named(step: Step) -> re.Pattern[str]:
-    """What the link is called, with what it is about where that is said to those who do not see it."""
+    """The link's name; in a row the message's id follows, for users who do not see the row."""
     return re.compile(f"^{re.escape(step.link)}" + (" [0-9a-f]+" if step.of_a_row else ""))
 
 
 def take(page: Page, way: Mouse, step: Step) -> None:
     page.goto(step.path)
     if step.of_a_row and page.viewport_size["width"] < 600:
-        # Where a row has no room for it, it is done on the page of the message.
+        # A narrow row has no room for the link, so the action is done on the page of the message.
         way.follow(page.locator("tbody th a").first)
         way.follow(page.get_by_role("link", name=step.link, exact=True))
     else:
@@ -148,7 +148,7 @@ def take(page: Page, way: Mouse, step: Step) -> None:
 
 
 def look_closely(page: Page, step: Step) -> list[str]:
-    """Open the question and leave it again; returns what is wrong with it in either theme."""
+    """Open the confirmation dialog and leave it again; return its faults in both themes."""
     page.goto(step.path)
     step.within(page).get_by_role("link", name=named(step)).first.click()
     expect(page.locator("[data-confirm]")).to_be_visible()
@@ -225,14 +225,14 @@ def test_what_is_made_and_selected_is_changed_together(page, site, way, request)
         if word == "Seek":
             way.follow(page.get_by_role("button", name="Show what it means"))
             expect(page.locator(".effects")).to_contain_text("afterwards")
-        # Of a topic all channels are set back.
+        # Seek applies to all channels of the topic.
         what = "1 channel" if word == "Seek" else "1 topic"
         way.follow(page.get_by_role("button", name=f"{word} {what}", exact=True))
         expect(page.locator("[data-note]")).to_contain_text(f"{what} of 1 was")
 
 
 def bulk_words() -> dict[str, dict[str, str]]:
-    """What can be done to many at once, with what has to be filled in; deleting is the last."""
+    """Bulk actions -> the fields to fill in; Delete is the last."""
     return {"Pause": {}, "Resume": {}, "Seek": {"To": "latest"}, "Empty": {}, "Delete": {"Type 1": "1"}}
 
 
@@ -269,7 +269,7 @@ def test_no_question_has_an_accessibility_fault(page, site):
     assert [fault for step in shown for fault in look_closely(page, step)] == []
 
 
-# Those whose question is there without anything having been done before.
+# Actions whose confirmation dialog can be opened without doing anything before.
 SHOWN = {"publish", "finish", "requeue", "pause", "empty", "mute", "drain", "tombstone", "delete"}
 
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser: they show traffic, keep themselves true, and act."""
+"""The pages in a real browser: they show traffic, refresh their figures, and act."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.support.site import ask, submit
 
 pytestmark = pytest.mark.browser
 
-UNKNOWN = "\N{EN DASH}"  # stands where a figure is not known yet
+UNKNOWN = "\N{EN DASH}"  # shown while a figure is not known yet
 
 
 def number(text):
@@ -40,7 +40,7 @@ def test_the_five_pages_show_that_messages_flow(page, site):
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Nodes").click()
     expect(page.locator(".badge-good").first).to_have_text("healthy")
     page.get_by_role("link", name=site.nsqds[0].http_address).click()
-    # Other tests make topics on this node too, in any order.
+    # Other tests also create topics on this node, in any order.
     expect(page.locator("tr.leaf").filter(has_text="audit").first).to_be_visible()
 
 
@@ -108,7 +108,7 @@ def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
     expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nsqds.")
     expect(page.get_by_role("link", name="Resume…")).to_be_visible()
     assert site.admin.get("/api/topics/dialog/a")["paused"]
-    # The note outlives a refresh, and goes when it is told to.
+    # The note survives a refresh and disappears when it is dismissed.
     shown = page.locator("#figures-time").inner_text()
     expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
     page.get_by_role("button", name="Dismiss").click()

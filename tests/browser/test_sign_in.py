@@ -1,4 +1,4 @@
-"""Signing in and out in a browser, and what only those may do who did: tombstone a topic, dismiss a node."""
+"""Signing in and out in a browser, and what needs a sign-in: tombstoning a topic, dismissing a node."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 
 @contextmanager
 def serving(secret):
-    """The provider of ``./run --sign-in``, on an event loop of its own; gives its address."""
+    """The provider of ``./run --sign-in`` on its own event loop; yields its address."""
     loop, stop, told = asyncio.new_event_loop(), asyncio.Event(), []
     begun = threading.Event()
 

@@ -82,7 +82,7 @@ def test_typing_a_filter_leads_back_to_the_first_page(page):
 
 
 def shown_in_the_end(page, there, text):
-    """A page says that a node has not answered yet, and without JavaScript its reader asks again."""
+    """Reload until *there* shows the text: without JavaScript a page does not add nodes that answer late."""
     for _ in range(20):
         page.wait_for_load_state()
         if there.count() and text in there.inner_text():
@@ -101,7 +101,7 @@ def test_consumers_are_paged_without_javascript(page, large):
     shown_in_the_end(page, consumers, "51 to 100 of 1,200")
     page.get_by_role("navigation", name="Pages of topics").get_by_role("link", name="Next").click()
 
-    # The two lists of the page are walked one by one.
+    # Each of the page's two lists is paged by itself.
     shown_in_the_end(page, consumers, "51 to 100 of 1,200")
     expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("51 to 100 of 120")
 
@@ -206,7 +206,7 @@ def test_a_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
 
     assert broken == []
     assert twice == []
-    # On a wide window a row is a line: a hundred nodes are read at a glance.
+    # In a wide window each row is one line.
     assert width < 1000 or max(heights) < 48
 
 
