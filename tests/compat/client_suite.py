@@ -1,4 +1,4 @@
-"""Fetch a public client's source, install it apart, and run its own test suite against our daemons."""
+"""Fetch a public client's source, install it separately, and run its own test suite against our daemons."""
 
 import hashlib
 import os
@@ -22,10 +22,10 @@ REPOSITORY: Final = Path(__file__).parents[2]
 PLUGINS: Final = Path(__file__).parent / "plugins"
 DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
 
-# With this variable the suites run against the programs of that folder instead: how the reference numbers
-# of docs/compatibility.md were made.
+# This variable names a folder whose programs are tested instead of ours. The reference numbers of
+# docs/compatibility.md were made with it.
 OTHER_DAEMONS: Final = "NSQ_COMPAT_BIN"
-# With this variable every nsqd of every suite has a keeper, and answers when that has a copy.
+# With this variable every nsqd of every suite has a keeper, and answers when the keeper has a copy.
 COPIED: Final = "NSQ_COMPAT_COPIED"
 
 
@@ -43,7 +43,7 @@ class Client:
 
 @dataclass
 class Outcome:
-    """What a suite said, test by test."""
+    """The result of each test of a suite."""
 
     passed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -53,14 +53,14 @@ class Outcome:
         return f"{len(self.passed)} passed, {len(self.skipped)} skipped, {len(self.failed)} failed"
 
     def must_be_all_passed(self, expected: int) -> None:
-        """Exactly so many, so that a suite which silently runs less is a failure too."""
+        """Fail unless exactly *expected* tests passed: a suite that silently runs fewer tests has failed."""
         reasons = "\n".join(f"--- {name}\n{reason}" for name, reason in self.failed.items())
         assert not self.failed, f"{self}\n{reasons}"
         assert (len(self.passed), self.skipped) == (expected, [])
 
 
 def is_reference_run() -> bool:
-    """Whether other daemons than ours are tested; then nothing is asked of them that only ours promise."""
+    """Whether other daemons than ours are tested; if so, tests of what only ours promise are left out."""
     return OTHER_DAEMONS in os.environ
 
 
@@ -98,7 +98,7 @@ def environment(client: Client) -> Path:
     return python
 
 
-# A keeper for every nsqd that a suite starts, begun by the first of them in the suite's own network.
+# One keeper for all nsqd that a suite starts; the first nsqd starts it in the suite's own network.
 _COPIED: Final = """#!/bin/sh
 export PYTHONPATH="{repository}"
 if mkdir "{folder}/keeper" 2>/dev/null; then
@@ -141,7 +141,7 @@ def run(
         *("-p", "no:cacheprovider", *options),
     ]
     path = f"{_daemons(work / 'bin', copied=copied)}{os.pathsep}{os.environ['PATH']}"
-    # Without an existing HOME nothing of the user's own configuration is read.
+    # With this HOME none of the user's own configuration is read.
     variables = {"PATH": path, "PYTHONPATH": str(PLUGINS), "HOME": str(work), "LANG": "C.UTF-8"}
     log_path = work / "output.txt"
     with log_path.open("wb") as log:
@@ -153,7 +153,7 @@ def run(
         except subprocess.TimeoutExpired:
             pytest.fail(f"the suite did not end within {seconds} s:\n{_tail(log_path)}")
         finally:
-            # Also the daemons a broken suite has left behind: they are in its session.
+            # This also ends daemons that a broken suite has left behind: they are in its session.
             _kill_group(suite)
     if not report.exists():
         pytest.fail(f"the suite did not run:\n{_tail(log_path)}")

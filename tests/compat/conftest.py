@@ -1,4 +1,4 @@
-"""The counts of the clients' suites are shown at the end of every run, not only when something failed."""
+"""Shows the counts of the clients' suites at the end of every run, not only when a test failed."""
 
 import pytest
 
@@ -7,7 +7,7 @@ LINES = pytest.StashKey[list[str]]()
 
 @pytest.fixture
 def announce(request):
-    """Call with a sentence to have it in the summary of the run."""
+    """A function that adds a sentence to the summary of the run."""
     return request.config.stash.setdefault(LINES, []).append
 
 

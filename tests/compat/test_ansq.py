@@ -19,7 +19,7 @@ def test_the_suite_of_ansq_passes(tmp_path, announce):
         source / "tests",
         tmp_path / "run",
         ("-p", "ansq_fixtures"),
-        ini="asyncio_mode = auto",  # as in its own configuration
+        ini="asyncio_mode = auto",  # as in ansq's own configuration
     )
     announce(f"ansq {ANSQ.version}: {outcome}")
 

@@ -6,7 +6,7 @@ from tests.compat.client_suite import Client, environment, fetch, run, unpack
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# python-snappy: its suite tests the compressed streams too.
+# python-snappy, because the suite also tests compressed streams.
 GNSQ = Client("gnsq", "1.0.2", ("pytest==8.3.5", "pytest-timeout==2.3.1", "python-snappy"))
 TESTS = 108
 
@@ -25,7 +25,7 @@ def test_the_suite_of_gnsq_passes(tmp_path, announce, copied):
     )
     announce(f"gnsq {GNSQ.version}{', each nsqd with a keeper' if copied else ''}: {outcome}")
     if copied:
-        # It is about something: homes have come.
+        # The keeper really had homes.
         assert list((tmp_path / "run/bin/keeper/carried").iterdir())
 
     outcome.must_be_all_passed(TESTS)

@@ -11,8 +11,8 @@ from tests.compat.client_suite import Client, environment, is_reference_run, run
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# The suite is of the time of tornado 6.0 (later ones run a non-blocking socket's read through ssl in a way
-# that pynsq's snappy and TLS sockets do not expect), and tornado 6.0's test case does not know pytest 8.
+# The suite was written for tornado 6.0: later versions run a non-blocking socket's read through ssl in a way
+# that pynsq's snappy and TLS sockets do not expect. The test case of tornado 6.0 does not work with pytest 8.
 PYNSQ = Client(
     "pynsq",
     "0.9.1",
@@ -28,7 +28,7 @@ PYNSQ = Client(
 CASES = 9
 SUITE = 75
 
-# Its registry archive has no tests: they come from the repository at the release's tag, or from a copy of
+# pynsq's registry archive has no tests. They come from the repository at the release's tag, or from a copy of
 # that repository (a folder or an archive) which this variable names.
 COPY = "NSQ_COMPAT_PYNSQ"
 REPOSITORY = "https://github.com/nsqio/pynsq/archive/refs/tags/v0.9.1.tar.gz"
@@ -50,7 +50,7 @@ def repository(folder: Path) -> Path:
 
 
 def test_readers_and_writers_of_pynsq_work(tmp_path, announce):
-    # A message published just before kill -9 is lost by the original: durability is a promise of ours only.
+    # The original loses a message that is published just before kill -9: only ours promises durability.
     left_out = ("-k", "not kill") if is_reference_run() else ()
 
     outcome = run(

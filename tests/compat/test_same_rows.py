@@ -1,4 +1,4 @@
-"""Every "same" of docs/compatibility.md, tried on the original's programs where there are some."""
+"""Every "same" of docs/compatibility.md, tested on the original's programs where they are installed."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from tests.support.processes import GO_BIN, go_program
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 
-FEWEST = 500  # tests, counted with their cases: less would mean that some were not found
+FEWEST = 500  # tests, counted with their cases; fewer mean that some were not found
 
 
 @pytest.mark.skipif(

@@ -22,7 +22,7 @@ async def nsqd(tmp_path):
 
 
 class Collector:
-    """A reader whose handler notes every message and answers as it is told."""
+    """A reader whose handler records every message and returns *answer* of it."""
 
     def __init__(self, answer=lambda message: True, topic=TOPIC, **options):
         self.messages = []
@@ -101,7 +101,7 @@ async def test_a_deferred_message_comes_when_it_is_due(nsqd):
     async with Collector(**on(nsqd)) as collector:
         await collector.until(1)
 
-    # At least as late; how much later is up to the server's queue scan, the original's takes up to 5 s.
+    # The message may come later: the original's queue scan takes up to 5 s.
     assert collector.messages[0][2] - published >= 0.59
 
 

@@ -1,7 +1,7 @@
-"""Run a command in a network of its own, where the kernel allows it.
+"""Run a command in its own network, where the kernel allows it.
 
-The suites of public clients use NSQ's default ports. In a network namespace these are always free, so that
-a cluster that runs on this machine is neither disturbed nor taken for the one under test.
+The suites of public clients use NSQ's default ports. In a network namespace these are always free, so a
+cluster that runs on this machine is neither disturbed nor mistaken for the one under test.
 Usage: ``python own_network.py COMMAND ARGUMENT...``
 """
 
@@ -21,11 +21,11 @@ IFF_UP: Final = 1
 
 
 def leave_the_common_network() -> bool:
-    """Enter a new network namespace with only a loopback device; tell whether that was possible."""
+    """Enter a new network namespace with only a loopback device; return whether that was possible."""
     unshare = ctypes.CDLL(None).unshare
     uid, gid = os.getuid(), os.getgid()
     if unshare(CLONE_NEWNET) != 0:
-        # Not root: a user namespace of our own gives the right to make a network.
+        # Without root, a new user namespace gives the right to make a network.
         if unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
             return False
         Path("/proc/self/setgroups").write_text("deny")

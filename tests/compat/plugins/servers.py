@@ -33,7 +33,7 @@ class Server:
                     await asyncio.sleep(0.05)
 
     async def stop(self):
-        """SIGKILL: nothing is said, nothing is saved."""
+        """Kill the daemon with SIGKILL, so that it cannot save anything."""
         if self._process is not None:
             self._process.kill()
             await self._process.wait()
