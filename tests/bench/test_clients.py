@@ -1,4 +1,4 @@
-"""The benchmark of client libraries runs, and says nothing about a run in which messages are missing."""
+"""The benchmark of client libraries runs, and gives no figures for a run in which messages are missing."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_the_table_compares_with_the_best_of_the_others():
 
 
 class Stats:
-    """A server of which only the figures are asked."""
+    """A server that is only asked for its figures."""
 
     def __init__(self, count: int, **channel: int) -> None:
         figures = {

@@ -1,4 +1,4 @@
-"""The benches of nsqlookupd and of starts, at a size that takes no time."""
+"""The benches of nsqlookupd and of starts, at a very small size."""
 
 import re
 

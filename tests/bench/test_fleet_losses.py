@@ -1,4 +1,4 @@
-"""A loss in a fleet, played through: who notices what, and when."""
+"""Simulated losses in a fleet: which clients notice them, and when."""
 
 import pytest
 

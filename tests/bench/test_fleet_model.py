@@ -1,4 +1,4 @@
-"""The model of a fleet: each term grows as what it is made of."""
+"""The model of a fleet: each term grows with the quantities that it depends on."""
 
 import pytest
 

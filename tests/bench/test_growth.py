@@ -1,4 +1,4 @@
-"""The growth of costs: its table, and a small run of every step that CI can afford."""
+"""The growth of costs: its table, and a small run of every step that CI has time for."""
 
 import json
 

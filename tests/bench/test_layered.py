@@ -1,4 +1,4 @@
-"""The load's side of the layers: whatever is sent, prepared or not, arrives as it was."""
+"""The load's side of the layers: bytes arrive as they were sent, prepared or not."""
 
 import socket
 import ssl

@@ -15,7 +15,7 @@ def frame(number: int, body: bytes, kind: int = 2) -> bytes:
 
 
 def finish_all(stream: bytes, cuts: list[int], size: int | None) -> bytes:
-    """Feed the stream in pieces that end at *cuts*, as a consumer would read it; give all FINs."""
+    """Feed the stream in pieces that end at *cuts*, as a consumer would read it; return all FINs."""
     data = bytearray(1 << 16)
     have, fins = 0, b""
     edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})

@@ -1,4 +1,4 @@
-"""Round trips on many connections: every request is answered once, whatever pieces the answers come in."""
+"""Round trips on many connections: each request counts one answer, however the answers are split."""
 
 import socket
 import threading

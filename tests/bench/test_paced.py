@@ -1,4 +1,4 @@
-"""A message sent late is late by as much; what its consumer measures is when it was due."""
+"""A message that is sent late counts as late: its consumer measures from when the message was due."""
 
 import socket
 import threading
@@ -20,12 +20,12 @@ MS = 1_000_000
 
 
 def paced(answers, total, start, give_up):
-    """Run a pacer against a thread that answers message *n* with ``answers(n)``; give waits and messages."""
+    """Run a pacer against a thread that answers message *n* with ``answers(n)``; return (waits, messages)."""
     near, far = socket.socketpair()
     sent, waits = [], []
 
     def serve():
-        # The pacer may be gone before the last answer.
+        # The pacer may close the connection before the last answer.
         with suppress(BrokenPipeError, ConnectionResetError):
             while message := far.recv(LENGTH, socket.MSG_WAITALL):
                 sent.append(message)
@@ -43,7 +43,7 @@ def paced(answers, total, start, give_up):
 
 
 def test_every_message_says_when_it_was_due_though_it_is_sent_late():
-    start = time.monotonic_ns() - 500 * MS  # so all of them are due already
+    start = time.monotonic_ns() - 500 * MS  # all messages are due already
 
     waits, sent = paced(lambda _: OK_FRAME, 20, start, start + 60_000 * MS)
 

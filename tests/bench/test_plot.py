@@ -1,4 +1,4 @@
-"""The pictures show each ratio and each percentile, and are well-formed."""
+"""The pictures are well-formed and show each ratio and each percentile."""
 
 from xml.etree import ElementTree as ET
 

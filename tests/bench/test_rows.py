@@ -1,4 +1,4 @@
-"""The list of rows: every one can be chosen, by itself or with its group."""
+"""The list of rows: each row can be chosen, by itself or with its group."""
 
 import pytest
 

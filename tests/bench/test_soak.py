@@ -1,4 +1,4 @@
-"""A node that grows is named by what grew; one that does not is not."""
+"""The verdict on a node that grows names what grew; a node that does not grow is not named."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ STEADY = Sample(0.0, 60.0, 40, 20.0, 100.0, 0, 0)
 
 
 def run_of(count, **slopes):
-    """Samples, of which each has so much more than the one before."""
+    """*count* samples; each value named in *slopes* grows by its slope from sample to sample."""
     return [
         replace(STEADY, **{name: getattr(STEADY, name) + slope * n for name, slope in slopes.items()})
         for n in range(count)

@@ -1,4 +1,4 @@
-"""AMQP: a confirm counts each message once, in any order; one acknowledgement is for all before it."""
+"""AMQP: confirms in any order count each message once; an acknowledgement covers all messages before it."""
 
 import struct
 

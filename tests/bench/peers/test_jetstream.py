@@ -1,4 +1,4 @@
-"""NATS: every message is acknowledged once, wherever the stream is cut, and a status is no message."""
+"""NATS: every message is acknowledged once, wherever the stream is cut; a status is not a message."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The picture of brokers: each has a bar, those who promise most come first."""
+"""The picture of brokers: each broker has a bar, and those that promise most come first."""
 
 from xml.etree import ElementTree as ET
 
@@ -30,7 +30,7 @@ def test_every_broker_has_a_bar_and_a_number_in_each_row():
         bar.get("y"): float(bar.get("width")) for bar in root.iter(f"{SVG}rect") if bar.get("height") == "13"
     }
     assert len(bars) == 6
-    assert max(bars.values()) == list(bars.values())[-1]  # the memory queue's
+    assert max(bars.values()) == list(bars.values())[-1]  # the bar of the memory queue
 
 
 def test_a_broker_whose_row_failed_is_left_out():

@@ -1,4 +1,4 @@
-"""A broker's processes are measured, killed, started again, and gone at the end, children as well."""
+"""A broker's processes and their children are measured, killed, restarted, and all ended at the end."""
 
 import sys
 from contextlib import closing
@@ -19,7 +19,7 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
 
 
 def through_a_script(_folder, port):
-    # Not exec: the server is a child of the shell.
+    # Without exec, so that the server is a child of the shell.
     return [Command(["sh", "-c", f"{sys.executable} -c '{SERVER}' {port}; true"])]
 
 

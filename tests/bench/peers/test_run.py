@@ -1,6 +1,6 @@
-"""Small runs of every broker that is installed: all messages are accounted for and nothing is left behind.
+"""Small runs of every installed broker: all messages are accounted for and nothing is left behind.
 
-The tests install none; where one is not on PATH its run is skipped.
+The tests install no broker; the run of a broker that is not on PATH is skipped.
 """
 
 import json
@@ -32,7 +32,7 @@ def run(tmp_path, *arguments):
     try:
         _, said = bench.communicate(timeout=100)
     except BaseException:
-        # A kill would leave the brokers behind, which are sessions of their own.
+        # A kill would leave the brokers running, because each has its own session.
         bench.terminate()
         bench.communicate()
         raise

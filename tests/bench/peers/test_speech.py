@@ -1,4 +1,4 @@
-"""An order of acknowledgements is a permutation, and every protocol sends each of them once in it."""
+"""An order of acknowledgements is a permutation, and every protocol sends each acknowledgement once."""
 
 import pytest
 from hypothesis import given

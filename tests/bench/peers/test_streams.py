@@ -1,4 +1,4 @@
-"""Redis: every entry is acknowledged once, wherever the stream is cut, and an error is no answer."""
+"""Redis: every entry is acknowledged once, wherever the stream is cut; an error is not an answer."""
 
 import io
 import itertools
@@ -39,7 +39,7 @@ def test_entries_of_mixed_sizes_are_each_acknowledged_once_for_any_split(sizes, 
     reads = [entries[at : at + per_read] for at in range(0, len(entries), per_read)]
     # The answer to the XACK of a read comes before the next read.
     answers_of_reads = [answer(read) + b":%d\r\n" % len(read) for read in reads]
-    # A read is answered when it was asked for, so no piece has parts of two.
+    # The next read is asked for after this answer, so no piece has parts of two answers.
     ends = list(itertools.accumulate(map(len, answers_of_reads)))
     stream, cuts = b"".join(answers_of_reads), [*cuts, *ends[:-1]]
     found = Entries(b"q", None, b"me")

@@ -1,4 +1,4 @@
-"""The promise stands beside every number, and a row that failed says so."""
+"""Every number has the broker's promise beside it, and a failed row is marked as failed."""
 
 from bench.peers.brokers import KILL, POWER, Broker
 from bench.peers.nsq import Nsq

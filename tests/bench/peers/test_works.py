@@ -1,4 +1,4 @@
-"""The loads: every batch is answered, no more are under way than the window, mixed bodies are mixed."""
+"""The loads: every batch is answered, at most a window is under way, and mixed bodies are mixed."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from bench.peers.works import MIXED, bodies, stream
 
 
 class Echo(Session):
-    """Answers one byte for each message, *at_once* of them with a read."""
+    """Answers each message with one byte; a read returns *at_once* of them."""
 
     window = 3
 
