@@ -1,1 +1,1 @@
-"""What tests share: real daemons as processes, and waiting for a condition with a deadline."""
+"""Code that tests share, such as real daemons as processes, and waiting for a condition with a deadline."""

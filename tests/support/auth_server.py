@@ -1,4 +1,4 @@
-"""A real auth server for tests: it runs in a thread of its own and notes what it is asked."""
+"""A real auth server for tests, which runs in a separate thread and records the requests."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def granted(
     channels: tuple[str, ...] = (".*",),
     permissions: tuple[str, ...] = ("subscribe", "publish"),
 ) -> dict[str, Any]:
-    """An answer with one authorization."""
+    """Return an answer with one authorization."""
     return {
         "ttl": ttl,
         "identity": "anna",
@@ -31,7 +31,7 @@ def granted(
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it came."""
+    """One request as it arrived."""
 
     method: str
     target: str
@@ -42,9 +42,9 @@ class Asked:
 
 @dataclass
 class AuthServer:
-    """Answers ``status`` and ``answer`` to everybody, and per secret what ``by_secret`` says instead.
+    """Answers ``status`` and ``answer``, or for a secret in ``by_secret`` the answer given there.
 
-    A secret in ``held`` is answered when :meth:`release` is called.
+    Requests with a secret in ``held`` are answered when :meth:`release` is called.
     """
 
     answer: Any = field(default_factory=granted)
@@ -76,7 +76,7 @@ class AuthServer:
         self._thread.join(10)
 
     def release(self) -> None:
-        """Answer those that were held."""
+        """Answer the held requests."""
         self._released.set()
 
     async def _serve(self, started: threading.Event) -> None:
@@ -109,7 +109,7 @@ class AuthServer:
 
 @contextmanager
 def always_saying(reply: bytes) -> Iterator[str]:
-    """The address of a server that says *reply* to every request and closes."""
+    """Yield the address of a server that answers *reply* to every request and closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -126,6 +126,6 @@ def always_saying(reply: bytes) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        # Closing alone does not wake who accepts.
+        # Closing alone does not wake the thread that accepts.
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)

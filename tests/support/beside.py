@@ -1,9 +1,9 @@
-"""The proofs of what is the same, run with the programs of the original in place of ours.
+"""Runs the tests that prove equal behaviour with the original's programs in place of ours.
 
-docs/compatibility.md names a test for each behaviour. Where it says "same", that test must pass with the
-original as well, or the word is wrong. With ``NSQ_UNDER_TEST=original`` the tests start the original's
-programs, which ``NSQ_GO_BIN`` (or PATH) has; only the proofs of such rows run then, and those of
-:data:`DIFFERS` must fail.
+docs/compatibility.md names a test for each behaviour. If it says "same", that test must also pass with the
+original; otherwise the word is wrong. With ``NSQ_UNDER_TEST=original`` the tests start the original's
+programs from ``NSQ_GO_BIN`` or PATH. Only the tests of such rows run then, and those of :data:`DIFFERS`
+must fail.
 """
 
 import os
@@ -21,7 +21,7 @@ _SAME: Final = re.compile(r"\bsame\b")
 
 
 class Row(NamedTuple):
-    """A behaviour that is said to be the original's."""
+    """A behaviour that the page says is the same as the original's."""
 
     section: str
     behaviour: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def same_rows() -> list[Row]:
-    """Every row of the page that says "same"."""
+    """Return every row of the page that says "same"."""
     found, section = [], ""
     for line in _PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
@@ -52,16 +52,16 @@ ALONE: Final[dict[str, str]] = {
 
 
 def is_alone(row: Row) -> bool:
-    """Whether the original has nothing to try this row on."""
+    """Say whether the original has no program on which this row could be tested."""
     return row.section in ALONE or row.behaviour.startswith(tuple(ALONE))
 
 
 def proofs() -> frozenset[str]:
-    """The tests that such rows name, as far as the original can be tried on them."""
+    """Return the tests of these rows that can run with the original."""
     return frozenset(name for row in same_rows() if not is_alone(row) for name in row.proofs)
 
 
-# They start the original and ours themselves, and are run with both.
+# These tests start both the original and ours themselves.
 WITH_BOTH: Final = frozenset(
     ("test_every_flag_of_the_original_is_known_with_its_default", "test_the_original_says_the_same")
 )
@@ -133,5 +133,5 @@ DIFFERS: Final[dict[str, str]] = {
 
 
 def difference(test: str) -> str | None:
-    """Why the original does not pass this test, or None when it must."""
+    """Return why the original does not pass this test, or None if it must pass."""
     return DIFFERS.get(test) or DIFFERS.get(test.partition("[")[0])

@@ -1,4 +1,4 @@
-"""A copy of a topic in memory, as another nsqd would serve it."""
+"""A copy of a topic in memory, as another nsqd serves it."""
 
 from nsqd.engine import carried
 from nsqd.engine.carried_topic import CarriedTopic
@@ -14,7 +14,7 @@ CARRIER_ID = NODE_ID + 1
 
 
 def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> CarriedTopic:
-    """What recovery on *node* makes of a copy that is up to date; its messages are read at the home."""
+    """Return what *node* recovers from an up-to-date copy; its messages are read from the home's log."""
     end = topic.log.next_seq
     state = checkpoint.decode(checkpoint.encoder(topic, 1, Mark(end, 0, end, end))())
     copy = CarriedTopic(topic.name, "home", MessageIds(node_id), topic.log, node.broker.wall)
@@ -27,7 +27,7 @@ def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> CarriedTopic
 
 
 class _Damaged:
-    """A source of which nothing can be read any more; apart from ours, which may be compiled."""
+    """A source that can no longer be read; it inherits nothing, because our classes may be compiled."""
 
     def __init__(self, until: int) -> None:
         self._until = until
@@ -40,13 +40,13 @@ class _Damaged:
 
 
 def lose_all_but(topic: Topic, seq: int) -> None:
-    """Have what lies before *seq* be damaged."""
+    """Damage all messages before *seq*."""
     topic.log.source = _Damaged(seq)
     topic.log.keep_only([(seq, topic.log.next_seq)])
 
 
 class Carrier(Node):
-    """Another node, which serves the topic of the first."""
+    """Another node, which serves the topic of the first node."""
 
     def __init__(self, **limits: int) -> None:
         super().__init__(**limits)

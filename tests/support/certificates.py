@@ -1,4 +1,4 @@
-"""Certificate authorities of the tests' own, and contexts of clients that believe them."""
+"""Certificate authorities for tests, and TLS contexts of clients that trust them."""
 
 import ssl
 from datetime import datetime
@@ -8,7 +8,7 @@ import trustme
 
 
 class Authority:
-    """An authority with its files in a folder, and a certificate for 127.0.0.1, or for other names."""
+    """An authority with its files in a folder, and a certificate for 127.0.0.1 or other names."""
 
     def __init__(
         self, folder: Path, *names: str, valid: tuple[datetime, datetime] | tuple[None, None] = (None, None)
@@ -27,11 +27,11 @@ class Authority:
 
     @property
     def flags(self) -> list[str]:
-        """What makes nsqd speak TLS with this authority's certificate."""
+        """Return the flags with which nsqd uses this authority's certificate for TLS."""
         return [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
 
     def client(self, *, name: str = "", issuer: "Authority | None" = None) -> ssl.SSLContext:
-        """A client that believes this authority; with a *name* it has a certificate, of *issuer* if told."""
+        """Return the context of a client that trusts this authority; *issuer* certifies *name*, if given."""
         context = ssl.create_default_context(cafile=self.file)
         if name:
             (issuer or self)._ca.issue_cert(f"{name}@example.org", common_name=name).configure_cert(context)

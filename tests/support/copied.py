@@ -1,4 +1,4 @@
-"""A log whose every write goes to a keeper on another disk, frame by frame, without a socket."""
+"""A log whose writes all go to a keeper on another disk, frame by frame, without a socket."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ FIRST, SECOND = "00000001.log", "00000002.log"
 
 
 class Said(Tap):
-    """What a log's tap heard, as the frames it comes to."""
+    """A log's tap that records the appends as frames."""
 
     def __init__(self) -> None:
         self.frames: list[AnyFrame] = []
@@ -31,7 +31,7 @@ class Said(Tap):
 
 
 class Shelf:
-    """A keeper on a disk, and the one connection of its home."""
+    """A keeper on a disk, with the one connection of its home."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or SimulatedDisk(DATA)
@@ -40,13 +40,13 @@ class Shelf:
         self._reader = FrameReader()
 
     def connect(self) -> None:
-        """The home comes again."""
+        """Connect the home again."""
         self.link.closed()
         self.link = KeeperLink(self.keeping)
         self._reader = FrameReader()
 
     def say(self, *frames: AnyFrame) -> list[AnyFrame]:
-        """What the keeper answers, with all its jobs done."""
+        """Send frames, run the keeper's jobs, and return its answers."""
         self.link.receive(b"".join(map(encode, frames)))
         self.work()
         return self.answers()
@@ -66,7 +66,7 @@ class Shelf:
         return list(self._reader.feed(data))
 
     def begin(self, hello: Hello = HELLO, topic: str = "t") -> list[AnyFrame]:
-        """Meet with one topic, the folder 1, and begin."""
+        """Send hello, one topic as folder 1, and begin; return the answers."""
         found = self.say(hello)
         found += self.say(CopiedTopic(1, topic))
         return found + self.say(Begin(hello.appointment))

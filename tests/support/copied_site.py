@@ -1,4 +1,4 @@
-"""Nodes on simulated disks, the first of which has messages that others keep: where tests of copies begin."""
+"""Nodes on simulated disks, the first of which has messages that others keep: the start of copy tests."""
 
 import random
 
@@ -7,7 +7,7 @@ from tests.campaign.carried.site import CarryingSite
 
 
 def published(count: int, messages: int = 5, *, replicas: int = 1) -> CarryingSite:
-    """So many nodes; the bodies are numbers, in channel `c` of topic `t`, and each was answered with `OK`."""
+    """Return *count* nodes, with numbered messages in channel `c` of topic `t`, each answered with `OK`."""
     site = CarryingSite(count, random.Random(5), strict=False, replicas=replicas)
     site.nodes[1].channel("t", "c")
     settle(site)
@@ -20,13 +20,13 @@ def published(count: int, messages: int = 5, *, replicas: int = 1) -> CarryingSi
 
 
 def settle(site: CarryingSite, seconds: int = 4) -> None:
-    """Time passes, and all that is said arrives."""
+    """Let time pass and every frame arrive."""
     for _ in range(seconds):
         site.advance(1)
         site.settle()
 
 
 def has(node: CarryingNode) -> bytes:
-    """What a consumer of the channel is given at that node, who answers nothing."""
+    """Return the bodies that a consumer of the channel gets at that node without answering."""
     reader = node.read("t", "c", 100)
     return b"".join(body for _, body in reader.take())

@@ -1,4 +1,4 @@
-"""Disks that behave as real ones do on a bad day."""
+"""Disks with the faults of real ones."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from nsqd.log.disk import Disk
 
 
 class FullDisk(Disk):
-    """Takes *room* more bytes of messages; then it is full, half-way through a write as a real one is."""
+    """Takes *room* more bytes of messages and then is full, possibly in the middle of a write."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -26,7 +26,7 @@ class FullDisk(Disk):
 
 
 class Counting(Disk):
-    """Counts the bytes that are read."""
+    """Counts the bytes that were read."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -44,14 +44,14 @@ class BrokenSync(Disk):
 
 
 class ReadOnlyFolder(Disk):
-    """No new files can be made."""
+    """Refuses to create files."""
 
     def create(self, path: Path) -> int:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
 
 class FaultyDisk(Disk):
-    """Fails the calls that are named in ``faults``, with the errno given there, until they are taken out."""
+    """Fails the calls named in ``faults`` with the errno given there, until they are removed from it."""
 
     def __init__(self, **faults: int) -> None:
         self.faults = faults
@@ -67,13 +67,13 @@ class FaultyDisk(Disk):
 
 
 class DyingDisk(FaultyDisk):
-    """The process is killed at one call: that one and all after it do nothing.
+    """The process is killed at one call: that call and all later ones do nothing.
 
-    An append that is cut off leaves half of its bytes. Files can still be closed, so that none leaks.
+    If that call is an append, half of its bytes are written. Files can still be closed, so that none leaks.
     """
 
     def __init__(self, calls: int) -> None:
-        """*calls* are done before that."""
+        """*calls* calls are done before the kill."""
         super().__init__()
         self._left = calls
 
@@ -89,7 +89,7 @@ class DyingDisk(FaultyDisk):
 
 
 class Killed(OSError):
-    """Nothing the process does from here on has an effect."""
+    """The process was killed, so nothing that it does has an effect any more."""
 
 
 _CALLS: Final = (

@@ -1,4 +1,4 @@
-"""An engine without sockets or disk, for tests that speak to it in bytes."""
+"""An engine without sockets or disk, for tests that send it bytes."""
 
 import struct
 
@@ -29,7 +29,7 @@ class Outlet:
         self.closed = True
 
     def taken(self) -> list[tuple[bytes, int, bytes]]:
-        """(id, attempts, body) of each message since the last call."""
+        """Return (id, attempts, body) of each message since the last call."""
         parser = FrameParser()
         frames = parser.feed(b"".join(self.frames))
         self.frames = []
@@ -37,7 +37,7 @@ class Outlet:
 
 
 class Node:
-    """A broker in memory, with what the server does between turns."""
+    """A broker in memory, with the steps of the server at the end of a turn."""
 
     def __init__(self, **limits: int) -> None:
         self.now_ns = 1_700_000_000 * SECOND

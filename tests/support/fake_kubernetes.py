@@ -1,4 +1,4 @@
-"""A Kubernetes API for tests: a few objects over HTTP, with the faults of a real one in between."""
+"""A Kubernetes API for tests: a few objects over HTTP, with some faults of a real one."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """One answer that is not the one that was asked for."""
+    """One wrong answer."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Fault:
 
 @dataclass
 class FakeKubernetes:
-    """Objects by the path they are read at; what is created is kept in the order in which it came."""
+    """Objects by the path at which they are read; created objects are kept in order of arrival."""
 
     objects: dict[str, Object] = field(default_factory=dict)
     created: list[tuple[str, Object]] = field(default_factory=list)
@@ -123,6 +123,6 @@ def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
                 self._answer(201, body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: the test looks at what was asked."""
+            """Log nothing; the test inspects the requests."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""A TCP connection that is held up at a moment of one's choice: behind so many bytes, or before some."""
+"""A TCP connection that is held up after a number of bytes, or at a piece with certain bytes."""
 
 import select
 import socket
@@ -10,16 +10,16 @@ _PIECE = 65_536
 
 
 class Gate:
-    """Forwards to a port; what clients say is held up, and nothing is lost, until :meth:`open`."""
+    """Forwards to a port; bytes of clients are held up without loss until :meth:`open`."""
 
     def __init__(self, port: int, *, most: int | None = None, before: bytes = b"") -> None:
-        """Hold up what comes behind *most* bytes, or a piece in which *before* is."""
+        """Hold up the bytes after *most* bytes, or a piece that contains *before*."""
         self._port, self._most, self._before = port, most, before
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._stopped, self._open = threading.Event(), threading.Event()
-        # Connections up to that number are cut.
+        # Number of connections so far; those up to ``_cut`` are cut.
         self._count = self._cut = 0
-        # Something is held up.
+        # Set as soon as something is held up.
         self.holds = threading.Event()
         self._threads = [threading.Thread(target=self._accept)]
 
@@ -28,11 +28,11 @@ class Gate:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def open(self) -> None:
-        """Hold nothing up any more."""
+        """Forward everything from now on, also the bytes held up so far."""
         self._open.set()
 
     def cut(self) -> None:
-        """End the connections that there are; what is held up never arrives. Others go through."""
+        """End the existing connections; their held bytes never arrive. Later connections go through."""
         self._cut = self._count
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class Gate:
                 if held and self._open.is_set():
                     server.sendall(held)
                     held = b""
-                # What is held up is all that was read of the client: it is not heard meanwhile.
+                # While a piece is held up, nothing more is read from the client.
                 for source in select.select([server] if held else [client, server], [], [], 0.05)[0]:
                     piece = source.recv(_PIECE)
                     if not piece:

@@ -1,7 +1,7 @@
-"""The two ways into nsqd over HTTP, side by side: through the front, and to aiohttp alone.
+"""The two ways into nsqd over HTTP, compared: through the front, and directly to aiohttp.
 
-A whole nsqd runs in the test's own loop; connections to it are made of memory, so that a test can say when
-everything that was sent is dealt with.
+A whole nsqd runs in the test's own loop; connections to it are in memory, so that a test knows when
+everything that was sent has been handled.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _CLOSE = re.compile(rb"(?im)^connection: *close")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a connection: the answers in order, and whether it goes on."""
+    """The result of a connection: the answers in order, and whether it stays open."""
 
     answers: tuple[tuple[int, bytes], ...]
     kept: bool
@@ -37,7 +37,7 @@ class Outcome:
 
 
 class Doors:
-    """An nsqd with both doors open."""
+    """An nsqd that can be reached in both ways."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         log = Log("[nsqd] ", LogLevel.FATAL)
@@ -79,7 +79,7 @@ class Doors:
 
 
 async def outcome(make: Callable[[], asyncio.Protocol], *pieces: bytes) -> Outcome:
-    """Send *pieces* on a new connection, one after the other is dealt with, and see what becomes of it."""
+    """Send *pieces* on a new connection, each after the one before was handled, and return the result."""
     transport = MemoryTransport()
     transport.connect(make())
     for piece in pieces:

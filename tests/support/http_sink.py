@@ -1,4 +1,4 @@
-"""An HTTP server that notes what it is sent and behaves as badly as it is told; it runs in a thread."""
+"""An HTTP server in a thread that records requests and misbehaves as a test tells it."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ Behaviour = Callable[[int], Awaitable[web.StreamResponse | None]]
 
 @dataclass(frozen=True)
 class Received:
-    """One request as it came."""
+    """One request as it arrived."""
 
     method: str
     target: str
@@ -28,7 +28,7 @@ async def well(_: int) -> web.StreamResponse:
 
 @dataclass
 class HttpSink:
-    """``received`` is all requests, ``taken`` the bodies that were answered with a 2xx."""
+    """``received`` has all requests, ``taken`` the bodies that were answered with a 2xx."""
 
     behave: Behaviour = well
     received: list[Received] = field(default_factory=list)

@@ -1,16 +1,16 @@
-"""A stream that arrives in pieces, as a consumer of the bench's peers would read it."""
+"""A stream that arrives in pieces, as a consumer in bench.peers reads it."""
 
 import itertools
 
 
 def pieces(stream, cuts):
-    """*stream* cut at *cuts*, wherever they point."""
+    """Return *stream* cut at *cuts*, whatever numbers they are."""
     edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     return [stream[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
 def consumed(stream, cuts, cut):
-    """What a reader that uses *cut* answers, the heads it sees, the messages it counts, the bytes left."""
+    """Return what a reader with *cut* answers, the heads it sees, its count of messages, the bytes left."""
     data, have = bytearray(1 << 16), 0
     answers, heads, total = b"", b"", 0
     for piece in pieces(stream, cuts):

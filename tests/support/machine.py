@@ -1,4 +1,4 @@
-"""A broker on a data path, with what the server does between turns. After a crash: another one on it."""
+"""A broker on a data path, with the server's steps between turns; after a crash, tests make a new one."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Machine(Node):
         super().turn()
 
     def checkpoint(self, topic: Topic) -> None:
-        """As the upkeep does once a second."""
+        """Write a checkpoint, as the server does once a second."""
         store = store_of(topic)
         assert store is not None
         store.make_folder()
@@ -55,7 +55,7 @@ class Machine(Node):
             store.end_sync(job, None)
 
     def answer(self, consumer: Consumer, word: bytes, message_id: bytes, *rest: bytes) -> bytes:
-        """What a client is told when it says this."""
+        """Send a client's command and return the reply."""
         session, _ = self.session()
         session.receive(b"  V2", self.now_ns)
         session.consumer, session.state = consumer, 3

@@ -1,15 +1,15 @@
-"""A connection made of memory, so that a test can say when everything that was sent is dealt with."""
+"""A connection in memory, so that a test knows when everything that was sent has been handled."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-# Rounds of the loop without a word, after which nothing more is to come: no answer takes a timer.
+# After so many silent rounds of the loop nothing more is to come, because no answer needs a timer.
 QUIET_ROUNDS = 12
 
 
 class MemoryTransport(asyncio.Transport):
-    """A client's end of a connection: what it is sent collects here."""
+    """A client's end of a connection, which collects the bytes sent to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 async def quiet(transport: MemoryTransport) -> None:
-    """Return when nothing more is said."""
+    """Return when nothing more is sent."""
     rounds = 0
     while rounds < QUIET_ROUNDS:
         before = len(transport.received)

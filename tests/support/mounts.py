@@ -1,4 +1,4 @@
-"""A small file system, for a disk that is really full."""
+"""A small file system, for tests with a disk that is really full."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Mount one at *folder*; a test that may not is skipped."""
+    """Mount a small file system at *folder*; skip the test if that is not allowed."""
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder],

@@ -1,8 +1,8 @@
-"""Daemons and tools forked from a process that has read their code already: that is most of a start.
+"""Daemons and tools forked from a process that has already loaded their code, which is most of a start.
 
-What is started this way is a process of its own with its own ``__main__``, flags, environment, files and
-signals; it only skips what Python does before. Tests of the start itself bear the mark ``executed``; they,
-those of chaos and those of other clients start the command, as its users do.
+A program started this way is a separate process with its own ``__main__``, flags, environment, files and
+signals; it only skips Python's own start. Tests of the start itself have the mark ``executed``. They, the
+chaos tests and the tests of other clients execute the command, as users do.
 """
 
 import importlib
@@ -29,7 +29,7 @@ _OF_DAEMONS: Final = (
     "nsqadmin.cli",
     "nsqadmin.daemon",
 )
-# A tool's warnings are errors, those of what it imports as well.
+# Warnings of a tool, and of the modules that it imports, are errors.
 _FOR_TOOLS: Final = [sys.executable, "-W", "error", "-m"]
 _TOOLS: Final = "nsqtools"
 _MOST_BYTES: Final = 1 << 18
@@ -54,14 +54,14 @@ class Forked:
         self.pid = pid
         self.returncode: int | None = None
         self._nursery = nursery
-        # It names this process even when its number belongs to another one.
+        # The handle names this process even if its number was reused.
         self._handle = os.pidfd_open(pid)
 
     def __del__(self) -> None:
         os.close(self._handle)
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while the process runs."""
         if self.returncode is None and readable(self._handle, 0):
             self.returncode = self._nursery.exit_code(self.pid)
         return self.returncode
@@ -88,7 +88,7 @@ def readable(fd: int, seconds: float | None) -> bool:
 
 
 class Nursery:
-    """Forks daemons or tools, one for each worker of pytest; it ends, and ends them, when that does."""
+    """Forks daemons or tools for one worker of pytest; it ends, and ends them, when the worker ends."""
 
     def __init__(self, environment: dict[str, str], *, of_tools: bool) -> None:
         self.environment = environment
@@ -111,7 +111,7 @@ class Nursery:
             )
 
     def start(self, program: str, flags: list[str], folder: Path, files: dict[int, int]) -> Forked:
-        """The program with these flags in this folder; which of our file descriptors are which of its own."""
+        """Fork a program in *folder*; *files* maps its file descriptors to ours."""
         asked = {"program": program, "flags": flags, "folder": str(folder), "files": list(files)}
         with self._lock:
             socket.send_fds(self._door, [json.dumps(asked).encode()], list(files.values()))
@@ -123,7 +123,7 @@ class Nursery:
             return self._answer()
 
     def end(self) -> None:
-        """End it with all that it has started, and wait for that."""
+        """End the nursery with all processes that it has started, and wait for that."""
         self._door.close()
         self._process.wait(20)
 
@@ -135,15 +135,15 @@ class Nursery:
 
 
 _nurseries: dict[tuple[int, bool], Nursery] = {}
-# Tests of the start itself, and of the stages that take it as users do, switch it off.
+# Tests of the start itself, and stages that start programs as users do, set ``allowed`` to False.
 POSSIBLE: Final = hasattr(os, "pidfd_open")
 allowed = POSSIBLE
 
 
 def start(command: list[str], environment: dict[str, str], folder: Path, output: int) -> Process:
-    """Start the command in the folder, with both its outputs to the file descriptor.
+    """Start the command in the folder, with both outputs to the file descriptor *output*.
 
-    A daemon of ours is forked, but where the environment has something that is read before a program begins.
+    A daemon of ours is forked, unless its environment differs from the nursery's.
     """
     if allowed and command[:2] == [sys.executable, "-m"] and command[2] in PROGRAMS:
         nursery = _nursery(environment, of_tools=False)
@@ -157,7 +157,7 @@ def start(command: list[str], environment: dict[str, str], folder: Path, output:
 def start_tool(
     command: list[str], environment: dict[str, str], folder: Path, files: dict[int, int]
 ) -> Forked | None:
-    """Fork a tool of ours; None where it has to be executed."""
+    """Fork a tool of ours; return None if it must be executed."""
     if allowed and command[:4] == _FOR_TOOLS and command[4].startswith(f"{_TOOLS}."):
         nursery = _nursery(environment, of_tools=True)
         if nursery is not None:
@@ -166,7 +166,7 @@ def start_tool(
 
 
 def _nursery(environment: dict[str, str], *, of_tools: bool) -> Nursery | None:
-    """That of this process; None for another environment than its own."""
+    """Return the nursery of this process; None if *environment* differs from the nursery's."""
     key = os.getpid(), of_tools
     nursery = _nurseries.get(key)
     if nursery is None:
@@ -176,7 +176,7 @@ def _nursery(environment: dict[str, str], *, of_tools: bool) -> Nursery | None:
 
 
 def end_all() -> None:
-    """At the end of the tests nothing is left over, and its parent knows what all of it was busy with."""
+    """End all nurseries and wait for them, so that their processor time counts for the parent."""
     for (pid, _), nursery in _nurseries.items():
         if pid == os.getpid():
             nursery.end()
@@ -188,7 +188,7 @@ def _beside_pytest(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _serve(door: socket.socket) -> dict[str, Any]:
-    """Fork on demand. Returns in a child, with what it was asked to be; never in the nursery itself."""
+    """Fork on demand. Return only in a child, with the request; the nursery itself exits here."""
     children: set[int] = set()
     while True:
         said, files, _, _ = socket.recv_fds(door, _MOST_BYTES, 3)
@@ -221,7 +221,7 @@ def _modules(kind: str) -> list[str]:
         return list(_OF_DAEMONS)
     folder = str(ROOT / _TOOLS)
     names = [module.name for module in pkgutil.walk_packages([folder], f"{_TOOLS}.")]
-    # What of the client and of HTTP the tools load when they need it; Kubernetes is for pods.
+    # Includes modules that tools import only when needed; Kubernetes is left out, because only pods use it.
     return [
         *("uvloop", "nsqclient.consumer", "nsqclient.producer", "nsqclient.http", "nsqcore.cluster.http"),
         *(name for name in names if not name.endswith("__main__") and not name.startswith(f"{_TOOLS}.kube")),
@@ -232,7 +232,7 @@ def _main() -> None:
     for name in _modules(sys.argv[2]):
         importlib.import_module(name)
     asked = _serve(socket.socket(fileno=int(sys.argv[1])))
-    # A child from here on: nothing of the nursery but what it has read.
+    # From here on this is a child, which keeps only the loaded code of the nursery.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.chdir(asked["folder"])
     sys.path[0] = asked["folder"]

@@ -1,4 +1,4 @@
-"""An object store that speaks as much of S3 as Arrow needs, in memory, for one bucket's worth of tests."""
+"""An object store in memory with the part of S3 that Arrow needs."""
 
 import re
 import threading
@@ -9,12 +9,12 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _XML: Final = '<?xml version="1.0" encoding="UTF-8"?>'
-# A chunk as the SDK signs it: its size, its signature, its bytes.
+# The head of a chunk as the SDK signs it: its size and its signature; its bytes follow.
 _CHUNK: Final = re.compile(rb"([0-9a-fA-F]+)(?:;[^\r\n]*)?\r\n")
 
 
 class ObjectStore(ThreadingHTTPServer):
-    """What was put, by bucket and key; parts of uploads are in nobody's sight until they are completed."""
+    """Objects by bucket and key; parts of an upload are invisible until it is completed."""
 
     daemon_threads = True
 
@@ -22,7 +22,7 @@ class ObjectStore(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answers)
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
-        # Requests to be refused, by their beginning: "PUT /bucket/key".
+        # Beginnings of requests that are refused: "PUT /bucket/key".
         self.refused: tuple[str, ...] = ()
         self.lock = threading.Lock()
 
@@ -136,7 +136,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer(204)
 
     def log_message(self, *_words: Any) -> None:
-        """Nothing: the tests say what they miss."""
+        """Log nothing; a test reports missing requests itself."""
 
 
 def _unsigned(data: bytes) -> bytes:
@@ -149,7 +149,7 @@ def _unsigned(data: bytes) -> bytes:
 
 @contextmanager
 def object_store() -> Iterator[ObjectStore]:
-    """A store that answers until the end of the block."""
+    """Yield a store that answers until the end of the block."""
     store = ObjectStore()
     thread = threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -1,4 +1,4 @@
-"""A home and a keeper, each on a simulated disk, joined by bytes that a test moves, cuts and holds up."""
+"""A home and a keeper, each on a simulated disk; the test moves, cuts or holds up the bytes between them."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ WALL = 1_700_000_000 * _S
 
 
 class HomeNode:
-    """A broker with its data path, as far as its logs go."""
+    """A broker with its data path and logs, without a server."""
 
     def __init__(self, disk: SimulatedDisk, appointed: Appointed, settings: HomeSettings) -> None:
         self.disk = disk
@@ -96,7 +96,7 @@ class HomeNode:
         self.broker.delete_topic(name)
 
     def empty(self, name: str = "t") -> None:
-        """Everybody has finished all there is."""
+        """Empty every channel of the topic."""
         topic = self.topic(name)
         for channel in topic.channels.values():
             self.broker.empty_channel(topic, channel)
@@ -111,7 +111,7 @@ class HomeNode:
                 store.end_sync(job, None)
 
     def checkpoint(self) -> None:
-        """As once a second: checkpoints, and what is not wanted goes."""
+        """Write checkpoints and remove unwanted files, as the server does once a second."""
         wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
         for topic in list(self.broker.topics.values()):
             store = store_of(topic)
@@ -143,7 +143,7 @@ class HomeNode:
 
 
 class Pair:
-    """See the module."""
+    """A home, a keeper, and the bytes on their way between them."""
 
     def __init__(self, settings: HomeSettings | None = None) -> None:
         self.settings = settings or HomeSettings(replicas=1)
@@ -152,13 +152,13 @@ class Pair:
         self.keeping = Keeping(Copies(SimulatedDisk(DATA), DATA), KEEPER, 2, "keeper:4150")
         self.link: HomeLink | None = None
         self.kept: KeeperLink | None = None
-        # What is on its way.
+        # Bytes on their way.
         self.out: list[bytes] = []
         self.back: list[bytes] = []
 
     @property
     def disk(self) -> SimulatedDisk:
-        """The keeper's."""
+        """The keeper's disk."""
         disk = self.keeping.copies.disk
         assert isinstance(disk, SimulatedDisk)
         return disk
@@ -171,7 +171,7 @@ class Pair:
         self.kept = KeeperLink(self.keeping)
 
     def cut(self, keep: int = 0) -> None:
-        """The connection is gone; *keep* bytes of what was on its way still arrive."""
+        """Cut the connection; the first *keep* bytes on their way still arrive."""
         if self.link is not None and self.kept is not None:
             self.out += self.link.flush(self.now)
             self.kept.receive(b"".join(self.out)[:keep])
@@ -181,7 +181,7 @@ class Pair:
         self.link = self.kept = None
 
     def move(self) -> None:
-        """Whatever is to be said is said, until nobody has anything to say."""
+        """Move bytes until neither side has anything to send."""
         for _ in range(1000):
             if not self.step():
                 return
@@ -236,7 +236,7 @@ class Pair:
         return moved
 
     def settle(self) -> None:
-        """All that is to be copied is, checkpoints included."""
+        """Let everything be copied, including checkpoints."""
         for _ in range(6):
             self.now += _S
             self.move()
@@ -254,7 +254,7 @@ class Pair:
         self.cut()
         self.keeping = Keeping(Copies(disk, DATA), KEEPER, 2, "keeper:4150")
 
-    # --- what there is ---
+    # --- contents ---
 
     def copy_path(self, name: str = "t") -> Path:
         identity = self.home.data.reservation.identity

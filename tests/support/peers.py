@@ -1,4 +1,4 @@
-"""A peer on a real socket that says what a test tells it, for what no healthy daemon would say."""
+"""A peer on a real socket that sends what a test tells it, for answers that no healthy daemon gives."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def scripted_peer(script: Script) -> AsyncIterator[str]:
-    """The address of a server that runs *script* with each connection and then closes it."""
+    """Yield the address of a server that runs *script* with each connection and then closes it."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -31,7 +31,7 @@ async def scripted_peer(script: Script) -> AsyncIterator[str]:
 
 
 async def answer_identify(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The server's part of the handshake, without negotiation."""
+    """Do the server's part of the handshake, without negotiation."""
     assert await reader.readexactly(4) == b"  V2"
     assert await reader.readline() == b"IDENTIFY\n"
     await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
@@ -39,6 +39,6 @@ async def answer_identify(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 
 async def read_published(reader: asyncio.StreamReader) -> bytes:
-    """The body of the next PUB."""
+    """Return the body of the next PUB."""
     assert (await reader.readline()).startswith(b"PUB ")
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 READY_SECONDS: Final = 20
 STOP_SECONDS: Final = 20
 
-CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-cluster, without offset
+CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-cluster, without its offset
 
 GO_BIN: Final = "NSQ_GO_BIN"
 """The environment variable with the folder of the original's programs."""
@@ -33,13 +33,13 @@ _LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections on this port."""
+    """Say whether a process accepts connections on this port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port_offset(ports: Sequence[int]) -> int:
-    """A number that can be added to all these ports without meeting a listener."""
+    """Return a number that can be added to all these ports without meeting a listener."""
     highest = LAST_PORT - max(ports)
     return next(
         offset
@@ -49,7 +49,7 @@ def free_port_offset(ports: Sequence[int]) -> int:
 
 
 class Daemon:
-    """One daemon process. Its first start picks free ports, every later one uses the same again."""
+    """One daemon process. Its first start takes free ports, and later starts use the same ports."""
 
     def __init__(self, program: str, folder: Path, flags: list[str], listeners: tuple[str, ...]) -> None:
         self.program = program
@@ -87,13 +87,13 @@ class Daemon:
     # --- life
 
     def spawn(self) -> Self:
-        """Start the process without waiting, for tests that expect it to refuse."""
+        """Start the process without waiting, for tests that expect it to refuse to run."""
         assert self.process is None or self.process.poll() is not None, f"{self.program} runs already"
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_offset = log.tell()
             command = [*self.command(), *self._listen_flags(), *self.flags]
-            # The system's certificates take a sixth of a start to read, and no test trusts them.
+            # Reading the system's certificates takes a sixth of a start, and no test trusts them.
             environment = {"SSL_CERT_FILE": os.devnull, **os.environ, "PYTHONPATH": str(ROOT)}
             self.process = nursery.start(command, environment, self.folder, log.fileno())
         return self
@@ -107,7 +107,7 @@ class Daemon:
             try:
                 wait_until(self._is_listening, f"{self.program} listens", READY_SECONDS)
             except AssertionError:
-                # Another test may have been as lucky with the same port, a moment earlier.
+                # Another test may have taken the same free port a moment earlier.
                 if self.ports == given or "address already in use" not in self.logs():
                     raise
                 self.ports = given
@@ -115,15 +115,15 @@ class Daemon:
                 return self
 
     def kill(self) -> None:
-        """Send SIGKILL: no chance to say or save anything."""
+        """Send SIGKILL, so that it can neither log nor save anything."""
         self._signal(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Send SIGTERM, wait, and return the exit code."""
         return self._signal(signal.SIGTERM)
 
     def restart(self) -> Self:
-        """Start again on the same ports and folder; stops it first when it still runs."""
+        """Start it again on the same ports and folder, after a stop if it still runs."""
         if self.is_running():
             self.stop()
         return self.start()
@@ -137,7 +137,7 @@ class Daemon:
         return self.process is not None and self.process.poll() is None
 
     def logs(self) -> str:
-        """What the current (or last) start has printed so far, stdout and stderr together."""
+        """Return what the current (or last) start has printed so far, stdout and stderr together."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")
@@ -145,7 +145,7 @@ class Daemon:
     # --- HTTP
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """One HTTP request on a connection of its own; returns status and body."""
+        """Send one HTTP request on a new connection; return status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=10)
         try:
             connection.request(method, path, body)
@@ -155,13 +155,13 @@ class Daemon:
             connection.close()
 
     def get(self, path: str) -> Any:
-        """The decoded JSON answer of a GET that must succeed."""
+        """Return the decoded JSON answer of a GET that must succeed."""
         status, body = self.request("GET", path)
         assert status == 200, f"GET {path}: {status} {body!r}"
         return json.loads(body)
 
     def post(self, path: str, body: bytes = b"") -> bytes:
-        """The raw answer of a POST that must succeed."""
+        """Return the raw answer of a POST that must succeed."""
         status, answer = self.request("POST", path, body)
         assert status == 200, f"POST {path}: {status} {answer!r}"
         return answer
@@ -175,7 +175,7 @@ class Daemon:
         flags = [f"--{kind}-address=127.0.0.1:{port}" for kind, port in self.ports.items()]
         has_certificate = any(flag.startswith("--tls-cert=") for flag in self.flags)
         if has_certificate and not any("https-address" in flag for flag in (*flags, *self.flags)):
-            # With a certificate a daemon opens this port as well; the usual one may be taken by another test.
+            # With a certificate a daemon also opens this port, and another test may have taken the usual one.
             flags.append("--https-address=127.0.0.1:0")
         return flags
 
@@ -196,7 +196,7 @@ class Daemon:
 
 
 class GoDaemon(Daemon):
-    """The original program beside ours, where somebody has it: it speaks the same and is started the same."""
+    """The original program, if it is installed; it is started and used like ours."""
 
     def command(self) -> list[str]:
         path = go_program(self.program)
@@ -206,7 +206,7 @@ class GoDaemon(Daemon):
 
 
 def program(name: str) -> list[str]:
-    """How a program is executed: ours, unless the original is what is tested."""
+    """Return how a program is executed: ours, unless the original is under test."""
     return (Daemon if beside.OURS else GoDaemon)(name, Path(), [], ()).command()
 
 
@@ -217,18 +217,18 @@ def go_program(name: str) -> str | None:
     if found is None:
         return None
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    return found if "built w/go" in version else None  # ours is on PATH as well
+    return found if "built w/go" in version else None  # ours may also be on PATH
 
 
 class Cluster:
-    """The daemons of one test; whatever still runs at its end is killed."""
+    """The daemons of one test; those that still run at its end are killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.daemons: list[Daemon] = []
 
     def nsqlookupd(self, *flags: str) -> Daemon:
-        """A running nsqlookupd."""
+        """Return a running nsqlookupd."""
         return self.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *flags]).start()
 
     def nsqd(
@@ -237,7 +237,7 @@ class Cluster:
         lookupds: list[Daemon] | None = None,
         listeners: tuple[str, ...] = ("tcp", "http"),
     ) -> Daemon:
-        """A running nsqd, registered with the given nsqlookupds or else with all that run in this cluster."""
+        """Return a running nsqd, registered with *lookupds*, or else with all that run in this cluster."""
         if lookupds is None:
             lookupds = [daemon for daemon in self.daemons if daemon.program == "nsqlookupd"]
         announced = [f"--lookupd-tcp-address={daemon.tcp_address}" for daemon in lookupds]
@@ -246,13 +246,13 @@ class Cluster:
         return daemon.start()
 
     def go_nsqd(self, *flags: str) -> Daemon:
-        """A running nsqd of the original; skips the test where there is none."""
+        """Return a running nsqd of the original; skip the test if it is not installed."""
         daemon = self.daemon("nsqd", ["--broadcast-address=127.0.0.1", *flags], kind=GoDaemon)
         daemon.flags.append(f"--data-path={daemon.folder}")
         return daemon.start()
 
     def nsqadmin(self, *flags: str) -> Daemon:
-        """A running nsqadmin that asks the nsqlookupds of this cluster, unless flags say otherwise."""
+        """Return a running nsqadmin that asks the nsqlookupds of this cluster, unless flags say otherwise."""
         if not any("lookupd-http-address" in flag or "nsqd-http-address" in flag for flag in flags):
             flags += tuple(
                 f"--lookupd-http-address={daemon.http_address}"
@@ -260,7 +260,7 @@ class Cluster:
                 if daemon.program == "nsqlookupd"
             )
         if beside.OURS and not any("collect-interval" in flag for flag in flags):
-            # Asked this often, figures are those of now for tests that look at once.
+            # Figures are collected often, so that they are current for tests that look at once.
             flags += ("--collect-interval=50ms",)
         return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
 
@@ -271,7 +271,7 @@ class Cluster:
         listeners: tuple[str, ...] = ("tcp", "http"),
         kind: type[Daemon] = Daemon if beside.OURS else GoDaemon,
     ) -> Daemon:
-        """A daemon that is not started yet, for tests of refusal and of flags."""
+        """Return a daemon that is not started yet, for tests of refusals and of flags."""
         folder = self.folder / f"{program}-{len(self.daemons)}"
         folder.mkdir(parents=True)
         daemon = kind(program, folder, flags, listeners)

@@ -1,4 +1,4 @@
-"""A TCP proxy that stalls, cuts connections in the middle of a piece, and swallows what is on its way."""
+"""A TCP proxy that stalls, cuts connections in the middle of a piece, and drops bytes on their way."""
 
 import random
 import select
@@ -11,7 +11,7 @@ _PIECE = 4096
 
 
 class FaultyProxy:
-    """Forwards to *target*; about each fiftieth piece meets a fault."""
+    """Forwards to *target*; about every fiftieth piece meets a fault."""
 
     def __init__(self, target: tuple[str, int], *, seed: int) -> None:
         self._target = target
@@ -57,7 +57,7 @@ class FaultyProxy:
                 return
 
     def _pass(self, piece: bytes, to: socket.socket) -> bool:
-        """Send a piece on, perhaps late, perhaps a part of it; False when the connection ends with it."""
+        """Forward a piece, perhaps late or only partly; return False if the connection ends with it."""
         draw = self._rng.random()
         if draw > 0.02 or self.is_well:
             to.sendall(piece)

@@ -1,4 +1,4 @@
-"""Figures of an imaginary cluster for tests of aggregation: name what matters, the rest is zero."""
+"""Figures of an imaginary cluster for tests of aggregation; values that are not given are zero."""
 
 from typing import Any
 
@@ -33,6 +33,6 @@ def client_stats(hostname: str = "app1", **fields: Any) -> ClientStats:
 
 
 def latency_json(count: int, **values_ns: int) -> dict[str, Any]:
-    """LatencyStats with percentiles such as ``p99=1_000_000``."""
+    """Return the JSON of LatencyStats with percentiles such as ``p99=1_000_000``."""
     percentiles = [{"quantile": int(name[1:]) / 100, "value": value} for name, value in values_ns.items()]
     return {"count": count, "percentiles": percentiles}

@@ -1,8 +1,8 @@
-"""A disk in memory that records what is done to it, loses power when told, and fails any call.
+"""A disk in memory that records all operations, can lose power, and can fail any call.
 
-Every call goes through :meth:`SimulatedDisk._call`, where it gets a number and may fail; a method of the seam
-that makes several system calls makes several here. What changes the disk is kept as steps, so that the disk
-at any moment can be had again from a :class:`History`.
+Every call goes through :meth:`SimulatedDisk._call`, where it gets a number and may fail; a method of Disk
+that makes several system calls makes several calls here. Changes of the disk are kept as steps, so that a
+:class:`History` can give the disk at any moment.
 """
 
 import errno
@@ -22,7 +22,7 @@ UNLIMITED: Final = 1 << 62
 
 @dataclass(slots=True)
 class Call:
-    """One call, as it stands in a trace."""
+    """One call, as recorded in a trace."""
 
     number: int
     operation: str
@@ -37,15 +37,15 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """Calls that fail: the one of that number, or those of an operation and a path with wildcards."""
+    """Calls that fail: the one with that number, or those of an operation and a path with wildcards."""
 
     error: int
     operation: str = "*"
     path: str = "*"
     call: int | None = None
-    # None: until the fault is taken away.
+    # How often the fault happens; None means until it is removed.
     times: int | None = 1
-    # So many bytes of a write get through before it fails. A read with an error of 0 gives so many.
+    # Number of bytes that are written before a write fails, or returned by a read if ``error`` is 0.
     partial: int = 0
 
     def strikes(self, call: Call) -> bool:
@@ -66,23 +66,23 @@ class _Open:
 
 
 class SimulatedDisk(Disk):
-    """See the module. *folder* is there from the start, durably."""
+    """The simulated disk. *folder* exists from the start and is durable."""
 
     def __init__(
         self, folder: Path | None = None, *, volume: Volume | None = None, capacity: int = UNLIMITED
     ) -> None:
-        """*capacity* in bytes, taken in whole pages."""
+        """*capacity* is in bytes and is used in whole pages."""
         self.volume = volume or Volume()
         self.steps: list[Step] = []
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
-        # How many calls have failed so far.
+        # Number of calls that have failed so far.
         self.failed = 0
         self.capacity = capacity
-        # What it says of how much is free, whatever that is.
+        # The free bytes that it reports, whatever is really free.
         self.free_bytes = UNLIMITED
         self.max_open = UNLIMITED
-        # Told of each call before it is carried out.
+        # Called with each call before it is carried out.
         self.before_call: Callable[[Call], None] = lambda _call: None
         self._open: dict[int, _Open] = {}
         self._next_fd = 1000
@@ -95,7 +95,7 @@ class SimulatedDisk(Disk):
         self.steps.clear()
         self._base = self.volume.copy()
 
-    # --- what tests do ---
+    # --- for tests ---
 
     def fail(
         self,
@@ -107,31 +107,31 @@ class SimulatedDisk(Disk):
         times: int | None = 1,
         partial: int = 0,
     ) -> Fault:
-        """Have calls fail from now on; see :class:`Fault`."""
+        """Let calls fail from now on; see :class:`Fault`."""
         fault = Fault(error, operation, path, call, times, partial)
         self.faults.append(fault)
         return fault
 
     def heal(self) -> None:
-        """No more faults."""
+        """Remove all faults."""
         self.faults.clear()
         self.capacity = UNLIMITED
         self.max_open = UNLIMITED
 
     def history(self) -> "History":
-        """Everything that happened so far, to be gone through again."""
+        """Return everything that happened so far, to be replayed."""
         return History(self._base, self.steps.copy())
 
     def killed(self) -> "SimulatedDisk":
-        """The disk after kill -9 of the process: all that was written is there, durable or not."""
+        """Return the disk after kill -9 of the process: everything written is there, durable or not."""
         return SimulatedDisk(volume=self.volume.copy())
 
     def after_power_cut(self, rng: random.Random) -> "SimulatedDisk":
-        """The disk after a power cut, one of many that are possible."""
+        """Return one of the many possible disks after a power cut."""
         return SimulatedDisk(volume=self.volume.after_power_cut(rng))
 
     def copied(self, path: Path, target: Path) -> None:
-        """Copy a folder as ``cp -r`` does: other inodes, durable at once."""
+        """Copy a folder as ``cp -r`` does, to new inodes; the copy is durable at once."""
         self.make_folder(target)
         for name in self.names(path):
             if self._is_folder(path / name):
@@ -148,13 +148,13 @@ class SimulatedDisk(Disk):
 
     @property
     def open_paths(self) -> list[str]:
-        """What is open, for finding descriptors that leak."""
+        """Return the open paths, for finding descriptors that leak."""
         return sorted(entry.path for entry in self._open.values())
 
     def leaks(self) -> list[str]:
-        """What is open without need: to be written, removed meanwhile, or more than once.
+        """Return files that are open without need: for writing, removed meanwhile, or opened more than once.
 
-        Some files may be kept open for the next read.
+        A file may be kept open for the next read.
         """
         live = {number for _, number in self.volume.walk()}
         numbers = [entry.number for entry in self._open.values()]
@@ -166,7 +166,7 @@ class SimulatedDisk(Disk):
 
     @property
     def used(self) -> int:
-        """Bytes taken, in whole pages; what is open counts though it is unlinked."""
+        """Return the bytes in use, in whole pages; open files count even if they are unlinked."""
         live = {number for _, number in self.volume.walk()}
         live.update(entry.number for entry in self._open.values())
         return PAGE * sum(len(file.pages) for number, file in self.volume.files.items() if number in live)
@@ -215,7 +215,7 @@ class SimulatedDisk(Disk):
     def size(self, fd: int) -> int:
         entry = self._entry(fd)
         self._call("size", entry.path)
-        # Of a folder the number says nothing.
+        # The size of a folder has no meaning.
         return PAGE if entry.number in self.volume.folders else self.volume.files[entry.number].size
 
     def has_name(self, fd: int) -> bool:
@@ -235,7 +235,7 @@ class SimulatedDisk(Disk):
         if not data:
             return
         entry = self._entry(fd, writable=True)
-        # As the system does: on a descriptor that appends, the offset counts for nothing.
+        # As in Linux, a descriptor that appends ignores the offset.
         self._write(
             "write_at", entry, data, self.volume.files[entry.number].size if entry.appends else offset
         )
@@ -268,7 +268,7 @@ class SimulatedDisk(Disk):
         entry = self._open.pop(fd, None)
         if entry is None:
             _fail(errno.EBADF, "")
-        # The descriptor is gone even when this fails, as on Linux.
+        # The descriptor is closed even if this fails, as on Linux.
         self._call("close", entry.path)
 
     def replace(self, path: Path, content: bytes, *, durable: bool) -> None:
@@ -332,7 +332,7 @@ class SimulatedDisk(Disk):
         call = Call(len(self.calls), "sync_all", "")
         self.calls.append(call)
         self.before_call(call)
-        # Of sync(2) nobody hears an error.
+        # sync(2) reports no errors.
         self._step("sync_all")
 
     # --- folders ---
@@ -372,7 +372,7 @@ class SimulatedDisk(Disk):
     # --- inside ---
 
     def _call(self, operation: str, path: Path | str, detail: int = 0) -> Fault | None:
-        """Count a call. Raises what it is to fail with; a fault without an error is returned."""
+        """Count a call. Raises the error of its fault; a fault without an error is returned."""
         fault = self._strike(operation, path, detail)
         if fault is not None and fault.error:
             _fail(fault.error, path)
@@ -405,7 +405,7 @@ class SimulatedDisk(Disk):
         try:
             self._grow(entry.number, offset + len(data))
         except OSError:
-            # What fits is written, as on a real disk that becomes full.
+            # The bytes that fit are written, as on a real disk that becomes full.
             self.calls[-1].error = "ENOSPC"
             pages = len(self.volume.files[entry.number].pages)
             fits = (pages + max(0, self.capacity - self.used) // PAGE) * PAGE - offset
@@ -496,14 +496,14 @@ class SimulatedDisk(Disk):
 
 
 class History:
-    """The steps of a disk from its beginning, gone through one by one."""
+    """The steps of a disk from its beginning, for replaying them one by one."""
 
     def __init__(self, base: Volume, steps: list[Step]) -> None:
         self._base = base
         self.steps = steps
 
     def __iter__(self) -> Iterator[tuple[int, Volume]]:
-        """The number of steps done and the disk at that moment, which is the same object every time."""
+        """Yield the number of steps done and the disk at that moment, which is always the same object."""
         volume = self._base.copy()
         yield 0, volume
         for number, step in enumerate(self.steps, 1):

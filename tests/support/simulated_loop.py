@@ -1,7 +1,7 @@
-"""An event loop on a clock of its own: hours pass in milliseconds, every run with a seed is the same.
+"""An event loop with a simulated clock: hours pass in milliseconds, and runs with one seed are equal.
 
-Jobs for threads run in greenlets: they begin at a drawn moment and hand over to the loop at drawn calls of
-the disk, so that what threads may do to one another happens, and happens again with the same seed.
+Jobs for threads run in greenlets. They begin at a drawn moment and switch to the loop at drawn calls of the
+disk, so that races between threads happen, and happen again with the same seed.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from unittest.mock import patch
 from greenlet import getcurrent, greenlet
 
 SECOND: Final = 1_000_000_000
-# How long a job waits for its thread, and for its turn, at most.
+# The longest that a job waits for its thread, and after each switch.
 _JOB_DELAY_S: Final = 0.02
 _SWITCHES: Final = 0.3
 
 
 class SimulatedTime:
-    """A monotonic clock, and one on the wall that somebody may set."""
+    """A monotonic clock, and a wall clock that can be set."""
 
     def __init__(self) -> None:
         self.monotonic_ns = 5_000 * SECOND
         self.wall_offset_ns = 1_790_000_000 * SECOND - self.monotonic_ns
-        # The latest time that was ever on the wall.
+        # The latest time that the wall clock ever showed.
         self.latest_ns = self.wall_ns
 
     @property
@@ -38,13 +38,13 @@ class SimulatedTime:
         self.latest_ns = max(self.latest_ns, self.wall_ns)
 
     def set_wall(self, seconds: float) -> None:
-        """Set the clock on the wall forward or back by so many seconds."""
+        """Set the wall clock forward or back by *seconds*."""
         self.wall_offset_ns += int(seconds * SECOND)
         self.latest_ns = max(self.latest_ns, self.wall_ns)
 
     @contextmanager
     def everywhere(self) -> Iterator[None]:
-        """Have the ``time`` module tell this time."""
+        """Make the ``time`` module return this time until the end of the block."""
         with (
             patch.object(time, "time_ns", lambda: self.wall_ns),
             patch.object(time, "time", lambda: self.wall_ns / SECOND),
@@ -56,18 +56,18 @@ class SimulatedTime:
 
 
 class Deadlock(Exception):
-    """Nobody will ever do anything again, and somebody waits for it."""
+    """The loop waits, but nothing can ever become ready."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """See the module."""
+    """The event loop on the simulated clock."""
 
     def __init__(self, clock: SimulatedTime, rng: random.Random) -> None:
         super().__init__()
         self.clock = clock
         self._rng = rng
         self._selector = self
-        # Errors that nobody has caught.
+        # Uncaught errors.
         self.failures: list[str] = []
         self.set_exception_handler(self._note_failure)
 
@@ -75,7 +75,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.clock.monotonic_ns / SECOND
 
     def select(self, timeout: float | None) -> list[Any]:
-        """What BaseEventLoop asks of its selector: nothing arrives, but time passes."""
+        """Stand in for the selector of BaseEventLoop: nothing arrives, but time passes."""
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
         if timeout > 0:
@@ -90,7 +90,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         def run() -> None:
             try:
                 result = job(*arguments)
-            except Exception as error:  # noqa: BLE001 - it is the future's now
+            except Exception as error:  # noqa: BLE001 - the future passes it on
                 if not future.done():
                     future.set_exception(error)
             else:
@@ -101,7 +101,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def maybe_switch(self) -> None:
-        """In a job: let the loop go on for a moment, perhaps."""
+        """Called in a job: perhaps let the loop run for a moment."""
         job = getcurrent()
         if job.parent is not None and self._rng.random() < _SWITCHES:
             self.call_later(self._rng.random() * _JOB_DELAY_S, job.switch)

@@ -1,4 +1,4 @@
-"""An nsqadmin in front of real daemons, and a browser's half of HTTP, for tests without a browser."""
+"""An nsqadmin in front of real daemons, and a browser's side of HTTP, for tests without a browser."""
 
 import http.client
 import json
@@ -21,7 +21,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The words of a page, without its tags."""
+        """Return the words of the page, without tags."""
         return words_of(self.body)
 
 
@@ -44,7 +44,7 @@ class _Words(HTMLParser):
 def ask(
     daemon: Daemon, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
 ) -> Answer:
-    """One request, redirects not followed."""
+    """Send one request without following redirects."""
     connection = http.client.HTTPConnection("127.0.0.1", daemon.http_port, timeout=10)
     try:
         connection.request(method, path, body or None, headers or {})
@@ -61,7 +61,7 @@ def submit(daemon: Daemon, prefix: str = "", headers: dict[str, str] | None = No
 
 
 def follow(daemon: Daemon, answer: Answer) -> Answer:
-    """Go where a submitted form leads, with the cookie it set."""
+    """Request the page to which a submitted form redirects, with the cookie that it set."""
     assert answer.status == 303, answer.text
     cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
     return ask(daemon, "GET", answer.headers["Location"], headers={"Cookie": cookie})
@@ -77,7 +77,7 @@ class Site:
     prefix: str = ""
 
     def fill(self, topic: str, *channels: str, messages: int = 3) -> None:
-        """Have *messages* in each of the channels of *topic*, on each nsqd."""
+        """Put *messages* messages into each of the channels of *topic*, on each nsqd."""
         encoded = quote(topic)
         for nsqd in self.nsqds:
             nsqd.post(f"/topic/create?topic={encoded}")
@@ -90,7 +90,7 @@ class Site:
             f"{topic} is registered by every nsqd",
         )
         if channels:
-            # A new topic keeps its messages until it knows which channels nsqlookupd has for it.
+            # A new topic holds its messages until it knows which channels nsqlookupd has for it.
             wait_until(
                 lambda: all(_topic_depth(nsqd, encoded) == 0 for nsqd in self.nsqds),
                 f"the messages of {topic} have gone on to its channels",
@@ -98,8 +98,8 @@ class Site:
         wait_until(lambda: self._shows(encoded), f"nsqadmin shows what {topic} holds")
 
     def _shows(self, encoded: str) -> bool:
-        """Tell whether nsqadmin has collected what the nsqds say of a topic."""
-        if not beside.OURS:  # it asks afresh for each answer
+        """Say whether nsqadmin has collected the figures of a topic from the nsqds."""
+        if not beside.OURS:  # the original asks again for each answer
             return self.admin.request("GET", f"{self.prefix}/api/topics/{encoded}")[0] == 200
         held = [nsqd.get(f"/stats?format=json&topic={encoded}")["topics"][0] for nsqd in self.nsqds]
         path = f"{self.prefix}/api/topics/{encoded}"
@@ -115,7 +115,7 @@ class Site:
         nodes = self.admin.get(f"{self.prefix}/api/nodes")["nodes"]
         if not all(name in [entry["topic"] for entry in node["topics"]] for node in nodes):
             return False
-        # The list of topics is added up a moment later.
+        # The list of topics is summed up a moment later.
         rows = self.admin.get(f"{self.prefix}/topics?q={encoded}&format=json")["topics"]
         messages = sum(count for count, _, _ in shown.values())
         depth = sum(own + sum(depth for _, depth in channels) for _, own, channels in shown.values())

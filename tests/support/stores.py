@@ -1,4 +1,4 @@
-"""One topic's folder, opened again and again as restarts do, and everything in it read."""
+"""One topic's folder, which tests open repeatedly, as restarts do, and read completely."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ NODE_ID = 1
 
 
 class Shop:
-    """A store, what it warned of, and an encoder that goes on where the last one ended."""
+    """A store, its warnings, and an encoder that continues where the last one ended."""
 
     store: TopicStore
     found: Found
@@ -32,14 +32,14 @@ class Shop:
         self.encoder = Encoder(MessageIds(NODE_ID), FIRST)
 
     def new(self, disk: Disk | None = None, *, segment: int = 1 << 20) -> TopicStore:
-        """The store of a topic that is made now."""
+        """Create the store of a new topic."""
         self.store = TopicStore(
             disk or Disk(), self.folder, segment, self.warnings.append, origin=NODE_ID, worth_compacting=1
         )
         return self.store
 
     def reopen(self, mark: Mark | None = None, disk: Disk | None = None, *, segment: int = 1 << 20) -> Found:
-        """Forget the store and find what is on disk."""
+        """Forget the store and recover what is on disk."""
         self.store.close()
         self.new(disk, segment=segment)
         self.found = self.store.recover(mark or Mark())
@@ -61,7 +61,7 @@ class Shop:
         return None if job is None else finish(self.store, job)
 
     def drop(self, seq: int, notes: int) -> int:
-        """Let go of segments below *seq*, files and all; returns how many there were."""
+        """Drop segments below *seq* and remove their files; return their number."""
         dropped = self.store.drop_below(seq, notes)
         self.store.remove_files()
         return dropped
@@ -70,11 +70,11 @@ class Shop:
         return self.store.mark(self.store.end)
 
     def bodies(self) -> dict[int, bytes]:
-        """Every message that can be read."""
+        """Return every message that can be read."""
         return read_all(self.store.read, FIRST, self.encoder.next_seq)[0]
 
     def gaps(self) -> list[Gap]:
-        """Everything in which there is nothing to read."""
+        """Return every gap."""
         return read_all(self.store.read, FIRST, self.encoder.next_seq)[1]
 
     def names(self) -> list[str]:
@@ -85,7 +85,7 @@ class Shop:
 
 
 def deferred(encoder: Encoder, *bodies: bytes, due_ns: int = 99) -> Block:
-    """A block of messages that are put off together."""
+    """Return a block of messages that are deferred together."""
     encoder.due_ns = due_ns
     for body in bodies:
         encoder.put(body, 1)
@@ -95,7 +95,7 @@ def deferred(encoder: Encoder, *bodies: bytes, due_ns: int = 99) -> Block:
 
 
 def wanting(*ranges: tuple[int, int]) -> WantedPositions:
-    """Somebody wants these and nothing else."""
+    """Return positions of which only these ranges are wanted."""
     finished = RangeSet()
     end = 0
     for start, behind in sorted(ranges):
@@ -105,7 +105,7 @@ def wanting(*ranges: tuple[int, int]) -> WantedPositions:
 
 
 def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError | None:
-    """Run a sync and end it."""
+    """Run a sync and end it; return the error if it failed."""
     try:
         job.run(disk or store._disk)
     except OSError as error:
@@ -117,7 +117,7 @@ def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError
 def read_all(
     read: Callable[[int], Block | Gap | None], seq: int, end: int
 ) -> tuple[dict[int, bytes], list[Gap]]:
-    """The bodies and the gaps in ``seq <= sequence < end``; both must lead on."""
+    """Return the bodies and the gaps in ``seq <= sequence < end``; assert that each read advances."""
     bodies: dict[int, bytes] = {}
     gaps: list[Gap] = []
     while seq < end:
@@ -137,7 +137,7 @@ def read_all(
 
 
 def stored(found: Found) -> list[tuple[int, int, int]]:
-    """(first, next, due) of what happened after the checkpoint, notes left out."""
+    """Return (first, next, due) of the blocks after the checkpoint."""
     return [(one.first, one.next, one.due_ns) for one in found.happenings if isinstance(one, Stored)]
 
 
@@ -153,7 +153,7 @@ def flip(path: Path, bit: int) -> None:
 
 
 def zero(path: Path, start: int, end: int) -> None:
-    """What a power cut leaves of bytes that never reached the disk."""
+    """Overwrite bytes with zeros, as a power cut leaves bytes that never reached the disk."""
     content = bytearray(path.read_bytes())
     end = min(end, len(content))
     content[start:end] = bytes(end - start)
@@ -161,5 +161,5 @@ def zero(path: Path, start: int, end: int) -> None:
 
 
 def descriptors():
-    """How many files this process has open."""
+    """Return how many files this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))

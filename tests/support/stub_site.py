@@ -1,4 +1,4 @@
-"""nsqadmin in the test's own process, in front of stubs whose figures the test says."""
+"""nsqadmin in the test's own process, in front of stubs whose figures the test sets."""
 
 import asyncio
 import io
@@ -19,12 +19,12 @@ from nsqcore.http.https_sockets import open_http
 from nsqcore.process.logs import Log, LogLevel
 from tests.support.site import words_of
 
-# With this a node that is frozen is silent soon, and one that is only slow, on a busy machine, is not.
+# With this a frozen node soon counts as silent, but a slow one on a busy machine does not.
 SOON_SILENT = {"http_client_request_timeout": 2000 * MILLISECOND}
 
 
 class Reply:
-    """What nsqadmin answered."""
+    """An answer of nsqadmin."""
 
     def __init__(self, status: int, headers: Any, body: bytes) -> None:
         self.status = status
@@ -33,7 +33,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The words of a page, without its tags."""
+        """Return the words of the page, without tags."""
         return words_of(self.body)
 
     @property
@@ -45,7 +45,7 @@ class Reply:
 
 
 class StubSite:
-    """Stubs of nsqd and nsqlookupd, an nsqadmin in front of them, and a browser's half of HTTP."""
+    """Stubs of nsqd and nsqlookupd, an nsqadmin in front of them, and a browser's side of HTTP."""
 
     def __init__(self, stubs: StubCluster, daemon: NsqadminDaemon, log: io.StringIO) -> None:
         self.stubs = stubs
@@ -66,7 +66,7 @@ class StubSite:
         return [f"127.0.0.1:{port}" for port in self.stubs.lookupd_ports]
 
     async def ask(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> Reply:
-        """Ask for *path*; a header's name is given with ``_`` for ``-``."""
+        """Request *path*; names of headers are given with ``_`` in place of ``-``."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self._http.request(method, path, data=body, headers=named, allow_redirects=False) as reply:
             return Reply(reply.status, reply.headers, await reply.read())
@@ -81,7 +81,7 @@ class StubSite:
         return await self.ask("POST", path, urlencode(fields), **form)
 
     async def follow(self, reply: Reply) -> Reply:
-        """Go where a submitted form leads, with the cookie it set."""
+        """Request the page to which a submitted form redirects, with the cookie that it set."""
         assert reply.status == 303, reply.text
         cookie = reply.headers.get("Set-Cookie", "").partition(";")[0]
         return await self.get(reply.headers["Location"], Cookie=cookie)
@@ -89,9 +89,9 @@ class StubSite:
     async def until(
         self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MOST_S
     ) -> Any:
-        """Ask again and again until it is so.
+        """Ask repeatedly until *holds* returns a true value.
 
-        A list that comes late, as on a busy machine, is asked for again after `MOST_S` at most.
+        On a busy machine a list may come late; nsqadmin asks for it again after `MOST_S` at most.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -103,7 +103,7 @@ class StubSite:
             raise AssertionError(f"it did not come about that {what}") from None
 
     async def concerns(self) -> set[tuple[str, str, str]]:
-        """What the index says needs attention: level, mark, and topic/channel or node."""
+        """Return what the index lists as needing attention: level, mark, and topic/channel or node."""
         found = (await self.get("/?format=json")).json()["concerns"]
         return {
             (
@@ -115,7 +115,7 @@ class StubSite:
         }
 
     async def round(self) -> None:
-        """Wait until the figures on the index were asked for later than now."""
+        """Wait until the index shows figures that were requested after this call."""
         before = self.daemon.collector.adder.sum
 
         async def newer() -> bool:
@@ -138,7 +138,7 @@ async def stub_site(
     before: Callable[[StubCluster], None] | None = None,
     **options: Any,
 ) -> AsyncIterator[StubSite]:
-    """Start the stubs and an nsqadmin with *options*; *before* prepares the stubs. No lookupds: a list."""
+    """Start stubs, which *before* prepares, and an nsqadmin with *options*; without lookupds, with a list."""
     stubs = StubCluster(Size(nodes, topics, channels, nodes), lookupds)
     await stubs.start()
     if before is not None:

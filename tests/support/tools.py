@@ -1,4 +1,4 @@
-"""The command line tools as processes: run to their end, or left running and killed."""
+"""The command line tools as processes, which run to their end or are killed."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ GO_TOOLS: Final = "NSQ_GO_TOOLS"
 
 
 def command(tool: str) -> list[str]:
-    """How a tool is started: ours, unless the original's is what is tested."""
+    """Return how a tool is started: ours, unless the original's is under test."""
     if not beside.OURS:
         found = original(tool)
         if found is None:
@@ -40,18 +40,18 @@ def command(tool: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    # The system's certificates take long to read, and no test trusts them.
+    # Reading the system's certificates takes long, and no test trusts them.
     return {"SSL_CERT_FILE": os.devnull, **os.environ, "PYTHONPATH": str(PROJECT)}
 
 
 def original(tool: str) -> str | None:
-    """The path of the original's tool, or None where there is none."""
+    """Return the path of the original's tool, or None if it is not installed."""
     if folder := os.environ.get(GO_TOOLS):
         found = shutil.which(tool, path=folder)
         assert found, f"{GO_TOOLS} is {folder}, where there is no {tool}"
         return found
     found = shutil.which(tool, path=os.environ.get(GO_BIN) or os.environ.get("PATH"))
-    # Our own may stand on PATH under the same name; it is a script, the original is not.
+    # Our tool may be on PATH under the same name, but it is a script and the original is not.
     if found and Path(found).read_bytes()[:2] != b"#!":
         return found
     return None
@@ -64,7 +64,7 @@ def run_tool(
     started = [*(command(tool) if isinstance(tool, str) else tool), *flags]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process, theirs = start_tool(started, out.fileno(), err.fileno(), cwd)
-        # All of it at once could be more than the pipe holds.
+        # In a thread, because the whole input could be more than the pipe holds.
         feeding = threading.Thread(target=_feed, args=(theirs, stdin))
         feeding.start()
         try:
@@ -87,7 +87,7 @@ def _feed(theirs: IO[bytes], stdin: bytes) -> None:
 def start_tool(
     started: list[str], out: int, err: int, cwd: Path | None = None
 ) -> tuple[nursery.Process, IO[bytes]]:
-    """A process, and what its stdin reads."""
+    """Return a process and the writing end of its stdin."""
     reads, writes = os.pipe()
     try:
         process = nursery.start_tool(
@@ -140,13 +140,13 @@ class Tool:
         return self.process.wait(seconds)
 
     def kill(self) -> None:
-        """SIGKILL: no chance to save anything."""
+        """Send SIGKILL, so that it cannot save anything."""
         self.process.kill()
         self.process.wait(20)
 
 
 def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = "") -> None:
-    """Publish messages; with a *channel* it is there first, so that it gets all of them."""
+    """Publish messages; *channel* is created first, so that it gets all of them."""
     if channel:
         nsqd.post(f"/topic/create?topic={topic}")
         nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
@@ -161,9 +161,9 @@ def channel_stats(nsqd: Daemon, topic: str, channel: str) -> dict[str, Any]:
 
 
 def owed(nsqd: Daemon, topic: str, channel: str) -> int:
-    """How many messages of a channel are not finished.
+    """Return how many messages of a channel are not finished.
 
-    What waits at the topic is counted with them: a topic that was just made asks nsqlookupd for its channels.
+    Messages that wait at the topic count too, because a new topic first asks nsqlookupd for its channels.
     """
     [topic_stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
     stats = next(one for one in topic_stats["channels"] if one["channel_name"] == channel)
@@ -172,7 +172,7 @@ def owed(nsqd: Daemon, topic: str, channel: str) -> int:
 
 
 def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
-    """Take all that a channel still owes; whoever had some of it in flight must be gone."""
+    """Return all messages that a channel still owes; none may be in flight at another consumer."""
     bodies: list[bytes] = []
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""Clients that go on through whatever happens to an nsqd, and a ledger of what they were told."""
+"""Clients that continue whatever happens to an nsqd, and a ledger of the answers they got."""
 
 import random
 import threading
@@ -14,7 +14,7 @@ from tests.support.wire import ERROR, MESSAGE, Wire, dpub, fin, mpub, pub, rdy, 
 
 TOPIC: Final = "cycles"
 CHANNELS: Final = ("one", "two")
-# A checkpoint a second, and the time that takes on a busy machine.
+# Covers one checkpoint, which is due each second, and the time that it takes on a busy machine.
 FORGIVEN_S: Final = 2.5
 _HEARTBEAT: Final = b"_heartbeat_"
 _GONE: Final = (OSError, EOFError, AssertionError)
@@ -22,25 +22,25 @@ _GONE: Final = (OSError, EOFError, AssertionError)
 
 @dataclass
 class Ledger:
-    """What was acknowledged, handled and deferred, by the number of the message."""
+    """The numbers of the messages that were acknowledged, handled and deferred."""
 
     acknowledged: set[int] = field(default_factory=set)
     due: dict[int, float] = field(default_factory=dict)
     handled: dict[str, Counter[int]] = field(default_factory=lambda: {name: Counter() for name in CHANNELS})
     finished: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
     put_off: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
-    # With a network that loses answers, what was said to be finished may not be.
+    # False if the network loses answers, because a FIN may then not have arrived.
     may_not_come_again: bool = True
     complaints: list[str] = field(default_factory=list)
 
     def killed(self) -> None:
-        """Of what was finished in the last moment, nobody knows whether it may come again."""
+        """Forget messages that were finished in the last moment, because they may come again."""
         sure = time.time() - FORGIVEN_S
         for name, finished in self.finished.items():
             self.finished[name] = {number: when for number, when in finished.items() if when < sure}
 
     def lost(self) -> dict[str, list[int]]:
-        """What was acknowledged and never came."""
+        """Return the messages that were acknowledged and never came, by channel."""
         return {name: sorted(self.acknowledged - set(seen)) for name, seen in self.handled.items()}
 
     def duplicates(self) -> int:
@@ -51,7 +51,7 @@ class Ledger:
         finished = self.finished[channel].get(number)
         if finished is not None and self.may_not_come_again:
             self.complaints.append(f"{number} came again on {channel} after {now - finished:.1f} s")
-        # A network that stalls may hold a copy back until it timed out; the REQ of that one is refused.
+        # A stalling network may delay a delivery until it has timed out; nsqd then refuses its REQ.
         put_off = self.put_off[channel].get(number, 0) if self.may_not_come_again else 0
         due = max(self.due.get(number, 0), put_off)
         if now < due - 0.05:
@@ -60,7 +60,7 @@ class Ledger:
 
 
 class Traffic:
-    """A publisher, and a consumer on each channel, until :meth:`stop`; they connect again when cut off."""
+    """A publisher, and a consumer on each channel, which reconnect when cut off."""
 
     def __init__(self, ledger: Ledger, address: Callable[[], tuple[str, int]], seed: int) -> None:
         self.ledger = ledger
@@ -125,7 +125,7 @@ class Traffic:
         try:
             self._handle(wire, channel, asked)
         finally:
-            # Whether the last of these were heard, nobody knows.
+            # nsqd may not have received the last of these requeues.
             for number, when in asked.items():
                 if when > time.time() - FORGIVEN_S:
                     self.ledger.put_off[channel].pop(number, None)
@@ -154,7 +154,7 @@ class Traffic:
             else:
                 wire.send(fin(message))
                 self.ledger.finished[channel][number] = time.time()
-        # A socket that is closed with something unread in it takes back what the other side has not read yet.
+        # Closing a socket that has unread bytes discards bytes that the other side has not read yet.
         wire.send(b"CLS\n")
         while wire.frame()[1] != b"CLOSE_WAIT":
             pass

@@ -1,4 +1,4 @@
-"""A turn over a real data path, with connections that have a wire in memory in place of the socket."""
+"""A turn over a real data path, with connections that have a wire in memory instead of a socket."""
 
 import asyncio
 import struct
@@ -25,7 +25,7 @@ def sized(body: bytes) -> bytes:
 
 
 class Bench:
-    """A turn over a real data path, and connections that keep what they would send."""
+    """A turn over a real data path, with connections that keep the bytes that they would send."""
 
     def __init__(self, path: Path, disk: Disk | None = None, sync_every: int = 2500, **pace: float) -> None:
         log = Log("[test] ", LogLevel.FATAL)
@@ -40,25 +40,25 @@ class Bench:
         self.clients = Clients(self.broker, self.turn, log, None, auth)
 
     def _happened(self, event: Event) -> None:
-        self.on_event(event)  # looked up at each event, for a test may put another listener there
+        self.on_event(event)  # looked up at each event, because a test may replace the listener
 
     def connect(self) -> "Client":
         return Client(self)
 
     def appends(self, topic_name: str) -> int:
-        """How many appends the only file of a topic has."""
+        """Return how many appends the only file of a topic has."""
         (segment,) = (self.data.path / f"{topic_name}.topic").glob("*.log")
-        # A checksum of the header before them may end as their magic begins.
+        # Without the file header, whose checksum may contain the beginning of an append's magic.
         return segment.read_bytes()[FILE_HEADER_BYTES:].count(APPEND_MAGIC)
 
     async def rest(self) -> None:
-        """Let the turn and its fsyncs come to an end."""
+        """Finish the turn and its fsyncs."""
         self.turn.run()
         await self.fsync.synced()
 
 
 class Wire(asyncio.Transport):
-    """A socket's end in memory: what is written stays here."""
+    """A socket's end in memory, which keeps what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Wire(asyncio.Transport):
 
 
 class Client:
-    """A connection with a wire in place of the socket."""
+    """A connection with a wire instead of a socket."""
 
     def __init__(self, bench: Bench, wire: Wire | None = None) -> None:
         self.bench = bench

@@ -1,4 +1,4 @@
-"""The client's side of what IDENTIFY can put round a connection, for the conversations of :mod:`wire`."""
+"""The client's side of TLS and compression after IDENTIFY, for the conversations of :mod:`wire`."""
 
 import ssl
 from typing import Any
@@ -8,7 +8,7 @@ from tests.support.wire import Wire
 
 
 class CompressedSocket:
-    """A socket whose bytes go through a codec; *early* was received before it was made."""
+    """A socket whose bytes go through a codec; *early* are bytes received before it was created."""
 
     def __init__(self, below: Any, codec: Codec, early: bytes) -> None:
         self._below = below
@@ -31,7 +31,7 @@ class CompressedSocket:
 
 
 def compress(wire: Wire, compression: str, level: int = 6) -> None:
-    """Go on compressed, with deflate or snappy as it was granted, and hear OK."""
+    """Continue with deflate or snappy, as granted, and read OK."""
     codec = Deflate(level) if compression == "deflate" else Snappy()
     early, wire._unread = wire._unread, b""
     wire.socket = CompressedSocket(wire.socket, codec, early)  # type: ignore[assignment] # acts as one
@@ -39,14 +39,14 @@ def compress(wire: Wire, compression: str, level: int = 6) -> None:
 
 
 def start_tls(wire: Wire, context: ssl.SSLContext) -> None:
-    """Go on in TLS and hear OK."""
+    """Continue in TLS and read OK."""
     assert not wire._unread
     wire.socket = context.wrap_socket(wire.socket, server_hostname="127.0.0.1")
     wire.ok()
 
 
 def upgrade(wire: Wire, *, tls: ssl.SSLContext | None = None, compression: str = "", **settings: Any) -> None:
-    """Negotiate and put on everything that is asked for."""
+    """Negotiate and switch on everything that is asked for."""
     wishes = {compression: True} if compression else {}
     granted = wire.identify(tls_v1=tls is not None, **wishes, **settings)
     assert granted["tls_v1"] is (tls is not None)

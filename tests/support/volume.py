@@ -1,8 +1,8 @@
-"""What lies on a simulated disk: files and folders, and how much of each would survive a power cut.
+"""The files and folders of a simulated disk, and how much of each would survive a power cut.
 
-A file is a list of pages, immutable bytes, so that copies of a whole volume share them. Beside its present
-state a volume knows the durable one and every step between the two: each version that a page had, each size
-of a file, each change of a folder. A power cut may leave any choice of those steps.
+A file is a list of pages, immutable bytes that copies of a volume share. In addition to its present state a
+volume knows the durable state and every step between the two: each version of a page, each size of a file,
+each change of a folder. A power cut may leave any choice of those steps.
 """
 
 import random
@@ -16,7 +16,7 @@ ROOT: Final = 0
 # One step that changes a volume: the name of a method of Volume, and its arguments.
 Step = tuple[str, tuple[object, ...]]
 Entries = dict[str, int]
-# The content of everything that can be reached, for comparing volumes.
+# The contents of all reachable paths, for comparing volumes.
 Tree = tuple[tuple[str, tuple[bytes, ...] | None], ...]
 
 
@@ -33,7 +33,7 @@ class File:
         # Since the last sync: page -> (time, content), and (time, size).
         self.versions: dict[int, list[tuple[int, bytes]]] = {}
         self.sizes: list[tuple[int, int]] = []
-        # Pages whose sync failed: the system has dropped them from its list, and no later sync writes them.
+        # Pages whose sync failed: the system no longer counts them as dirty, so no later sync writes them.
         self.doubtful: set[int] = set()
 
     def copy(self) -> "File":
@@ -79,7 +79,7 @@ class File:
             self.sizes.append((time, size))
 
     def sync(self) -> None:
-        """Make everything durable but the pages in doubt."""
+        """Make everything durable except the doubtful pages."""
         pages = len(self.pages)
         del self.durable[pages:]
         for number in self.versions:
@@ -94,7 +94,7 @@ class File:
         self.doubtful.update(self.versions)
 
     def after_power_cut(self, page: "Choice", size: "Choice", torn: random.Random | None) -> "File":
-        """The file of which *page* and *size* have chosen the steps that reached the medium."""
+        """Return the file after *page* and *size* have chosen the steps that reached the medium."""
         left = File()
         chosen = size(self.durable_size, self.sizes)
         pages = self.durable.copy()
@@ -132,12 +132,12 @@ class File:
 
 _ZEROS: Final = bytes(PAGE)
 
-# What reached the medium, of (before, the steps since); generic over pages and sizes.
+# Takes the durable value and the steps since, returns what reached the medium; for pages and sizes.
 Choice = Callable[..., "int | bytes"]
 
 
 class Change:
-    """One change of folders, all or nothing: entries that go and one that comes."""
+    """One change of folders that happens as a whole: one entry is removed, one is added, or both."""
 
     __slots__ = ("added", "removed", "time")
 
@@ -145,7 +145,7 @@ class Change:
         self, time: int, removed: tuple[int, str, int] | None, added: tuple[int, str, int] | None
     ) -> None:
         self.time = time
-        # (folder, name, what the name stands for)
+        # (folder, name, inode number)
         self.removed = removed
         self.added = added
 
@@ -170,7 +170,7 @@ class Volume:
     def __init__(self) -> None:
         self.files: dict[int, File] = {}
         self.folders: dict[int, Entries] = {ROOT: {}}
-        # The folders as they are on the medium, and what has changed since.
+        # The folders as they are on the medium, and the changes since.
         self.durable: dict[int, Entries] = {ROOT: {}}
         self.pending: list[Change] = []
         self.next_number = 1
@@ -235,14 +235,14 @@ class Volume:
     # --- copies ---
 
     def copy(self) -> "Volume":
-        """The same volume; what is not durable here is not durable there either. Nobody has a file open."""
+        """Return a copy with the same durable and present state, without files that are only held open."""
         other = Volume()
         reached = {number for _, number in self.walk()}
         other.files = {number: file.copy() for number, file in self.files.items() if number in reached}
         other.folders = {number: entries.copy() for number, entries in self.folders.items()}
         other.durable = {number: entries.copy() for number, entries in self.durable.items()}
         other.pending = self.pending.copy()
-        # A change may bring back a file that was unlinked.
+        # A power cut that drops one of the changes may bring back an unlinked file.
         for change in self.pending:
             for _, _, number in filter(None, (change.removed, change.added)):
                 if number in self.files and number not in other.files:
@@ -255,7 +255,7 @@ class Volume:
         return other
 
     def after_power_cut(self, rng: random.Random) -> "Volume":
-        """What a power cut leaves; *rng* draws one of the many ways."""
+        """Return what a power cut leaves; *rng* draws one of the many possible results."""
         left = Volume()
         folders = {number: entries.copy() for number, entries in self.durable.items()}
         keep = _METADATA[rng.randrange(len(_METADATA))](rng, self)
@@ -277,7 +277,7 @@ class Volume:
         return left
 
     def walk(self, start: int = ROOT, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """Every path and inode number below a folder."""
+        """Yield every path and inode number below a folder."""
         for name, number in self.folders[start].items():
             path = f"{prefix}/{name}"
             yield path, number
@@ -285,7 +285,7 @@ class Volume:
                 yield from self.walk(number, path)
 
     def tree(self) -> Tree:
-        """Everything that can be read, to tell volumes apart: paths, and the pages of files."""
+        """Return everything that can be read, for comparing volumes: paths, and the pages of files."""
         return tuple(
             (path, tuple(self.files[number].pages) if number in self.files else None)
             for path, number in sorted(self.walk())
@@ -334,7 +334,7 @@ def _some_time(rng: random.Random, volume: Volume) -> int:
 
 
 def _torn(new: bytes, old: bytes, rng: random.Random) -> bytes:
-    """A page of which some sectors were written and some were not."""
+    """Return a page of which only some sectors were written."""
     old = old.ljust(len(new), b"\0")
     if rng.random() < 0.5:
         cut = rng.randrange(0, len(new) // SECTOR + 1) * SECTOR

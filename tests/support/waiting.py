@@ -1,4 +1,4 @@
-"""Waiting for something another process does: poll a condition, and give up with a sentence."""
+"""Waits for another process: polls a condition, and fails with a sentence after some time."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ POLL_SECONDS: Final = 0.02
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = 10) -> T:
-    """Return the first truthy value of *condition*, or fail with *what* once the time is up."""
+    """Return the first truthy value of *condition*, or fail with *what* after *seconds*."""
     deadline = time.monotonic() + seconds
     while True:
         if value := condition():
@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = 10) -> T:
 
 
 async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, seconds: float = 10) -> T:
-    """Like :func:`wait_until` while the event loop runs on; the condition may be a coroutine function."""
+    """Like :func:`wait_until`, while the event loop runs; the condition may be a coroutine function."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,4 +1,4 @@
-"""A client on a blocking socket that says what a test tells it and reads frames: conversations with nsqd."""
+"""A client on a blocking socket that sends what a test tells it and reads frames from nsqd."""
 
 import json
 import select
@@ -21,19 +21,19 @@ TIMEOUT_S: Final = 10.0
 
 
 class Frame(NamedTuple):
-    """What nsqd sent: the kind as a number, and the data after it."""
+    """A frame from nsqd: the kind as a number, and the data after it."""
 
     kind: int
     data: bytes
 
 
 def sized(body: bytes) -> bytes:
-    """A body with its length in front."""
+    """Return a body with its length in front."""
     return struct.pack(">i", len(body)) + body
 
 
 def size(number: int) -> bytes:
-    """A length field that may be a lie."""
+    """Return a length field, which need not be true."""
     return struct.pack(">i", number)
 
 
@@ -50,7 +50,7 @@ def mpub(topic: str, *bodies: bytes) -> bytes:
 
 
 def batch(*bodies: bytes) -> bytes:
-    """The body of MPUB: a count, then each message with its size."""
+    """Return the body of MPUB: a count, then each message with its size."""
     return size(len(bodies)) + b"".join(sized(body) for body in bodies)
 
 
@@ -75,15 +75,15 @@ def touch(message: MessageRecord) -> bytes:
 
 
 def identify(**settings: Any) -> bytes:
-    """IDENTIFY with these settings and nothing else."""
+    """Return IDENTIFY with exactly these settings."""
     return b"IDENTIFY\n" + sized(json.dumps(settings).encode())
 
 
 class Wire:
-    """One connection to nsqd. What it reads must arrive within :data:`TIMEOUT_S`."""
+    """One connection to nsqd. Every read must get its bytes within :data:`TIMEOUT_S`."""
 
     def __init__(self, address: tuple[str, int] | str, magic: bytes = MAGIC_V2) -> None:
-        """A text as *address* is the path of a unix socket."""
+        """If *address* is text, it is the path of a unix socket."""
         if isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.socket.settimeout(TIMEOUT_S)
@@ -106,13 +106,13 @@ class Wire:
         """Our own port, by which nsqd's statistics know us."""
         return int(self.socket.getsockname()[1])
 
-    # --- saying
+    # --- sending
 
     def send(self, *data: bytes) -> None:
         self.socket.sendall(b"".join(data))
 
     def end(self) -> None:
-        """Say nothing more; what nsqd still says can be read."""
+        """Send nothing more; frames of nsqd can still be read."""
         self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Wire:
     # --- reading
 
     def frame(self) -> Frame:
-        """The next frame; EOFError when the connection is closed instead."""
+        """Return the next frame. Raises EOFError if the connection is closed instead."""
         length = int.from_bytes(self._exactly(4))
         kind = int.from_bytes(self._exactly(4))
         return Frame(kind, self._exactly(length - 4))
@@ -150,27 +150,27 @@ class Wire:
         return [self.message() for _ in range(count)]
 
     def rest(self) -> bytes:
-        """What is still unread when nsqd closes the connection."""
+        """Return the unread bytes up to the end of the connection."""
         pieces = [self._unread]
         self._unread = b""
         while True:
             try:
                 piece = self.socket.recv(65536)
             except ConnectionResetError:
-                piece = b""  # closed while something of ours was unread on the other side
+                piece = b""  # nsqd closed without reading all of our bytes
             if not piece:
                 return b"".join(pieces)
             pieces.append(piece)
 
     def is_closed(self) -> bool:
-        """Whether nsqd closes without another word."""
+        """Say whether nsqd closes without sending anything more."""
         return self.rest() == b""
 
     def has_more(self, seconds: float = 0) -> bool:
-        """Whether something arrives within this time."""
+        """Say whether something arrives within this time."""
         if self._unread:
             return True
-        # Not select(): a test process may have more than a thousand files open.
+        # Not select(), because a test process may have more than a thousand files open.
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
@@ -183,12 +183,12 @@ class Wire:
         return self.response()
 
     def ask_frame(self, *data: bytes) -> Frame:
-        """Send and return whatever is answered."""
+        """Send and return the frame of the answer."""
         self.send(*data)
         return self.frame()
 
     def refusal(self, *data: bytes) -> bytes:
-        """Send what ends the connection and return the error it ends with."""
+        """Send bytes that end the connection and return the error that nsqd answers."""
         self.send(*data)
         error = self.error()
         rest = self.rest()
@@ -196,12 +196,12 @@ class Wire:
         return error
 
     def identify(self, **settings: Any) -> Mapping[str, Any]:
-        """Negotiate; returns what nsqd grants."""
+        """Negotiate; return what nsqd grants."""
         answer: Mapping[str, Any] = json.loads(self.ask(identify(feature_negotiation=True, **settings)))
         return answer
 
     def publish(self, topic: str, *bodies: bytes) -> None:
-        """Publish each body on its own, one after the other is acknowledged."""
+        """Publish each body separately, after the one before was acknowledged."""
         for body in bodies:
             answer = self.ask(pub(topic, body))
             assert answer == b"OK", answer
@@ -213,9 +213,9 @@ class Wire:
             self.send(rdy(ready))
 
     def quiet(self) -> None:
-        """Assert that nsqd has nothing to say to this consumer: what it was sent before is dealt with.
+        """Assert that nsqd has handled everything this consumer sent and has nothing to send to it.
 
-        Two rounds, as replies of a moment go out before its messages.
+        It makes two rounds, because in a turn nsqd sends replies before messages.
         """
         for _ in range(2):
             self.send(b"FIN %b\n" % NO_ID)

@@ -1,4 +1,4 @@
-"""A client of youzan's NSQ, written after its documents: headers before bodies, partitions in commands."""
+"""A client of youzan's NSQ, written from its documents: headers before bodies, partitions in commands."""
 
 import json
 import struct
@@ -12,7 +12,7 @@ JSON_HEADER: Final = 4
 
 
 class Extended(NamedTuple):
-    """A message as its consumers get it."""
+    """A message as consumers get it."""
 
     id: bytes
     attempts: int
@@ -40,7 +40,7 @@ def _target(topic: str, partition: str) -> bytes:
 
 
 class YouzanClient(Wire):
-    """Says ``extend_support`` as those clients do; publishes to partition 0."""
+    """Sends ``extend_support`` as youzan's clients do; publishes to partition 0."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(address)
@@ -51,7 +51,7 @@ class YouzanClient(Wire):
         assert answer == b"OK", answer
 
     def extended(self) -> Extended:
-        """The next message."""
+        """Return the next message."""
         record = self.message()
         version = record.body[0]
         if version == NO_EXT:
