@@ -7,7 +7,7 @@ from tests.support.engine import SECOND, Node
 
 
 class Stored:
-    """What of a topic lies on the disk, which is all; counts how often it is read."""
+    """All messages of a topic, as if on the disk; counts how often they are read."""
 
     def __init__(self, log):
         self._log = log
@@ -22,7 +22,7 @@ class Stored:
 
 
 def stored(topic):
-    """Let nothing of the topic be in memory any more."""
+    """Move all messages of the topic out of memory; returns where they are read from."""
     source = Stored(topic.log)
     topic.log = MessageLog(source, topic.log.next_seq, 0)
     return source

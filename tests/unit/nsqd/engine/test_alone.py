@@ -78,7 +78,7 @@ def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tm
     node = Node()
     node.channel("mine")
     topic = node.topic()
-    # So that nothing of it is let go of.
+    # A channel that finishes nothing keeps the whole log.
     node.channel("slow")
     disk = Disk()
     slots = CheckpointSlots(disk, tmp_path)

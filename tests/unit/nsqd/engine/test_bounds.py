@@ -10,7 +10,7 @@ HEAD = 34
 @pytest.fixture
 def node():
     node = Node()
-    # Its log is in memory only, so that it knows how heavy its messages are.
+    # An ephemeral topic: its log is in memory only, and knows the sizes of its messages.
     node.channel("c", topic="t#ephemeral")
     return node
 

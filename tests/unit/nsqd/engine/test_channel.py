@@ -350,7 +350,7 @@ def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(nod
 
 @pytest.fixture
 def apart(node, backlog):
-    """The same channel, whose eight messages were delivered: six came back, two of them are finished."""
+    """The same channel after its eight messages were delivered: six were requeued and two finished."""
     consumer, outlet = node.subscribe(backlog, rdy=8)
     assert len(outlet.taken()) == 8
     first = backlog.log.next_seq - 8
@@ -367,7 +367,7 @@ def apart(node, backlog):
 def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(node, apart):
     channel, consumer, outlet, first = apart
     node.ready(consumer, 4)
-    # What lies on disk and what is in memory; each was delivered once before.
+    # Some were on disk and some in memory; each had been delivered once before.
     came = [(body[:1], attempts) for _, attempts, body in outlet.taken()]
     assert came == [(b"0", 2), (b"2", 2), (b"3", 2), (b"5", 2)]
     assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (2, 4, 4)
@@ -571,6 +571,6 @@ def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node
 
     pieces = backlog.take_sampled(consumer, 8, node.now_ns)
 
-    # What goes beyond the limit is the last message of them.
+    # Only the last message may go beyond the limit.
     assert sum(map(len, pieces)) < TAKE_BYTES + 101_000
     assert (len(pieces), backlog.depth) == (2, 6)

@@ -24,7 +24,7 @@ def node():
 
 
 def publish(node, *names, topic="t"):
-    """Publish a message by each id, one of the same text; an empty id is none."""
+    """Publish a message for each id, with the id as its body; an empty id means a message without one."""
     target = node.topic(topic)
     for name in names:
         target.stage(name.encode() or b"-", node.now_ns, extension=said(name) if name else b"")
@@ -69,7 +69,7 @@ def test_after_the_window_the_id_may_be_used_again(node):
     publish(node, "a")
     assert bodies(node) == [b"a"]
 
-    # The window begins with the publish that was stored.
+    # The window begins with the stored publish; the repeat did not extend it.
     node.advance(0.001)
     publish(node, "a")
     assert bodies(node) == [b"a"]
@@ -117,7 +117,7 @@ def test_an_id_that_was_refused_may_be_published_again(node):
         topic.stage(b"b", node.now_ns, extension=said("b"))
     with pytest.raises(Refused):
         topic.stage_batch(Batch([join({"dedup-id": "b"}, b"b")], has_headers=True), node.now_ns)
-    # What stores nothing needs no room.
+    # A repeat stores nothing, so it needs no room.
     topic.stage(b"a", node.now_ns, extension=said("a"))
     topic.bind(None)
 
@@ -184,7 +184,7 @@ def test_what_lies_in_the_log_is_found_again(node):
 
     found.recall(node.topic().log, node.now_ns)
 
-    # A little more than the window may be read; what is too old does not count.
+    # The scan may read a little more than the window; ids that are too old do not count.
     assert [name for name in ("old", "a", "b") if found.has(key_of(said(name)), node.now_ns)] == ["a", "b"]
 
 

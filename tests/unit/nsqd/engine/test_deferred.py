@@ -9,7 +9,7 @@ from nsqd.engine.deferred import STEP, Deferred
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
-# What is due within a tick of 2**20 ns may wait for the last of it.
+# A message due within a tick of 2**20 ns may wait until the last message of the tick is due.
 TICK = 1 << 20
 
 
@@ -133,7 +133,7 @@ def test_a_time_that_is_long_past_is_due_at_once(deferred):
 
 
 class DeferredMachine(RuleBasedStateMachine):
-    """Against a dictionary of sequence and due time."""
+    """Deferred messages, compared with a dictionary of sequence and due time."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a draining node refuses, and what it says remains."""
+"""What a draining node refuses, and what it reports as remaining."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What one nsqd may tell another of a log that both have."""
+"""The facts that one nsqd may tell another about a log that both have."""
 
 import pytest
 

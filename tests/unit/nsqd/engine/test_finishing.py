@@ -1,4 +1,4 @@
-"""Being done with ranges of messages, wherever they are."""
+"""Finishing ranges of messages, wherever they are."""
 
 import pytest
 

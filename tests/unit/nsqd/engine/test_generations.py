@@ -1,4 +1,4 @@
-"""What tells a channel from another one of its name."""
+"""Generations, which tell channels of one name apart."""
 
 import pytest
 

@@ -19,7 +19,7 @@ def channel(node):
 
 @pytest.fixture
 def first(node, channel):
-    """Of six messages, two in flight, three waiting, one deferred for nine seconds: the first."""
+    """Publish five messages and one deferred for nine seconds; returns the first sequence."""
     first = node.topic().log.next_seq
     node.publish(b"a", b"b", b"c", b"d", b"e")
     node.topic().stage(b"f", node.now_ns, due_ns=node.now_ns + 9 * SECOND)
@@ -126,7 +126,7 @@ def test_notes_do_the_same_once_and_twice(node, channel, first):
 
 
 def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
-    """Its due time lies in the past then: after a start it comes at once."""
+    """The checkpoint gives it a due time that has passed, so after a start it is delivered at once."""
     take_change(channel)
 
     put_off(node, channel, first + 5)

@@ -8,7 +8,7 @@ from tests.support.engine import Outlet
 
 
 def ranges(flight):
-    """What is in flight."""
+    """The ranges that are in flight."""
     return [(seq, seq + 1 if run.broken else run.end) for seq, run in flight.snapshot().items()]
 
 

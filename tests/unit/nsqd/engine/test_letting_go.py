@@ -1,4 +1,4 @@
-"""What a policy lets go of, in an engine without sockets: what is dropped, expires or is a dead letter."""
+"""Messages that a policy drops, expires or makes dead letters, in an engine without sockets."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def node():
 
 
 def hold(node, **said):
-    """Have a policy say this of everything."""
+    """Apply a policy with these settings to everything."""
     node.broker.apply(lambda _topic, _channel: Settings(**said))
     node.turn()
 
@@ -153,7 +153,7 @@ def test_one_that_came_back_expires_as_well(node):
 
 
 def expire_later(node, channel):
-    """Let the channel know of a message that expires in ten seconds, so that it looks no earlier."""
+    """Publish a message that expires in ten seconds, so that the channel checks for expiry no earlier."""
     node.publish(b"young")
     node.advance(0.2)
     assert channel.expiry_ns > node.now_ns

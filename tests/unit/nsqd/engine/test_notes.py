@@ -1,4 +1,4 @@
-"""What is noted about a topic is done to it again after a restart, once however often it is told."""
+"""Notes about a topic are applied again after a restart; applying a note twice changes nothing."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def node():
 
 
 class Twin:
-    """A topic that learns of another only what is noted and published, as after a crash."""
+    """A topic that gets only the notes and messages of another topic, as after a crash."""
 
     def __init__(self, node):
         self.node = Node()
@@ -23,7 +23,7 @@ class Twin:
         self.source = node
 
     def learn(self, times=1):
-        """Do what the other topic has staged; then let it be stored there."""
+        """Apply what the other topic has staged; then let the other topic store it."""
         topic = self.source.topic()
         noted = list(topic.staged_notes())
         for _ in range(times):
@@ -36,7 +36,7 @@ class Twin:
 
 
 def state(topic):
-    """What is the same after a restart: who is owed what, and who is paused."""
+    """The state that survives a restart: what each channel and the topic owe, and which are paused."""
     return {
         owner: (
             sorted((span.start, span.end) for span in owed.pending),

@@ -15,7 +15,7 @@ def spans(owed):
 
 @pytest.fixture
 def owed():
-    """Owes 10 to 20, of which 12 to 14 was delivered before, and 30 and 31 at later times."""
+    """Owes 10 to 19, of which 12 and 13 were delivered before, and 30 and 31 at later times."""
     owed = Owed()
     owed.extend(10, 12)
     owed.extend(12, 14, attempts=1)
@@ -131,7 +131,7 @@ def test_nothing_is_within_no_ranges():
 
 
 class OwedMachine(RuleBasedStateMachine):
-    """Whatever comes and goes, what is not finished waits or is deferred, and the lowest of it is known."""
+    """After any changes each unfinished message waits or is deferred, and the lowest of them is known."""
 
     def __init__(self):
         super().__init__()

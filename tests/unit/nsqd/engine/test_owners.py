@@ -1,4 +1,4 @@
-"""Whose a message is that a consumer answers."""
+"""Which log a message belongs to when a consumer answers it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is made of a node's answer to GET /drain."""
+"""How a node's answer to GET /drain is described and judged."""
 
 import pytest
 
@@ -93,11 +93,11 @@ def test_it_is_stuck_when_nothing_of_what_remains_can_go(found):
     [
         [],
         [topic(channels=[channel()])],
-        # Somebody who looks for topics once a minute may still come.
+        # A consumer that looks for topics once a minute may still come.
         [topic(backlog=1, unread_ms=POLL_MS - 1)],
         [topic(channels=[channel(unread_ms=POLL_MS - 1)])],
         [topic(channels=[channel(due_in_ms=LEFT_MS)])],
-        # One thing that can go is enough to wait for.
+        # One message that can still go is enough to wait for.
         [topic(backlog=1, unread_ms=POLL_MS), topic("u", channels=[channel()])],
         [topic(channels=[channel(paused=True), channel("d")])],
     ],

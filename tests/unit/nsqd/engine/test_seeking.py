@@ -21,7 +21,7 @@ def channel(node):
 
 
 def publish(node, count=10):
-    """Messages from the first of the log on; returns the first sequence."""
+    """Publish *count* messages; returns the first sequence."""
     first = node.topic().log.next_seq
     node.publish(*[b"%d" % n for n in range(count)])
     return first
@@ -104,7 +104,7 @@ def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
 
 
 def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
-    """What the topic held back is dropped below what was committed, and a channel that went back has not."""
+    """A topic drops held messages below the committed position, so a seek back must lower that position."""
     first = publish(node, 4)
     node.broker.commit_channel(node.topic(), channel, first + 4)
 
@@ -171,7 +171,7 @@ def test_the_note_does_the_same_once_and_twice(node, channel):
 )
 @settings(deadline=None)
 def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
-    """At any moment, from either file: what is owed, when it is due, how often it was delivered."""
+    """At any moment either file says what is owed, when it is due and how often it was delivered."""
     folder = tmp_path_factory.mktemp("slots")
     node = Node()
     channel = node.channel()
@@ -236,7 +236,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
 )
 @settings(deadline=None)
 def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
-    """It waits, is deferred, in flight, or held back by the topic: in one of these, and once."""
+    """Each owed message is in one place only: waiting, deferred, in flight or held by the topic."""
     node = Node()
     channel, topic = node.channel(), node.topic()
     first = topic.log.next_seq
@@ -287,7 +287,7 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
 
 @pytest.fixture
 def keeper(node, channel, tmp_path):
-    """Writes checkpoints, and says what the newest has of the channel."""
+    """Writes a checkpoint; returns the channel that it restores."""
     slots = CheckpointSlots(Disk(), tmp_path)
 
     def keeper():
@@ -303,7 +303,7 @@ def keeper(node, channel, tmp_path):
 
 
 def put_off_and_finished(node, channel, keeper=None):
-    """A message was put off, came again, and is finished by now."""
+    """Defer a message, let it fall due again, and finish everything."""
     consumer, outlet = node.subscribe(channel, rdy=1)
     (message_id, _, _) = outlet.taken()[0]
     consumer.rdy = 0

@@ -73,7 +73,7 @@ def test_after_a_crash_it_is_owed_as_before(node, name):
         topic, json.dumps({"note": "only", "channel": name, "first": start + 2, "end": start + 4}).encode()
     )
 
-    # Several appends are one when they are found again.
+    # A start may find several appends as one range.
     topic.owe(start, start + 6)
 
     assert depths(node) == {"mine": 6 if name == "mine" else 4, "other": 4}

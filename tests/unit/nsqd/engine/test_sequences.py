@@ -30,7 +30,7 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
     broker = Broker(MessageIds(1), Limits(), NoSources())
     topic = broker.topic("t", NOW)
     first = topic.log.next_seq
-    # More than a million messages within a second, and half of them were refused.
+    # More than a million messages per second, and half of them are refused.
     for _ in range(3):
         topic.stage_batch(Batch([b"x"] * 1000), NOW)
         topic.staged()

@@ -1,4 +1,4 @@
-"""A channel is looked at once, at the earliest of the times that were asked for."""
+"""A channel is served once, at the earliest of the requested times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is staged at a topic with headers, and what each kind of consumer is sent of it."""
+"""Messages with headers at a topic, and how each kind of consumer gets them."""
 
 import pytest
 
@@ -134,7 +134,7 @@ def test_headers_are_no_bytes_of_bodies(node):
 
 
 class Full:
-    """A bound that takes so many messages."""
+    """A bound that admits *room* messages."""
 
     def __init__(self, room):
         self.room = room

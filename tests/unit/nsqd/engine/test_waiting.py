@@ -1,4 +1,4 @@
-"""Messages that wait together are taken from the front, and what is taken is told as ranges."""
+"""Messages that wait are taken from the front, and taken messages are returned as ranges."""
 
 import pytest
 

@@ -5,7 +5,7 @@ from nsqd.engine.weight import Weight
 
 
 class Scale:
-    """A log whose message n has n bytes, and which counts how often it is asked for how many ranges."""
+    """A log whose message n has n bytes, and which records the ranges it is asked for."""
 
     def __init__(self):
         self.asked = []

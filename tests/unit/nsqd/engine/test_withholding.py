@@ -1,4 +1,4 @@
-"""Not giving out what is owed, for a while."""
+"""Owed messages that are withheld for a while."""
 
 import pytest
 
