@@ -13,8 +13,8 @@ def shop(tmp_path):
 
 @pytest.fixture
 def copied_site():
-    """Nodes of which the first has messages that others keep; see the module."""
-    # Few tests need all of that.
+    """Nodes, the first of which has messages that others keep; see tests/support/copied_site.py."""
+    # Imported here, because few tests need it.
     from tests.support import copied_site as sites
 
     made = []

@@ -1,4 +1,4 @@
-"""The flags of nsqd-data: one sentence and 2 for each that is wrong."""
+"""The flags of nsqd-data: each wrong flag gives one sentence and exit code 2."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One wrong bit anywhere in a segment or its index is named, and what can be mended says how."""
+"""A wrong bit anywhere in a segment or its index is named, with the repair if there is one."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_one_wrong_byte_of_any_header_is_mended_as_it_was(shop):
                 assert bytes(content) == whole, f"byte {at}"
                 mended += 1
         path.write_bytes(whole)
-    # Every byte of them but those of the messages and the note.
+    # Every byte can be mended except those of the messages and the note.
     assert mended == FILE_HEADER_BYTES + 3 * APPEND_HEADER_BYTES
 
 

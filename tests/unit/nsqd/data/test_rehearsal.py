@@ -1,4 +1,4 @@
-"""What is done to a rehearsal is seen through it, and nowhere else."""
+"""Changes to a rehearsal are visible through it, and nowhere else."""
 
 import errno
 
