@@ -15,7 +15,7 @@ def node():
 
 
 def sentences(node, **said):
-    """What is said ten nanoseconds after all was published."""
+    """The sentences ten nanoseconds after all messages were published."""
     now_ns = node.now_ns + node.broker.wall.offset_ns + 10
     return list(would_delete(node.broker, lambda _topic, _channel: Settings(**said), now_ns))
 

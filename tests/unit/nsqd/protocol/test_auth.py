@@ -1,4 +1,4 @@
-"""The answers of auth servers: what is understood, what is refused, and what they allow."""
+"""The answers of auth servers: which are understood, which are refused, and what they allow."""
 
 import json
 

@@ -49,7 +49,7 @@ def test_a_batch_of_the_client_is_taken_apart(headers, bodies):
     assert found.size - found.extension_bytes == sum(map(len, bodies))
 
 
-# Before, at and behind each place where more digits of an id change than the last ones.
+# Before, at and behind each sequence at which more than the last digits of an id change.
 FIRSTS = [0x1_0000 - 20, 0xFFF0 - 40, 0x1000 - 1, 0x1000 - 40, 0x2000 - 1100, 0x7F00]
 
 

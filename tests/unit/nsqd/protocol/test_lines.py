@@ -1,4 +1,4 @@
-"""Text of /mpub, taken apart in slices."""
+"""The text of /mpub, split in slices."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Patterns mean what they mean to the original, and no name makes one slow."""
+"""Patterns match what they match in the original, and no name makes a pattern slow."""
 
 import sys
 
@@ -91,7 +91,7 @@ def test_what_the_original_does_not_understand_is_refused(pattern):
 
 
 def test_a_search_takes_no_more_steps_than_the_text_is_long():
-    # With a backtracking search each character doubles the time: this one would end after years.
+    # With a backtracking search each character would double the time: this search would take years.
     pattern = Pattern("^([a-z]+[.]?)+$")
 
     assert not pattern.occurs_in("a" * 64 + "-")

@@ -1,4 +1,4 @@
-"""The session's answers, byte for byte as the contract of the TCP protocol gives them."""
+"""The session's answers, byte for byte as the contract of the TCP protocol states them."""
 
 import json
 import struct
@@ -30,7 +30,7 @@ def client(node):
 
 
 class Client:
-    """Says bytes to a session and collects the frames it answers."""
+    """Sends bytes to a session and collects the frames that it answers."""
 
     def __init__(self, node):
         self.node = node

@@ -1,4 +1,4 @@
-"""A session that has to be authorized: its answers in order, whatever the auth server takes its time for."""
+"""A session that has to be authorized answers in order, however long the auth server takes."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ PUB = b"PUB t\n" + sized(b"body")
 
 
 class Client:
-    """Says bytes to a session, and answers its questions as an auth server would."""
+    """Sends bytes to a session, and answers its questions as an auth server would."""
 
     def __init__(self, **limits):
         self.node = Node(auth_required=True, **limits)
@@ -172,7 +172,7 @@ def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
 
     assert known.says(PUB + PUB) == []
     assert known.session.query.secret == b"secret"
-    # The reply to AUTH is not given twice.
+    # The reply to AUTH is not sent twice.
     assert known.grant() == [OK_FRAME, OK_FRAME]
     assert known.says(PUB) == [OK_FRAME]
 

@@ -1,4 +1,4 @@
-"""An MPUB of very many messages: checked and published in slices, answered once, all of it or nothing."""
+"""An MPUB of very many messages is checked and published in slices and answered once, all or nothing."""
 
 import struct
 from itertools import pairwise
@@ -52,7 +52,7 @@ class Client:
         return FrameParser().feed(out)
 
     def rest(self):
-        """All that is answered until the batch is done."""
+        """All answers until the batch is done."""
         frames = []
         while self.session.waits():
             frames += self.step()
@@ -125,7 +125,7 @@ def test_a_long_batch_is_published_though_its_client_sends_no_more(node, client)
 
 def test_a_long_batch_that_is_cut_off_publishes_nothing(node, client):
     whole = mpub(*BODIES)
-    # It declares less than its messages are long, so that it seems to be all there.
+    # Its declared size is less than that of its messages, so it seems to be complete.
     short = b"MPUB t\n" + struct.pack(">I", len(whole) - 100) + whole[11:-20]
     assert client.says(short) == []
     assert client.rest() == []
