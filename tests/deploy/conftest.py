@@ -14,7 +14,7 @@ def chart() -> Iterator[Chart]:
 
 @pytest.fixture(scope="session")
 def rendered() -> dict[str, Release]:
-    """What was rendered already: tests come here in any order, and each set is rendered once."""
+    """Value set -> its release: tests run in any order, and each set is rendered once."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Alerts evaluated by Prometheus' own tool over metrics that real daemons gave, minute by minute."""
+"""Alerts that Prometheus' own tool evaluates over the metrics of real daemons, minute by minute."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from tests.support.processes import Daemon
 
 SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
-# A point in time at which the daemon could not be asked.
+# The value at a moment when the daemon could not be scraped.
 GONE: Final = "_"
 
 Snapshot = dict[str, str]
@@ -44,7 +44,7 @@ def snapshot(daemon: Daemon, pod: str) -> Snapshot:
 
 
 def series(timelines: Iterable[Timeline]) -> list[dict[str, str]]:
-    """Turn snapshots into what promtool reads."""
+    """Turn snapshots into the form that promtool reads."""
     found = []
     for timeline in timelines:
         names = {name for moment in timeline if moment for name in moment}
@@ -63,7 +63,7 @@ def rules_of(release: Release) -> str:
 def firing(
     folder: Path, rules: str, timelines: Iterable[Timeline], minute: int, alerts: Mapping[str, int]
 ) -> str:
-    """Whether exactly these alerts fire after so many minutes; empty when they do, else what is different."""
+    """The difference from exactly *alerts* firing after *minute* minutes; empty when there is none."""
     (folder / "rules.yaml").write_text(rules)
     expected = [{"labels": f'{{alertname="{name}"}}', "value": count} for name, count in alerts.items()]
     question = {
@@ -81,7 +81,7 @@ def firing(
 
 
 def problems(folder: Path, rules: str) -> str:
-    """What promtool finds wrong with rules; empty for nothing."""
+    """The problems that promtool finds in rules; empty if there are none."""
     (folder / "rules.yaml").write_text(rules)
     done = subprocess.run(
         [promtool(), "check", "rules", "rules.yaml"], cwd=folder, capture_output=True, text=True, check=False
@@ -93,5 +93,5 @@ METRIC: Final = re.compile(r"\b(?:nsqd|nsqlookupd|nsqadmin|kube|kubelet)_[a-z_]+
 
 
 def metrics_in(expression: str) -> set[str]:
-    """The metrics that a query reads; what stands in quotes is a label's value."""
+    """The metrics that a query reads. Text in quotes is left out, because it is a label's value."""
     return set(METRIC.findall(re.sub(r'"[^"]*"', "", expression)))

@@ -1,4 +1,4 @@
-"""The chart rendered for one set of values, as a list of objects that tests ask questions of."""
+"""The chart rendered for one set of values, as a list of objects that tests can query."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ NAMESPACE: Final = "messaging"
 
 Object = dict[str, Any]
 
-# The one in C reads the same ten times as fast, where PyYAML was built with it.
+# The loader in C, which not every PyYAML has, gives the same result ten times as fast.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def documents(text: str) -> list[Any]:
-    """Return what is in a file of YAML, one after the other."""
+    """Return the documents of a YAML file in their order."""
     return list(yaml.load_all(text, _LOADER))
 
 
@@ -94,7 +94,7 @@ class Release:
         return [f"{name}-{index}.{service}.{domain}" for index in range(thing["spec"]["replicas"])]
 
     def command_line(self, component: str, index: int = 0) -> list[str]:
-        """Return the arguments of one pod, its variables replaced as the kubelet does."""
+        """Return the arguments of one pod, with variables replaced as the kubelet does."""
         thing = self.workload(component)
         container = thing["spec"]["template"]["spec"]["containers"][0]
         pod = {

@@ -1,4 +1,4 @@
-"""What Kubernetes' own schemas say of an object, strictly: a field that they do not know is an error.
+"""Checks objects against Kubernetes' own schemas, strictly: a field that they do not know is an error.
 
 kubernetes-validate reads the definitions of a whole release for each object; here they are read once.
 """
@@ -13,14 +13,14 @@ from referencing import Registry, Resource
 
 
 def check(thing: dict[str, Any], version: str) -> None:
-    """Raise ``jsonschema.ValidationError`` for what Kubernetes *version* would refuse."""
+    """Raise ``jsonschema.ValidationError`` if Kubernetes *version* would refuse the object."""
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", thing["apiVersion"])
     _validator(_folder(version), f"{thing['kind'].lower()}-{group}").validate(thing)
 
 
 @functools.cache
 def _folder(version: str) -> str:
-    """That of the newest release which is not newer than this one."""
+    """The folder of the newest release that is not newer than *version*."""
     wanted = tuple(map(int, version.split(".")))
     old_enough = [
         each for each in utils.all_versions() if tuple(map(int, utils.major_minor(each).split("."))) <= wanted

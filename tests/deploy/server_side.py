@@ -1,8 +1,8 @@
-"""What an API server makes of one apply after another: a small model of server-side apply.
+"""A small model of server-side apply: the result of one apply after another at an API server.
 
-The chart's manager owns the leaves that it applied. Those that it applies no longer are taken away; those
-that the server filled in belong to nobody, so they stay. That is how an upgrade can end with something that
-no values ask for.
+The chart's manager owns the leaves that it applied. A leaf that it no longer applies is removed; a leaf that
+the server filled in has no owner, so it stays. Because of that an upgrade can end with something that no
+values ask for.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ KEYS = {
     "volumeMounts": ("mountPath",),
     "imagePullSecrets": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
-    "ports": ("port", "containerPort"),  # and the protocol, which is TCP everywhere
+    "ports": ("port", "containerPort"),  # the protocol is part of the key, but is TCP everywhere
 }
 
-# The parts of which an object may have one only.
+# Groups of fields: an object may have only one field of each.
 ONE_OF = (
     {"exec", "httpGet", "tcpSocket", "sleep", "grpc"},
     {"emptyDir", "secret", "configMap", "projected", "persistentVolumeClaim"},
@@ -47,7 +47,7 @@ def _keyed(name: str, value: Any) -> bool:
 
 
 def _without(there: Any, before: Any, wanted: Any, name: str = "") -> Any:
-    """Take away what was applied before and is wanted no longer; a part that is empty then goes as well."""
+    """Remove leaves that were applied before and are no longer wanted, and parts that are empty then."""
     if isinstance(there, dict) and isinstance(before, dict):
         kept = {}
         wants = wanted if isinstance(wanted, dict) else {}
@@ -59,7 +59,7 @@ def _without(there: Any, before: Any, wanted: Any, name: str = "") -> Any:
     if _keyed(name, there) and _keyed(name, before):
         old = {_key(name, each): each for each in before}
         new = {_key(name, each): each for each in wanted or []}
-        # An item that was applied and is wanted no longer goes with all that the server filled in.
+        # An item that is no longer wanted is removed together with everything that the server filled in.
         gone = old.keys() - new.keys()
         items = [
             _without(each, old.get(_key(name, each)), new.get(_key(name, each)))
@@ -83,7 +83,7 @@ def _merge(there: Any, wanted: Any, name: str = "") -> Any:
 
 
 def _fill(thing: Object) -> None:
-    """Fill in what the API server fills in, of all that this chart leaves to it."""
+    """Fill in the defaults of the API server for the fields that this chart leaves out."""
     spec = thing.get("spec", {})
     if thing["kind"] == "Service":
         if spec.setdefault("type", "ClusterIP") != "ClusterIP":
@@ -108,7 +108,7 @@ def _fill(thing: Object) -> None:
 
 
 def _depend_on_type(spec: Object) -> None:
-    """A Service that is none of a kind any more loses what only that kind has."""
+    """Remove the fields of other types of Service after the type was changed."""
     if spec["type"] == "ClusterIP":
         spec.pop("externalTrafficPolicy", None)
     for port in spec["ports"]:
@@ -120,7 +120,7 @@ def _depend_on_type(spec: Object) -> None:
 
 
 def _fill_pod(pod: Object) -> None:
-    # The deprecated alias and the field are always equal; whichever is left out is filled from the other.
+    # The field and its deprecated alias are always equal: if one is missing, the server copies the other.
     account = pod.get("serviceAccountName") or pod.get("serviceAccount")
     if account:
         pod["serviceAccountName"] = pod["serviceAccount"] = account
@@ -149,7 +149,7 @@ def pods(thing: Object) -> Iterator[Object]:
 
 
 def impossible(thing: Any, path: str = "") -> Iterator[str]:
-    """Yield the places that the API server refuses: two of something of which there may be one."""
+    """Yield the places that the API server refuses: two fields of a group of which only one is allowed."""
     if isinstance(thing, dict):
         for group in ONE_OF:
             if len(group & thing.keys()) > 1 and "name" not in group & thing.keys():

@@ -1,4 +1,4 @@
-"""Each alert fired by a trouble of its own, over what real daemons said meanwhile, and by nothing else."""
+"""Each alert is fired by its own trouble, over metrics of real daemons, and by nothing else."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ EVERYTHING = {
     "monitoring": {"rules": {"enabled": True}},
     "archive": {"topics": [{"name": "a", "topic": "a", "channel": "a"}], "claimName": "lake"},
 }
-# What Kubernetes itself measures: the kubelet, and kube-state-metrics.
+# Metrics of Kubernetes itself: of the kubelet and of kube-state-metrics.
 FOREIGN = {
     "kubelet_volume_stats_available_bytes",
     "kubelet_volume_stats_capacity_bytes",
@@ -41,7 +41,7 @@ def with_thresholds(chart, **thresholds):
 
 
 def two_lookups(minutes):
-    """Both nsqlookupd are there, so that nothing is said about them."""
+    """Both nsqlookupd are ready, so that no alert about them fires."""
     names = [f'nsqlookupd_ready{{namespace="{NAMESPACE}",pod="demo-nsq-nsqlookupd-{i}"}}' for i in range(2)]
     return [dict.fromkeys(names, "1")] * minutes
 
@@ -51,7 +51,7 @@ def held(moment, minutes):
 
 
 def changed(moment, minutes, **figures):
-    """A snapshot of a healthy daemon with some figures that no daemon can be brought to within a test."""
+    """Snapshots of a healthy daemon, with figures changed to values that no daemon reaches within a test."""
     found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
     for name in figures:
         assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"
@@ -174,7 +174,7 @@ def test_a_channel_whose_messages_wait_for_long_is_told(nsqd, tmp_path, chart):
     consumer = subscribed(nsqd)
     timeline = []
     for _ in range(30):
-        # One comes and one is finished, while hundreds wait.
+        # In each minute one message is published and one finished, while hundreds wait.
         publish(nsqd, "orders")
         consumer.send(b"RDY 1\n")
         message = consumer.message()
@@ -387,5 +387,5 @@ def test_alerts_can_be_left_out_renamed_in_severity_and_routed(chart):
     assert "NsqNoConsumers" not in found
     assert found["NsqTimeOuts"] == {"severity": "page", "team": "a"}
     assert found["NsqdUnhealthy"] == {"severity": "critical", "team": "a"}
-    # Without an archive nothing can be late.
+    # Without an archive the alert about late archives is left out.
     assert "NsqArchiveLate" not in found

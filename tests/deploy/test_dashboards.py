@@ -1,4 +1,4 @@
-"""The Grafana dashboards: each query is one that Prometheus understands, over metrics that exist."""
+"""The Grafana dashboards: Prometheus understands each query, and its metrics exist."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def variables(name):
 
 
 def as_prometheus_reads_it(query):
-    """A query with values in the place of Grafana's variables."""
+    """A query with Grafana's variables replaced by values."""
     query = re.sub(r"\$__(rate_interval|range)", "5m", query)
     return re.sub(r"\$(namespace|pod|topic)", "x", query)
 
@@ -101,7 +101,7 @@ def test_every_metric_of_a_broker_is_in_a_dashboard_or_an_alert(told):
     alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
     figures = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}
 
-    # Which build runs is a label, no figure.
+    # nsqd_build_info has its information in labels, not in its value.
     assert figures - shown - alerts - {"nsqd_build_info"} == set()
 
 

@@ -1,4 +1,4 @@
-"""What a platform team adds to somebody else's chart, without a post-renderer."""
+"""Additions that a platform team makes to somebody else's chart without a post-renderer."""
 
 import shutil
 
@@ -47,7 +47,7 @@ def test_annotations_and_labels_reach_every_object(chart):
 
     for thing in release.objects:
         if thing["kind"] == "ConfigMap":
-            continue  # an object of the user's own
+            continue  # the user's own object
         assert thing["metadata"]["labels"]["team"] == "a", thing["metadata"]["name"]
         assert thing["metadata"]["annotations"]["owner"] == "b", thing["metadata"]["name"]
     for thing in release.workloads():
@@ -173,7 +173,7 @@ def test_claims_are_kept_unless_the_values_say_otherwise(chart):
 
 @pytest.fixture(scope="module")
 def claim_change(tmp_path_factory):
-    """What the chart says of an upgrade: the claim that exists, and the wanted persistence."""
+    """A function of the existing claim and the wanted persistence that returns the chart's text on them."""
     folder = tmp_path_factory.mktemp("chart") / "nsq"
     shutil.copytree(CHART, folder)
     probe = folder / "templates" / "probe.yaml"

@@ -1,4 +1,4 @@
-"""The rendered command lines, read by the options parser of the daemons themselves."""
+"""The rendered command lines, read by the daemons' own option parsers."""
 
 import importlib
 import json
@@ -15,8 +15,8 @@ DAEMONS = {
     "nsqadmin": "NsqadminOptions",
 }
 
-# Flags a value cannot set: the chart sets them itself, they make no sense in a container, they need files
-# (certificates) that the chart does not mount yet, or nsqd refuses them because it cannot do that yet.
+# Flags that no value can set: the chart sets them itself, they make no sense in a container, they need files
+# (certificates) that the chart does not mount yet, or nsqd does not support them yet and refuses them.
 NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
@@ -41,7 +41,7 @@ def options_class(daemon: str) -> type[DaemonOptions]:
 def test_the_daemon_understands_its_command_line(release, daemon, tmp_path):
     if not release.values[daemon].get("enabled", True):
         pytest.skip("this value set installs no nsqadmin")
-    # What the container "place" writes, see tests/unit/nsqtools/kube.
+    # The file that the container "place" writes; see tests/unit/nsqtools/kube.
     (tmp_path / "nsqd.toml").write_text(
         "\n".join([*zone_lines({ZONE_LABEL: "a"}), "broadcast_tcp_port = 30150"])
     )
@@ -96,7 +96,7 @@ def sample(kind: str) -> object:
 def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
     schema = json.loads((CHART / "values.schema.json").read_text())
     flags = schema["properties"][daemon]["properties"]["config"]["properties"]
-    # Flags of which the daemon takes a few values only.
+    # Flags that accept only a few values.
     special = {
         "alert-format": "slack",
         "alert-limit": ["*:depth:1000"],

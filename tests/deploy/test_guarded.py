@@ -1,4 +1,4 @@
-"""TLS, AUTH and network policies: what guards a cluster, and that its own parts still get in."""
+"""TLS, AUTH and network policies: they guard a cluster and still let its own parts in."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def container(release, component):
 
 
 def files(spec):
-    """What is mounted where: path -> (secret, keys)."""
+    """The mounted secrets: path -> the volume's secret, with its keys."""
     volumes = {volume["name"]: volume.get("secret") for volume in spec["volumes"]}
     mounts = spec["containers"][0]["volumeMounts"]
     return {mount["mountPath"]: volumes[mount["name"]] for mount in mounts if volumes.get(mount["name"])}
@@ -134,7 +134,7 @@ def test_the_program_of_the_helm_test_understands_its_command_line(chart, name):
         check=False,
     )
 
-    # 2 would be a word it does not know; that it finds no file and no host here is another matter.
+    # 2 would mean an unknown argument. 1 is expected, because the files and hosts do not exist here.
     assert done.returncode == 1
     assert done.stderr.startswith("selftest failed: ")
 

@@ -1,4 +1,4 @@
-"""The Dockerfile, read line by line; its steps are run where the test is marked slow."""
+"""The Dockerfile, read line by line; tests marked slow run its steps."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ def image_steps():
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up by name.
+    # Dataclasses look up their module by its name.
     sys.modules["image_steps"] = module
     spec.loader.exec_module(module)
     yield module
@@ -181,7 +181,7 @@ def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(i
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_the_tools_and_a_load_that_runs():
-    # What the image has is what stage "compiled" of ./test goes on with, which then compiles nothing.
+    # Stage "compiled" of ./test goes on with the build that is kept here, and then compiles nothing itself.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
     done = subprocess.run(
         [sys.executable, SCRIPT, "--load", f"--keep={PROJECT / '.compiled'}"],
@@ -250,7 +250,7 @@ def test_the_versions_for_ci_name_no_address_either():
 def test_every_base_image_can_be_pinned(steps):
     bases = [step.rest.split()[0] for step in steps if step.keyword == "FROM"]
 
-    # A stage that is made from another one of this file has no base of its own.
+    # A stage that is made from another stage of this file has no base image.
     assert [base for base in bases if base.startswith("python:") and "DIGEST}" not in base] == []
 
 
@@ -276,7 +276,7 @@ def test_the_image_to_work_in_runs_as_the_same_user(image_steps, steps, final):
 
 @pytest.fixture
 def docker(tmp_path):
-    """Stands in for docker: notes what it is asked, and knows one digest."""
+    """A folder with a stand-in for docker, which records its arguments and knows one digest."""
     (tmp_path / "docker").write_text(
         f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncase "$3" in inspect) echo sha256:{"a" * 64} ;; esac\n'
     )

@@ -1,4 +1,4 @@
-"""scripts/kube-test without a cluster: its plan, its commands against fakes, what it makes of the figures."""
+"""scripts/kube-test without a cluster: its plan, its commands against fakes, its verdict on the figures."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "scripts" / "kube-test"
 
-# What Helm 3.10 and newer understand of each command.
+# The flags of each command in Helm 3.10 and newer.
 HELM_FLAGS = {
     "upgrade": {"install", "create-namespace", "wait", "timeout", "set", "set-string"},
     "rollback": {"wait", "timeout"},
@@ -28,7 +28,7 @@ HELM_FLAGS = {
     "test": {"logs"},
 }
 
-# Stands in for kubectl and helm: notes what it is asked, and answers as a cluster in which all goes well.
+# Stands in for kubectl and helm: records its arguments, and answers like a cluster in which all goes well.
 FAKE = f"""#!{sys.executable}
 import json, os, pathlib, sys
 folder = pathlib.Path(os.environ["FAKE_FOLDER"])
@@ -144,9 +144,9 @@ def test_every_step_runs_against_a_cluster_in_which_all_goes_well(fakes, tmp_pat
         "scale",
         "roll-nsqd-tls",
     ]
-    # Confirmed some, failed none, missing none.
+    # Some messages confirmed, none failed, none missing.
     assert all(int(row[3]) > 0 and row[4:6] == ["0", "0"] for row in loaded)
-    # The load was started for each kind of connection, and the namespace went in the end.
+    # The load was started for each kind of connection, and the namespace was deleted at the end.
     jobs = [json.loads(stdin) for _, words, stdin in asked(fakes) if "apply" in words]
     assert [each["metadata"]["name"] for each in jobs if each["kind"] == "Job"] == ["load", "load"]
     assert asked(fakes)[-1][1][1:4] == ["delete", "namespace", "nsq-kube-test"]
@@ -222,7 +222,7 @@ def test_every_command_of_kubectl_is_one_that_kubectl_has(steps):
                 continue
             words = list(command.words)
             at = words.index("--") if "--" in words else len(words)
-            # Its flags are read before the help is shown.
+            # kubectl parses the other flags before it shows the help.
             asked_for_help = [*words[:at], "--help", *words[at:]]
             done = subprocess.run(asked_for_help, capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, ""), str(command)
@@ -268,7 +268,7 @@ def test_the_load_understands_its_command_line(kube_test):
         words = [sys.executable, *container["command"][1:], *container["args"], "--seconds=oh"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
 
-        # The one word that makes no sense is the only one it names.
+        # The load complains of the one wrong argument only.
         assert "seconds" in done.stderr
         assert "unrecognized" not in done.stderr
 

@@ -9,7 +9,7 @@ from tests.deploy.release import CHART, VALUE_SETS, render, values_of
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
-# Which object a key changes, where its name does not say so.
+# key -> the kind of object that it changes, where its name does not say so
 KINDS = {
     "httpService": "Service",
     "headlessService": "Service",
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def merges():
-    """Every component with every key of its merge."""
+    """Yield every component with every key of its merge."""
     for component, schema in SCHEMA["properties"].items():
         for key in schema.get("properties", {}).get("merge", {}).get("properties", {}):
             yield component, key
@@ -31,7 +31,7 @@ def merges():
 
 
 def everything():
-    """Values with which every object of the chart is there."""
+    """Values with which every object of the chart is rendered."""
     values: dict = {}
 
     def add(target, more):

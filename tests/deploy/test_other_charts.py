@@ -1,4 +1,4 @@
-"""The charts beside the cluster's: a consumer that scales with what waits, and a Job that puts load on."""
+"""The other charts: a consumer that scales with the waiting messages, and a Job that puts load on."""
 
 import json
 import subprocess
@@ -93,7 +93,7 @@ def test_keda_scales_the_deployment_from_none(keda):
 
     assert spec["scaleTargetRef"] == {"name": keda["Deployment"]["metadata"]["name"]}
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 10)
-    # Whoever scales it decides how many there are: an upgrade must not.
+    # KEDA decides how many replicas there are; an upgrade must not change that.
     assert "replicas" not in keda["Deployment"]["spec"]
     assert "HorizontalPodAutoscaler" not in keda
 
@@ -117,7 +117,7 @@ def test_keda_asks_for_depth_and_for_how_long_messages_wait(keda, tmp_path):
 
 
 def test_what_keda_reads_is_what_the_daemons_say(cluster, keda):
-    """The scaler asks /lookup for the brokers, and /stats of each for depth and consumers of the channel."""
+    """The scaler asks /lookup for the brokers, and /stats of each for the channel's depth and consumers."""
     lookup = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     given = keda["ScaledObject"]["spec"]["triggers"][0]["metadata"]
@@ -129,7 +129,7 @@ def test_what_keda_reads_is_what_the_daemons_say(cluster, keda):
         (topic,) = nsqd.get(f"/stats?format=json&topic={given['topic']}&channel={given['channel']}")["topics"]
         return [(each["channel_name"], each["depth"]) for each in topic["channels"]]
 
-    # A new topic holds its messages until nsqlookupd has said which channels it has elsewhere.
+    # A new topic holds its messages until nsqlookupd has named the channels that it has on other nodes.
     wait_until(lambda: depths() == [("billing", 1)], "the channel has the message")
     assert lookup.request("GET", f"/lookup?topic={given['topic']}")[0] == 200
 
@@ -214,7 +214,7 @@ def test_every_file_of_a_load_lies_in_a_secret_that_is_mounted():
 
 
 class Names:
-    """What the names of a Kubernetes cluster lead to, as socket.getaddrinfo tells it."""
+    """Stands in for socket.getaddrinfo: resolves the names of a Kubernetes cluster, and records them."""
 
     def __init__(self, known):
         self.known = known

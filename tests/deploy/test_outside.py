@@ -57,7 +57,7 @@ def test_addresses_of_ones_own_are_handed_on_in_their_order(chart):
     assert options.addresses == ("a.example.com", "b.example.com")
 
 
-# --- what the API is asked, and by whom
+# --- requests to the API of Kubernetes, and the rights for them
 
 
 def rules(release, kind):
@@ -224,11 +224,11 @@ def test_one_certificate_for_a_secret_has_the_names_of_all_daemons_that_share_it
         "group": "cert-manager.io",
     }
     assert len(names) == len(set(names))
-    # Brokers and nsqlookupds are asked by the names of their pods, everything else by those of Services.
+    # Brokers and nsqlookupds are addressed by the names of their pods, everything else by names of Services.
     for address in [*signed_in.pod_names("nsqd"), *signed_in.pod_names("nsqlookupd")]:
         assert f"*.{address.partition('.')[2]}" in names
     for thing in signed_in.of_kind("Service"):
-        # Before nsqadmin the ingress ends TLS.
+        # TLS for nsqadmin ends at the ingress.
         if not {"headless", "nsqadmin"} & set(thing["metadata"]["name"].split("-")):
             assert f"{thing['metadata']['name']}.{NAMESPACE}.svc.cluster.local" in names
     assert "mq.example.com" in names

@@ -1,4 +1,4 @@
-"""Who may use nsqadmin: people who sign in, programs with tokens, and what is written of both."""
+"""Access to nsqadmin: people who sign in, programs with tokens, and the audit of both."""
 
 import hashlib
 import http.client
@@ -44,7 +44,7 @@ def test_without_them_nothing_of_it_is_rendered(chart):
 
 
 def of_people(release, folder):
-    """The flags of the release that are about people, with its paths below a folder."""
+    """The release's flags about people, with their paths moved below *folder*."""
     about = ("--oidc", "--session", "--api-token", "--audit", "--role")
     return [
         word.replace("=/", f"={folder}/")
@@ -55,7 +55,7 @@ def of_people(release, folder):
 
 @pytest.fixture
 def nsqadmin(cluster, guarded, tmp_path):
-    """One with the secrets where the chart mounts them."""
+    """An nsqadmin with the release's flags about people, and the secrets where the chart mounts them."""
     (tmp_path / "audit").mkdir()
     roles = {"prometheus": "viewer", "deployer": "admin"}
     digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in roles}

@@ -1,4 +1,4 @@
-"""How the pods run: rights, probes, the way they stop, and where messages are kept."""
+"""How the pods run: their rights, probes, how they stop, and where messages are kept."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from tests.deploy.release import render, values_of
 
 
 def daemons(release):
-    """The workloads that serve somebody."""
+    """The workloads that serve clients: all but the pod with the tools."""
     return [each for each in release.workloads() if each["metadata"]["name"] != "demo-nsq-tools"]
 
 
 def serving(workload):
-    """The container that others connect to: the daemon, or what stands before it."""
+    """The container that clients connect to: the daemon, or the proxy in front of it."""
     containers = workload["spec"]["template"]["spec"]["containers"]
     return next(each for each in containers if "ports" in each)
 
@@ -23,7 +23,7 @@ def test_every_container_runs_with_restricted_rights(release):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"][:1]:  # what the values add is theirs
+        for container in pod["containers"][:1]:  # not for containers that the values add
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,

@@ -1,4 +1,4 @@
-"""What the kubelet asks is what the daemons answer; asked of real processes."""
+"""Real daemons answer the probes that the kubelet sends."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def probes(chart):
-    """Every probe of every daemon: component -> kind -> what is asked."""
+    """Every probe of every daemon: component -> kind -> probe."""
     release = render(chart, {})
     kinds = ("startupProbe", "readinessProbe", "livenessProbe")
     return {
@@ -24,7 +24,7 @@ def start(cluster, component):
     if component == "nsqadmin":
         cluster.nsqlookupd()
     if component == "nsqlookupd":
-        # There is nobody whose return it could wait for.
+        # There is no daemon whose reconnection it has to wait for.
         return cluster.nsqlookupd("--reconnect-interval=0s")
     return getattr(cluster, component)()
 

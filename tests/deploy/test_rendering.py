@@ -1,4 +1,4 @@
-"""What a cluster's API server would accept or refuse, asked without a cluster."""
+"""Rendered objects are checked as a cluster's API server would check them, without a cluster."""
 
 import re
 
@@ -11,7 +11,7 @@ from yamllint.config import YamlLintConfig
 from tests.deploy.release import CHART, NAMESPACE, VALUE_SETS, render, scalars, values_of
 from tests.deploy.schemas import check
 
-# The oldest release the chart allows (Chart.yaml) and the newest whose schemas are at hand.
+# The oldest release that the chart allows (Chart.yaml) and the newest whose schemas are installed.
 KUBERNETES = ["1.30", "1.37"]
 
 # Defined by the Prometheus operator, cert-manager and the Gateway API, not by Kubernetes.
@@ -66,7 +66,7 @@ def test_quantities_are_numbers_with_a_unit_kubernetes_knows(release):
 
 def test_nothing_is_empty_by_accident(release):
     for thing in release.objects:
-        # The class "" means that there is none, the group "" is that of Pods and Services.
+        # The storage class "" means no class, and the API group "" is that of Pods and Services.
         meant = re.compile(r"storageClassName$|^rules\.\d+\.apiGroups\.\d+$")
         empty = [
             path
@@ -90,7 +90,7 @@ def test_names_are_unique_per_kind_and_not_longer_than_allowed(chart):
     )
 
     assert len(names) == len(set(names)) >= 10
-    # 52: a StatefulSet's pods carry its name and a hash in a label, which may have 63 characters.
+    # 52, because the pods of a StatefulSet have its name and a hash in a label of at most 63 characters.
     assert [name for kind, name in names if len(name) > (52 if kind == "StatefulSet" else 63)] == []
 
 

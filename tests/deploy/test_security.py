@@ -1,4 +1,4 @@
-"""A security option whose partner is missing ends the rendering; none is ignored without a word."""
+"""A security option without the option that it needs ends the rendering; none is silently ignored."""
 
 import pytest
 from helm_python import HelmError

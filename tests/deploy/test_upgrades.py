@@ -1,14 +1,14 @@
-"""From any value set to any other, by upgrade or rollback: the cluster ends up with what the values say."""
+"""After an upgrade or rollback from any value set to any other, the cluster has what the values say."""
 
 import pytest
 
 from tests.deploy.release import NAMESPACE, VALUE_SETS, render, values_of
 from tests.deploy.server_side import apply, impossible
 
-# A name of its own for the objects of every set, so that one follows the other.
+# The objects of every set get the same names, so that one set can follow another.
 SAME_NAME = {"fullnameOverride": "demo"}
 
-# Kubernetes lets nobody change these of an object that exists. Claims have a check of their own in the chart.
+# Fields that Kubernetes does not allow to change in an existing object. The chart itself checks claims.
 IMMUTABLE = {
     "StatefulSet": ("selector", "serviceName", "podManagementPolicy"),
     "Deployment": ("selector",),
@@ -37,7 +37,7 @@ def differences(one, other, path=""):
 
 
 def kept(first, second):
-    """What differs between an upgrade from one release to another and a fresh install of the other."""
+    """Yield differences between an upgrade from one release to another and a fresh install of the other."""
     before = by_name(first)
     for name, wanted in by_name(second).items():
         old = before.get(name)
@@ -58,7 +58,7 @@ def test_an_upgrade_leaves_nothing_of_the_release_before(releases, first):
 
 @pytest.mark.parametrize("first", VALUE_SETS)
 def test_an_upgrade_changes_nothing_that_kubernetes_does_not_let_change(releases, first):
-    # This set merges another podManagementPolicy in, which is said to need a new StatefulSet.
+    # The set "merged" changes podManagementPolicy, which needs a new StatefulSet.
     for second in set(VALUE_SETS) - {"merged"}:
         if first == "merged":
             continue
@@ -117,7 +117,8 @@ def test_the_model_keeps_what_the_server_filled_in(before, after):
 
     stored = apply(apply(None, pod(before), None), pod(after), pod(before))
 
-    # The default of httpGet.scheme belongs to nobody and stays; an exec has no such default.
+    # The server's default of httpGet.scheme has no owner, so it stays; an exec has no default that could
+    # stay.
     assert bool(list(impossible(stored))) is ("httpGet" in before)
 
 

@@ -1,4 +1,4 @@
-"""What values the chart takes, and the sentence with which it refuses the others."""
+"""The values that the chart accepts, and the sentence with which it refuses others."""
 
 import json
 import subprocess
@@ -80,7 +80,7 @@ def test_a_wrong_value_is_refused_by_its_name(chart, path, value):
         render(chart, path_of(path, value))
 
     *above, key = path.split(".")
-    # A key that does not belong is named with the place it was found in, a wrong value by its path.
+    # For an unknown key the refusal names the place where it was found, for a wrong value its path.
     assert f"'/{'/'.join(above)}" in str(refusal.value) or not above
     assert key in str(refusal.value)
 
@@ -90,7 +90,7 @@ def keys(values: object, schema: object, path: str = "") -> list[str]:
     assert isinstance(schema, dict)
     if not isinstance(values, dict) or "properties" not in schema:
         return []
-    # What has no defaults here. The names of the flags are checked by test_flags.py.
+    # These have no defaults. test_flags.py checks the names of the flags.
     if path.endswith((".config", ".resources", ".affinity", ".merge", ".dnsConfig")):
         return []
     known = set(schema["properties"]) - ({"global"} if path == "" else set())
@@ -124,7 +124,7 @@ def test_the_table_of_values_in_the_readme_is_current():
 
 
 def leaves(values: object, path: str = "") -> set[str]:
-    """Return the paths of all values a user would set, taking lists and empty maps as one value each."""
+    """Return the paths of all values that a user would set; a list or an empty map counts as one value."""
     if not isinstance(values, dict) or not values or path.endswith(("resources", ".labels")):
         return {path}
     return {leaf for key, value in values.items() for leaf in leaves(value, f"{path}.{key}".lstrip("."))}

@@ -4,7 +4,7 @@ from tests.deploy.release import render, values_of
 
 
 def of_any_pod(selector):
-    """A selector without the name of one pod of a StatefulSet."""
+    """A selector without the label that selects one pod of a StatefulSet."""
     return {key: value for key, value in selector.items() if key != "statefulset.kubernetes.io/pod-name"}
 
 
@@ -41,7 +41,8 @@ def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
         offered = ports_of(workload)
 
         for port in thing["spec"]["ports"]:
-            # The same number on both sides, because nsqlookupd announces the port of the container.
+            # The Service and the container need the same number: nsqlookupd announces the port of the
+            # container.
             assert offered[port["targetPort"]] == port["port"]
 
 
@@ -53,7 +54,8 @@ def test_probes_ask_a_port_the_container_has(release):
                 probe = container.get(kind, {})
                 asked = probe.get("httpGet") or probe.get("tcpSocket")
                 named = {port["name"] for port in container.get("ports", [])}
-                # A name is one of the container's own, a number may be another container's of the pod.
+                # A name must be one of the container's own ports; a number may belong to another container of
+                # the pod.
                 assert asked is None or asked["port"] in named | numbers
 
 
@@ -70,7 +72,8 @@ def test_every_nsqd_announces_its_own_stable_name(release):
     for index, name in enumerate(release.pod_names("nsqd")):
         line = release.command_line("nsqd", index)
 
-        # With an address for clients outside, the config file that is written before the start has it.
+        # If there is an address for clients outside, it is in the config file that is written before the
+        # start.
         elsewhere = bool(release.values["nsqd"]["outside"]["type"])
         assert (f"--broadcast-address={name}" in line) is not elsewhere
         assert ("--config=/place/nsqd.toml" in line) >= elsewhere
