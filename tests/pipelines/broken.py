@@ -1,4 +1,4 @@
-"""A cluster that tests break, and the count of what was published there and what a query has stored."""
+"""A cluster for tests to break, which counts the messages published there and those that a query stored."""
 
 from collections import Counter
 
@@ -11,19 +11,19 @@ COUNT = 1000
 
 
 def numbered(nsqd, first, count=COUNT):
-    """Bodies of which each occurs once, told apart by the nsqd."""
+    """Bodies that all differ, also from those of other nsqds."""
     return [b"%d:%d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)]
 
 
 class Case:
-    """A cluster to break, a topic with a query's channel on its nsqds, and what was published there."""
+    """A cluster to break, a topic with a query's channel on its nsqds, and the bodies published there."""
 
     def __init__(self, cluster, nsqds=2, *flags):
         self._begin(Nodes(cluster, nsqds, SMALL_FILES, *flags))
 
     @classmethod
     def of(cls, cluster, lookupd, nsqds):
-        """The same with daemons that run already."""
+        """A case with daemons that are already running."""
         case = cls.__new__(cls)
         case._begin(Nodes.of(cluster, lookupd, nsqds))
         return case
@@ -49,20 +49,20 @@ class Case:
             self.published.update(bodies)
 
     def exact(self, query=None):
-        """Every message that was published is stored once."""
+        """Assert that every published message is stored once."""
         found = Counter((query or self.query).bodies)
         assert found - self.published == Counter()
         assert self.published - found == Counter()
 
     def none_twice(self, query=None):
-        """No message is stored twice, and none that was not published."""
+        """Assert that no message is stored twice, and none that was not published."""
         assert Counter((query or self.query).bodies) - self.published == Counter()
 
     def files(self, nsqd):
         return sorted((nsqd.folder / "t.topic").glob("*.log"))
 
     def finish(self, nsqd, channel):
-        """All of a channel is consumed."""
+        """Empty a channel, so that it owes nothing."""
         nsqd.post(f"/channel/empty?topic=t&channel={channel}")
 
 

@@ -1,4 +1,4 @@
-"""A lookupd and two nsqd for all tests of a file, and a topic of its own for each test."""
+"""An nsqlookupd and two nsqd for all tests of a file, and a separate topic for each test."""
 
 import json
 from itertools import count
@@ -20,12 +20,12 @@ class Nodes:
         self.cluster = cluster
         self.lookupd = cluster.nsqlookupd()
         self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
-        # A daemon that listens has begun to register, no more.
+        # A daemon that listens has only begun to register.
         wait_until(lambda: len(self.lookupd.get("/nodes")["producers"]) == nsqds, "all are registered")
 
     @classmethod
     def of(cls, cluster, lookupd, nsqds):
-        """Daemons that run already."""
+        """A cluster of daemons that are already running."""
         nodes = cls.__new__(cls)
         nodes.cluster, nodes.lookupd, nodes.nsqds = cluster, lookupd, nsqds
         return nodes
@@ -72,7 +72,7 @@ def nodes(tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark():
     """One Spark for all tests; it takes several seconds to start."""
-    # Only here: the other tests of this folder do without Spark.
+    # Imported here, because the other tests of this folder run without Spark.
     from pyspark_nsq.jobs.session import spark_session
     from tests.pipelines.spark_jobs import SETTINGS
 
@@ -86,7 +86,7 @@ def topic():
 
 
 def _stream_reader(options):
-    # Only here, as Spark above.
+    # Imported here, like Spark above.
     from pyspark_nsq.source.stream_reader import NsqStreamReader
 
     return NsqStreamReader(options)
@@ -102,13 +102,13 @@ def reader(nodes, topic):
 
 @pytest.fixture
 def fragile(cluster):
-    """A cluster of the test's own, to kill in."""
+    """The test's own cluster, whose daemons it may kill."""
     return Nodes(cluster)
 
 
 @pytest.fixture
 def doomed(fragile, topic):
-    """A reader, what it has read so far, and the nsqd that will die."""
+    """(reader, its initial offset, the nsqd that the test will kill)"""
     for nsqd in fragile.nsqds:
         fragile.publish(nsqd, topic, b"a", b"b")
     reader = _stream_reader(fragile.parsed(topic))

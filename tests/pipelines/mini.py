@@ -1,4 +1,4 @@
-"""The stream reader driven as Spark's engine drives it, without a JVM: batches, deaths between."""
+"""The stream reader driven as Spark's engine drives it, without a JVM: batches, and kills between them."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from tests.pipelines.streams import rows_of
 
 
 class Killed(Exception):
-    """The driver is no more."""
+    """The driver was killed."""
 
 
 @dataclass
 class Query:
-    """A query with a checkpoint and a sink that keeps what it was given for each batch."""
+    """A query with a checkpoint and a sink that keeps the rows of each batch."""
 
     nodes: Any
     topic: str
@@ -33,7 +33,7 @@ class Query:
         return [body for number in sorted(self.stored) for body in self.stored[number]]
 
     def run(self, *, limit: int = 1 << 40, batches: int = 1 << 40, die: str = "", **changes: str) -> str:
-        """One run of Trigger.AvailableNow; the sentence of the error that ended it, or nothing.
+        """Run once with Trigger.AvailableNow; return the sentence of the error that ended it, or nothing.
 
         *die* is "planned" or "stored": the driver is killed after that step of the first batch.
         """
@@ -68,7 +68,7 @@ class Query:
             start = end
 
     def _resume(self, reader: NsqStreamReader) -> Any:
-        """Where the next batch begins, after repeating one that was planned and not noted as stored."""
+        """Repeat a batch that was planned but not noted as stored; return where the next one begins."""
         if not self.offsets:
             return _kept(reader.initialOffset())
         last = len(self.offsets) - 1
@@ -81,7 +81,7 @@ class Query:
 
 
 def _kept(offset: Any) -> Any:
-    """The offset as the checkpoint gives it back."""
+    """The offset as it is read back from the checkpoint."""
     return json.loads(json.dumps(offset))
 
 

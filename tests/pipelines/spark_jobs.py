@@ -1,4 +1,4 @@
-"""Running the archive job, here in the session of the tests or as a process of its own that can be killed."""
+"""Runs the archive job in the tests' Spark session, or as its own process that can be killed."""
 
 import os
 import signal
@@ -17,11 +17,11 @@ SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def descendants(pid):
-    """The processes that a process has started, and those that these have."""
+    """The pids of the processes that a process has started, directly or indirectly."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # After the name, which may contain anything: state, parent.
+            # The name may contain any characters; the fields after it are state and parent.
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
     found = [pid]
     for known in found:
@@ -30,7 +30,7 @@ def descendants(pid):
 
 
 class Archive:
-    """One archive: a topic, a folder and a checkpoint; run as often as one likes."""
+    """One archive: a topic, a folder and a checkpoint. It can be run any number of times."""
 
     def __init__(
         self, folder: Path, lookupd_address, topic, *flags, checkpoint="checkpoint", output="output"
@@ -50,7 +50,7 @@ class Archive:
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self, spark):
-        """Archive what is there now; how many messages that were, or the sentence of what went wrong."""
+        """Archive the present messages; return how many they were, or the sentence of the error."""
         options = archive.parse([*self.flags, "--available-now"])
         try:
             return run_until_end(archive.start(spark, options), Stop())
@@ -58,7 +58,7 @@ class Archive:
             return sentence(error)
 
     def spawn(self, *flags):
-        """Start the job as a process, in a process group of its own."""
+        """Start the job as a process in its own process group."""
         settings = [f"--conf={key}={value}" for key, value in SETTINGS.items()]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -80,7 +80,7 @@ class Archive:
         return self.process
 
     def wait(self, seconds):
-        """The exit code of the process and the last line it said."""
+        """Wait for the process; return its exit code and its last line."""
         try:
             code = self.process.wait(seconds)
         finally:
@@ -88,7 +88,7 @@ class Archive:
         return code, self.said().strip().splitlines()[-1]
 
     def kill(self):
-        """SIGKILL to driver, JVM and Python workers at once: nobody can finish anything."""
+        """Send SIGKILL to driver, JVM and Python workers at once, so that none can finish anything."""
         if self.process is not None and self.process.poll() is None:
             for pid in descendants(self.process.pid):
                 with suppress(ProcessLookupError):

@@ -32,7 +32,7 @@ EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5
 
 @pytest.fixture
 def writer():
-    """Who writes the files; tests of both say so."""
+    """The writer of the files; tests of both writers override it."""
     return "python"
 
 
@@ -108,7 +108,7 @@ def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
 
 @both_writers
 def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic, archive):
-    # Files where the folders of today and, at midnight, tomorrow should be: the tasks fail to write.
+    # Files stand where the folders of today and, at midnight, tomorrow should be, so the tasks cannot write.
     archive.output.mkdir()
     today = datetime.now(UTC)
     in_the_way = [archive.output / f"date={day:%Y-%m-%d}" for day in (today, today + DAY)]
@@ -188,7 +188,7 @@ def test_a_checkpoint_from_before_there_were_two_writers_goes_on_with_the_first(
     old.run(spark)
     note = old.checkpoint / "nsq-archive.json"
     before = json.loads(note.read_text())
-    # Hadoop keeps a checksum beside each file.
+    # Hadoop keeps a checksum beside each file, which would not match the changed note.
     (note.parent / f".{note.name}.crc").unlink()
     note.write_text(json.dumps({name: before[name] for name in ("topic", "channel", "output")}))
     nodes.publish(nodes.nsqds[0], topic, b"later")
@@ -198,7 +198,7 @@ def test_a_checkpoint_from_before_there_were_two_writers_goes_on_with_the_first(
 
 
 def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
-    """With another cut its messages would get files of other names beside those that are there."""
+    """With another cut its messages would be stored again, in files with other names."""
     in_the_way = [archive.output / f"date={datetime.now(UTC) + DAY * n:%Y-%m-%d}" for n in (0, 1)]
     archive.output.mkdir()
     for path in in_the_way:
@@ -337,7 +337,7 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
         name.startswith("metrics_mine_driver_AccumulatorSource_nsq_lag_") for name in lag_metrics(port)
     )
 
-    # To everything that the supervisor knows of, as systemd and timeout(1) do.
+    # Systemd and timeout(1) also send the signal to the whole process group.
     os.killpg(process.pid, signal.SIGTERM)
     code, last = archive.wait(60)
 

@@ -1,4 +1,4 @@
-"""The promise of the archive: its driver may be killed at any time, and every message is there once."""
+"""The promise of the archive: its driver may be killed at any time, and every message is stored once."""
 
 import pyarrow.dataset as ds
 import pytest
@@ -16,7 +16,7 @@ BODY = b"%08d" + b"." * 192
 
 @pytest.fixture
 def published(nodes, topic):
-    """The messages, every other MPUB to the other nsqd."""
+    """Publish the messages in MPUBs that go to the two nsqds in turn."""
     for first in range(0, MESSAGES, PER_MPUB):
         nsqd = nodes.nsqds[first // PER_MPUB % 2]
         nsqd.post(f"/mpub?topic={topic}", b"\n".join(BODY % n for n in range(first, first + PER_MPUB)))
@@ -36,11 +36,11 @@ def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic
     wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 150)
     archive.kill()
 
-    # It was killed in the middle: something is stored, and something is left.
+    # The job was killed in the middle: some messages are stored, and some are left.
     assert 2 <= archive.batches() < MESSAGES // 25_000, archive.said()
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) > 0
 
-    # Readers that know nothing of Spark can read it at this very moment.
+    # Readers that know nothing of Spark can read the archive in this state.
     seen = ds.dataset(archive.output, format="parquet", partitioning="hive").count_rows()
     assert 2 * 25_000 <= seen < MESSAGES
 

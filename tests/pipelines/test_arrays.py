@@ -1,4 +1,4 @@
-"""Arrays made without pandas: they are what Arrow would have made, and nothing loads it on the way."""
+"""Arrays made without pandas: they equal those that Arrow makes, and making them does not load pandas."""
 
 import os
 import subprocess

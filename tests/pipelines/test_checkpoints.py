@@ -1,4 +1,4 @@
-"""Which way of Spark's own writes the notes of a query; without a JVM."""
+"""Which of Spark's own classes writes the notes of a query; tested without a JVM."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ class Settings(dict):
 
 
 class Place:
-    """What Hadoop says of a path: without a scheme it is where the cluster keeps files."""
+    """A Hadoop path: without a scheme it is on the cluster's default file system."""
 
     default = "file"
 
@@ -30,7 +30,7 @@ class Place:
 
 
 def session(*, default="file", known=(CLASS,), **settings):
-    """A session of a Spark that has these classes."""
+    """A session of a Spark that has only the classes *known*."""
 
     def for_name(name):
         if name not in known:

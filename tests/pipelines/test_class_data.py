@@ -1,4 +1,4 @@
-"""Spark's classes are kept in a file, by ``./test spark`` before its tests; Java uses it."""
+"""``./test spark`` keeps Spark's classes in a file before its tests, and Java uses that file."""
 
 import signal
 import subprocess

@@ -80,7 +80,7 @@ def test_day_and_hour_are_those_of_the_timestamp_in_utc(moments_ns):
 
 
 def test_spark_is_told_of_nulls_what_the_schema_says():
-    """It compares the Arrow types of a batch with the schema, and that in them."""
+    """Spark compares the Arrow types of a batch with the schema, including whether they may be null."""
     schema = StructType().add("body", "binary", nullable=False).add("topic", "string")
 
     batch = to_batch(decode_frames(frame()), "t", "", "n:1", MessageColumns.of(schema))

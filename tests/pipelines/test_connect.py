@@ -9,10 +9,9 @@ import pytest
 
 from tests.pipelines.conftest import depth
 
-# Not among the slow ones, whose daemons are started as commands: that takes long beside a JVM.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-# A program of its own: a process has one kind of session.
+# A separate program, because a process can have only one kind of session.
 CLIENT = """
 import sys
 from pyspark.sql import SparkSession

@@ -159,7 +159,7 @@ def test_messages_are_counted_in_spans_of_time(spark, nodes, orders, tmp_path):
     )
     assert run_until_end(count_job.start(spark, options), Stop()) == 6
 
-    # A span is written when something newer has come.
+    # A span of time is written when a newer message has come.
     began = int(time.time())
     wait_until(lambda: time.time() >= began + 2, "the second is over")
     nodes.publish(nodes.nsqds[0], orders, b"later")

@@ -67,7 +67,7 @@ def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_pat
     assert (done.removed, done.added) == (10, 2)
     assert sequences(tmp_path) == list(range(50))
     assert len(DeltaTable(tmp_path).file_uris()) == 2
-    # The reader that has the list of before.
+    # A reader with the list of files from before still finds them.
     assert sum(pq.read_metadata(file).num_rows for file in files) == 50
     assert sorted(before.to_pyarrow_table()["sequence"].to_pylist()) == list(range(50))
     assert log.has("q", 4)

@@ -1,4 +1,4 @@
-"""docs/pipelines-faults.md names the test of each fault; here it is seen to that those tests exist."""
+"""docs/pipelines-faults.md names the test of each fault; these tests check that the named ones exist."""
 
 import re
 from pathlib import Path

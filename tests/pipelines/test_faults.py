@@ -1,7 +1,7 @@
-"""What goes wrong around a query, case by case: each message is stored once, or the query says why not.
+"""Faults around a query, case by case: each message is stored once, or the query says why not.
 
-docs/pipelines-faults.md has the table. The engine of Spark is driven without a JVM here; what needs one is in
-test_spark.py and test_archive_survives_kill.py.
+docs/pipelines-faults.md has the table. These tests do what Spark's engine does, without a JVM; those that
+need a JVM are in test_spark.py and test_archive_survives_kill.py.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.support.wire import Wire
 pytestmark = pytest.mark.slow
 
 LOST = r"has lost messages of topic 't': sequences \d+ to \d+ \(removed\)"
-# What is gone is said by the plan of a batch, or by its read where it went in between.
+# Missing messages are named when a batch is planned, or when it is read if they were removed in between.
 NAMED = (
     r"\d+ messages may be missing|has lost messages|what lies between is gone"
     r"|does not have the messages \d+ to \d+ of topic"
@@ -99,7 +99,7 @@ def test_a_driver_that_dies_repeats_the_batch(case, step):
 
 
 def moved(case, nsqd):
-    """The data path of *nsqd*, which is killed, at another address."""
+    """Kill *nsqd* and start an nsqd on its data path at another address; return that one."""
     again = case.nodes.cluster.nsqd(SMALL_FILES)
     again.stop()
     nsqd.kill()
@@ -124,7 +124,7 @@ def test_an_nsqd_with_a_new_address_is_the_same_nsqd(case, where):
     assert case.query.run() == ""
     case.exact()
     assert depth(new, "t") == 0
-    # Its rows have the name of before, so that nsqd and sequence still name one message.
+    # Its rows keep the earlier name of the nsqd, so that nsqd and sequence still identify one message.
     assert old in case.query.offsets[-1]
 
 
@@ -176,7 +176,7 @@ def test_what_others_consumed_of_an_nsqd_before_it_joined_is_told(case, caplog):
     wait_until(
         lambda: not bounds(joined, "t")["extents"] or len(case.files(joined)) == 1, "files are dropped"
     )
-    # The newest file stays until it is large; a restart ends it.
+    # The newest file is not removed before it is large; a restart ends it.
     joined.restart()
     wait_until(lambda: not bounds(joined, "t")["extents"], "all files are dropped")
     case.nodes.lookupd.start()
@@ -244,7 +244,7 @@ def test_a_channel_that_was_deleted_while_the_query_was_down_is_named(case, othe
     nsqd.post("/channel/delete?topic=t&channel=archive")
 
     assert re.match(f"channel 'archive' was removed from nsqd {nsqd.http_address}, ", case.query.run())
-    # It is not made again behind the back of the user.
+    # The query does not silently create the channel again.
     assert depth(nsqd, "t") is None
     case.none_twice()
 
@@ -430,7 +430,7 @@ def test_a_copy_that_was_put_back_is_not_taken_for_what_it_was(case):
 
 
 def policy(case, definition, channel=""):
-    """A policy on all nsqds: of the topic, or of the channels that match."""
+    """Set a policy on all nsqds, for the topic or for the channels that match."""
     about = {"topic": "^t$", **({"channel": channel} if channel else {})}
     for nsqd in case.nsqds:
         status, answer = nsqd.request(
@@ -440,7 +440,7 @@ def policy(case, definition, channel=""):
 
 
 def expired(nsqd, topic, channel):
-    """How many messages nsqd says to have expired on a channel."""
+    """How many messages of a channel have expired, by nsqd's /stats."""
     answer = nsqd.get(f"/stats?format=json&topic={topic}&channel={channel}")
     return sum(one["expired_count"] for one in answer["topics"][0]["channels"])
 
@@ -454,7 +454,7 @@ def test_retention_that_passes_by_takes_nothing_from_a_query(case):
     assert case.query.run(limit=1200, batches=2) == ""
     for nsqd, first in zip(case.nsqds, began, strict=True):
         case.finish(nsqd, "other")
-        # What both channels have finished goes, and the rest stays.
+        # Messages that both channels have finished are removed, and the rest stays.
         wait_until(lambda nsqd=nsqd, first=first: bounds(nsqd, "t")["first"] > first, "files are dropped")
     case.publish(COUNT, 500)
 
@@ -491,7 +491,7 @@ def test_a_bound_that_drops_what_the_query_is_owed_is_named(case, step):
 def test_messages_whose_life_is_over_are_read_or_named(case):
     case.publish(0, 400)
     assert case.query.run(limit=100, batches=1) == ""
-    # Not before: how long a query takes to come to the first batch is the machine's affair.
+    # The policy is not set earlier, because the time until a query's first batch depends on the machine.
     policy(case, {"ttl": "200ms"}, channel="archive")
     began = time.monotonic()
     wait_until(lambda: time.monotonic() > began + 0.5, "their time is over")
@@ -502,7 +502,7 @@ def test_messages_whose_life_is_over_are_read_or_named(case):
         assert re.search(NAMED, error)
         case.none_twice()
     else:
-        # What was expired before the query had planned anything was over when it came.
+        # The missing messages expired before the query planned a batch with them, and nsqd counted them.
         missing = case.published - Counter(case.query.bodies)
         assert missing.total() <= sum(expired(nsqd, "t", "archive") for nsqd in case.nsqds)
         case.none_twice()

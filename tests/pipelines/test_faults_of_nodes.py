@@ -1,6 +1,6 @@
-"""Nodes that freeze, die in the middle of an answer, forget whom they know, or have a wrong clock.
+"""Nodes that freeze, die in the middle of an answer, lose their registrations, or have a wrong clock.
 
-More of test_faults.py, which says how.
+This continues test_faults.py, which says how the tests work.
 """
 
 import os
@@ -77,7 +77,7 @@ def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life)
         assert case.query.run() == ""
         getattr(nsqd, end_of_life)()
         nsqd.start()
-        # Once with something that was read by nobody, and once with nothing.
+        # In every second round the query also runs after the start, when there are no new messages.
         if number % 2:
             assert case.query.run() == ""
 
@@ -116,7 +116,7 @@ def test_an_nsqlookupd_that_comes_back_and_knows_nobody_ends_nothing(case):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
     for nsqd in case.nsqds:
-        # Nobody registers again.
+        # A stopped nsqd cannot register again.
         os.kill(nsqd.pid, signal.SIGSTOP)
     case.nodes.lookupd.kill()
     case.nodes.lookupd.start()
@@ -149,7 +149,7 @@ def test_two_nsqlookupds_of_which_each_knows_one_nsqd_are_both_asked(cluster):
 
 
 class WrongClock(Daemon):
-    """An nsqd to which the clock on the wall is some seconds off, as a file says."""
+    """An nsqd whose wall clock is wrong by the number of seconds in a file."""
 
     def command(self):
         text = (
@@ -221,7 +221,7 @@ def memory_mib(nsqd, name):
 
 @pytest.mark.slow
 def test_memory_follows_the_largest_body_and_not_their_number(cluster):
-    """A task has one of them at a time, and nsqd those that it sends."""
+    """A task has one body at a time in memory, and nsqd those that it sends."""
     (nsqd,) = Nodes(cluster, 1, "--max-msg-size=70000000", "--max-body-size=70000000").nsqds
     body = os.urandom(30_000_000)
     peaks = []
@@ -242,8 +242,8 @@ def test_memory_follows_the_largest_body_and_not_their_number(cluster):
         pieces, largest, reader_mib = map(int, done.stdout.split())
         assert (pieces, largest) == (count, 1)
         peaks.append(reader_mib)
-        # What it took for reading; what was published last it may keep in any case.
+        # This is what nsqd took for reading. It may also keep the messages that were published last.
         assert memory_mib(nsqd, "VmHWM") - before < 3 * 30
 
-    # Less than one body more, for six more of them.
+    # Six more bodies take less memory than one body.
     assert peaks[1] - peaks[0] < 28

@@ -24,7 +24,7 @@ def frames_of(messages):
 
 
 def one_by_one(frames):
-    """What the parser of the wire, which goes frame by frame, makes of the same bytes."""
+    """The messages that the wire parser, which goes frame by frame, finds in the same bytes."""
     return [MessageRecord.decode(data) for _, data in FrameParser().feed(frames)]
 
 
@@ -33,9 +33,8 @@ SIZES = {
     "one message": [5],
     "no bodies": [0] * 100,
     "mixed": [random.Random(7).randrange(3000) for _ in range(500)],
-    # The length of the whole is a multiple of the first frame's.
+    # The total length is a multiple of the first frame's length.
     "a multiple": [100, 50, 150],
-    # Bodies that look like the head of a message.
     "large at the end": [*[10] * 50, 100_000],
 }
 

@@ -1,4 +1,4 @@
-"""Headers of messages are taken from before the bodies and put there, whatever the messages are."""
+"""Headers are read from in front of the bodies and written there, whatever the messages are."""
 
 import json
 import random
@@ -45,7 +45,7 @@ def with_extension(headers, body):
 
 
 def stored(one):
-    """The headers and bodies that nsqd stores of a request."""
+    """The headers and bodies that nsqd would store for a request."""
     batch, end = read_batch(one.content, 0, max_msg_size=1 << 20, max_body_size=5 << 20, extended=True)
     assert end == len(one.content)
     frames = b"".join(frame_of(n, bytes(body)) for n, body in enumerate(batch.bodies))
@@ -57,7 +57,7 @@ def columns_of(found):
     return found.headers.to_pylist(), found.bodies.to_pylist()
 
 
-@settings(deadline=None)  # what is loaded at the first call takes long
+@settings(deadline=None)  # the first call loads modules, which takes long
 @given(messages)
 def test_each_message_has_its_own_headers_and_body(found):
     headers, bodies = columns_of(decode_frames(frames_of(found), extended=True))

@@ -1,4 +1,4 @@
-"""The blocking client: what it repeats, what it reports."""
+"""The blocking client: which requests it repeats, and which errors it reports."""
 
 import gc
 import sys
@@ -44,21 +44,21 @@ def test_one_connection_serves_many_requests(nodes):
 
 
 class Knot:
-    """Something that only the garbage collector can tell is not used any more."""
+    """A reference cycle, which only the garbage collector can free."""
 
     def __init__(self, *parts):
         self.parts = [self, *parts]
 
 
 def test_connections_are_closed_also_where_the_garbage_collector_finds_them(nodes, monkeypatch):
-    """One whose error somebody keeps is reachable from itself, by way of the error's frames."""
+    """A connection whose error is kept is in a reference cycle, through the error's frames."""
     unheard = []
     monkeypatch.setattr(sys, "unraisablehook", lambda one: unheard.append(str(one.exc_value)))
     for _ in range(10):
         connections = NodeConnections(nodes.parsed("t"))
         node = connections.node(nodes.nsqds[0].http_address, 0)
         node.get("/ping", [])
-        # The socket first: what is looked at first is finalized first.
+        # The socket comes first, so that it is finalized before the connections.
         Knot(node._connection.sock, connections)
     del connections, node
 

@@ -1,4 +1,4 @@
-"""Columns found out from bodies: what most have decides, and all of them can be read."""
+"""Columns inferred from bodies: the majority decides, and all bodies can be read."""
 
 import json
 
@@ -10,7 +10,7 @@ from pyspark_nsq.source.json_columns import JsonColumns
 
 
 def columns(*values, headers=False):
-    """The columns of the JSON, as Spark writes them down, without those of the message."""
+    """The inferred columns of the JSON, as Spark writes their types, without those of the message."""
     schema = infer([json.dumps(value).encode() for value in values], headers=headers)
     return {field.name: field.dataType.simpleString() for field in schema if field.name not in OF_MESSAGE}
 
@@ -77,7 +77,7 @@ def test_bodies_that_are_no_objects_say_nothing():
                 | st.booleans()
                 | st.integers()
                 | st.floats(allow_nan=False, allow_infinity=False)
-                # Halves of pairs are no text to Arrow.
+                # Arrow does not accept single surrogates as text.
                 | st.text(st.characters(exclude_categories=("Cs",)), max_size=3),
                 lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner),
                 max_leaves=5,

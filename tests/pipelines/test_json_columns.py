@@ -1,4 +1,4 @@
-"""JSON bodies as columns: each row is its own body's, whatever the other bodies are."""
+"""JSON bodies as columns: each row has the values of its own body, whatever the other bodies are."""
 
 import json
 
@@ -52,7 +52,7 @@ TRICKS = [
 ]
 
 
-@settings(deadline=None)  # what is loaded at the first call takes long
+@settings(deadline=None)  # the first call loads modules, which takes long
 @given(st.lists(st.sampled_from(TRICKS) | st.integers(-99, 99), max_size=30))
 def test_a_body_that_is_none_leaves_the_rows_of_the_others_alone(mixed):
     objects = {one: json.dumps({"a": one, "b": str(one)}).encode() for one in mixed if isinstance(one, int)}

@@ -1,4 +1,4 @@
-"""The schema that nobody gave: found out from the oldest and the newest messages, and kept."""
+"""A schema that the user did not give: it is inferred from the oldest and newest messages, and kept."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_what_was_found_out_stays_whatever_is_published_later(nodes, topic, pars
     assert sorted(members(found)) == ["a", "b"]
     assert schema_of(parsed()) == found
     assert [path.name for path in (tmp_path / "beside").iterdir()] == ["schema.json"]
-    # Without a place to keep it, it is found out again.
+    # Without a place to keep it, the schema is inferred again.
     assert sorted(members(schema_of(parsed(schemaLocation="")))) == ["a", "b", "c"]
 
 

@@ -1,4 +1,4 @@
-"""The job that the chart makes of an archive, run as it is rendered but for addresses and folders."""
+"""The chart's archive job, run as it is rendered, except for addresses and folders."""
 
 import pytest
 from deltalake import DeltaTable
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 @pytest.fixture
 def arguments(nodes, topic, tmp_path):
-    """What the container of the rendered CronJob is started with."""
+    """The arguments with which the container of the rendered CronJob is started."""
     values = {
         "archive": {
             "claimName": "lake",

@@ -17,7 +17,7 @@ def gauges(metrics):
 
 @pytest.fixture
 def listening(spark):
-    """The metrics that a listener notes the progress of queries in."""
+    """The metrics to which a listener writes the progress of queries."""
     metrics = LagMetrics(spark)
     listener = LagListener(metrics)
     spark.streams.addListener(listener)
@@ -46,7 +46,7 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
     read = {f"nsq.lag.{topic}": 0, f"nsq.lag.{topic}.{first}": 0, f"nsq.lag.{topic}.{second}": 0}
 
     assert lags_of(query.recentProgress[0]) == {first: 2, second: 4}
-    # The listener is told a moment after the query has gone on.
+    # Spark calls the listener a moment after the query has gone on.
     wait_until(lambda: gauges(listening) == read, "all is read")
 
 

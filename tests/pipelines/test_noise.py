@@ -1,4 +1,4 @@
-"""What Java and Spark say at each start is kept from the terminal; all else goes on to it."""
+"""The lines that Java and Spark print at each start are kept from the terminal; all other lines reach it."""
 
 import logging
 import os

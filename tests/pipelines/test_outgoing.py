@@ -1,4 +1,4 @@
-"""Rows become requests: every body once, in its order, and never more at once than is asked for."""
+"""Rows become requests: every body once and in order, and never more in one request than is allowed."""
 
 import json
 
@@ -27,7 +27,7 @@ def rows(**columns):
     return pa.RecordBatch.from_pydict(columns)
 
 
-@settings(deadline=None)  # what is loaded at the first call takes long
+@settings(deadline=None)  # the first call loads modules, which takes long
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 300))
 def test_every_body_is_sent_once_and_in_its_order(bodies, most):
     batch = pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], ["body"])

@@ -1,11 +1,11 @@
-"""One file for --py-files: what executors need is in it, but for numpy and pyarrow."""
+"""One file for --py-files: it has everything that executors need, except numpy and pyarrow."""
 
 import subprocess
 import sys
 
 from pyspark_nsq.jobs.main import main
 
-# Neither the project nor its installed packages can be seen; Spark, numpy and pyarrow can.
+# The program can import Spark, numpy and pyarrow, but neither the project nor its installed packages.
 USE = """
 import sys
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
@@ -38,5 +38,5 @@ def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
         check=False,
     )
 
-    # The last: the process that plans a stream is told where the file is.
+    # The last True: the process that plans a stream is told where the file is.
     assert found.stdout == "pyspark_nsq.source.source nsq True\nTrue\n", found.stderr

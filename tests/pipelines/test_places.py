@@ -1,7 +1,7 @@
-"""Where files of an archive go: complete or not there, in a folder and in an object store.
+"""The places of an archive's files, a folder or an object store: a file is complete or does not exist.
 
-The store of these tests speaks as much of S3 as Arrow needs. NSQ_S3_ENDPOINT=127.0.0.1:5000 names another
-one, such as moto's server, on which they run as well.
+The store of these tests has the part of S3 that Arrow needs. NSQ_S3_ENDPOINT=127.0.0.1:5000 names another
+store to run them on, such as moto's server.
 """
 
 import http.client
@@ -49,7 +49,7 @@ def uri(endpoint, topic):
 
 @pytest.fixture(params=["folder", "file", "s3"])
 def output(request, tmp_path):
-    """A place by its name."""
+    """The address of a place of each kind."""
     if request.param == "s3":
         return request.getfixturevalue("uri")
     return str(tmp_path / "out") if request.param == "folder" else f"file://{tmp_path}/out"

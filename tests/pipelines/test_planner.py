@@ -1,4 +1,4 @@
-"""What a batch consists of: fair shares, no repetition, no hole, and the same again from the same offsets."""
+"""The content of a batch: fair shares, no repetition, no gap, and the same again from the same offsets."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def plan(start, bounds, limit=None, *, fail_on_data_loss=True):
 
 
 def ranges_of(start, end, bounds, pieces=1, sizes=None):
-    """The partitions of a batch, as they follow from its offsets."""
+    """The partitions of a batch, computed from its offsets."""
     cuts = cut(start, end, bounds, BatchLimits(partitions=pieces), sizes or {})
     return plan_ranges(Offset(start), Offset(end, cuts=cuts))
 
@@ -187,7 +187,7 @@ def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_i
     [(1, 2, 2), (2, 2, 1), (3, 2, 2), (5, 2, 2), (20, 2, 1), (3, 8, 8), (3, 3, 1)],
 )
 def test_the_cores_have_about_the_same_to_do(logs, cores, pieces):
-    """Three logs on two cores would leave the third to one of them."""
+    """Without cuts, one of two cores would have to read two of three logs."""
     names = [f"{number:02}" for number in range(logs)]
     bounds = {name: log(0, 1000) for name in names}
     sizes = dict.fromkeys(names, 1e6)

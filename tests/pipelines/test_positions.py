@@ -1,4 +1,4 @@
-"""Where a query begins and ends when the user says so: at a time, or at a position."""
+"""Queries that begin or end where the user says: at a time, or at a position."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def between(nodes, topic):
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"a%d%d" % (number, n) for n in range(10)))
     published = time.time()
-    # The clock of the messages counts microseconds.
+    # Messages have timestamps in microseconds, so the moment must be clearly after them.
     while (moment := time.time()) < published + 0.001:
         pass
     for number, nsqd in enumerate(nodes.nsqds):

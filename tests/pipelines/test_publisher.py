@@ -1,4 +1,4 @@
-"""Publishing from an executor: all nsqds in turn, past those that are away."""
+"""Publishing from an executor: to all nsqds in turn, except those that are away."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_a_deferred_message_is_published_as_one(nodes, topic):
         (found,) = nodes.nsqds[0].get(f"/stats?format=json&topic={topic}")["topics"]
         return found["channels"][0]["deferred_count"]
 
-    # A new topic holds what it got until nsqlookupd has named its channels.
+    # A new topic holds its messages until nsqlookupd has named its channels.
     wait_until(lambda: deferred() == 1, "it is deferred in its channel")
 
 

@@ -1,4 +1,4 @@
-"""The files of a range: by hour, whole or not there, and the same again when the range is written again."""
+"""The files of a range: by hour, complete or absent, and the same when the range is written again."""
 
 import os
 from datetime import UTC, datetime
@@ -121,13 +121,13 @@ def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, 
 
     moved = steps.index("moved")
     assert steps[moved - 3].startswith("nsqd-0.nsqd_4151-1000-2000.parquet.")
-    # Between the two, the folders that the name needs.
+    # Between these two steps the folders for the name are made.
     assert steps[moved - 2 : moved] == [tmp_path.name, "date=2026-11-20"]
     assert steps[moved + 1 :] == ["hour=22"]
 
 
 def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(tmp_path):
-    """As when messages were handed over from another nsqd."""
+    """Such ranges exist when messages were handed over from another nsqd."""
     rows = [batch([1000 + 20 * n + k for k in range(20)], range(20)) for n in range(3)]
     written = write(tmp_path, *rows)
 

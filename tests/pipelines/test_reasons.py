@@ -1,4 +1,4 @@
-"""What an nsqd's refusal means, in a sentence."""
+"""Each refusal of an nsqd is explained in a sentence."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Parquet files are published again: all of them once, at a pace, and on from where a run ended."""
+"""Parquet files are published again: each once, at a given pace, continuing where the last run ended."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A cluster that insists on HTTPS and on the AUTH secret, read as Spark would."""
+"""A cluster that requires HTTPS and the AUTH secret, read as Spark reads it."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ def nsqd(cluster, authority):
 
 @pytest.fixture
 def options(nsqd, authority, topic, tmp_path):
-    """What a query needs to be let in, and one message on the topic."""
+    """Options with which the cluster lets a query in; the topic has one message."""
     secret = tmp_path / "secret"
     secret.write_text("let me in\n")
     connection = http.client.HTTPSConnection(
@@ -79,7 +79,7 @@ def test_an_https_address_can_be_given(options, nsqd):
 
 def test_an_authority_that_is_not_trusted_is_named(options, tmp_path):
     stranger = Authority(tmp_path / "stranger")
-    # It is not asked again and again: the next answer would be the same.
+    # The request is not repeated, because the next answer would be the same.
     with pytest.raises(SourceError, match=r"certificate that is not trusted here \(option tlsRootCaFile\)"):
         read(options | {"tlsRootCaFile": str(stranger.file), "retrySeconds": "3600"})
 
@@ -100,12 +100,12 @@ def test_a_secret_that_is_not_valid_is_named(options, tmp_path):
         read(options | {"authSecretFile": str(tmp_path / "other")})
 
 
-# --- who is shown the secret
+# --- to whom the secret is sent
 
 
 @pytest.fixture
 def plain(request):
-    """A plain HTTP server that answers as it is told, and what each request had as its secret."""
+    """A plain HTTP server that gives the test's answer, and a list of the secrets in its requests."""
     seen = []
 
     class Handler(BaseHTTPRequestHandler):

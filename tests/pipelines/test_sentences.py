@@ -1,4 +1,4 @@
-"""What Spark throws becomes one sentence."""
+"""Spark's exceptions become one sentence."""
 
 import pytest
 

@@ -23,7 +23,7 @@ EPHEMERAL = (
 
 
 class Query:
-    """A streaming query whose batches are handed to a function; run to its end as often as one likes."""
+    """A streaming query whose batches go to a function; it can be run to its end any number of times."""
 
     def __init__(self, spark, checkpoint, options):
         self.spark = spark
@@ -31,7 +31,7 @@ class Query:
         self.options = options
 
     def run(self, take):
-        """Call *take* with each batch of what is there now; raises what ended the query."""
+        """Call *take* with each batch of the present messages; raises the error that ended the query."""
         query = (
             self.spark.readStream.format("nsq")
             .options(**self.options)
@@ -192,7 +192,7 @@ def test_a_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, publish
         )
         plan = found._jdf.queryExecution().optimizedPlan().toString()
 
-        # Nothing of it is left to Spark.
+        # No part of the filter is left to Spark.
         assert "Filter" not in plan
         assert [body for _, _, body in rows(found)] == [b"0-2", b"0-3"]
         assert messages.filter("timestamp < '2020-01-01 00:00:00'").count() == 0
@@ -249,7 +249,7 @@ def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(s
     assert run(**kept) == found
     rows = spark.read.parquet(table).select("order", "price", "_corrupt").collect()
     assert sorted(map(tuple, rows), key=str) == [(1, 2.5, None), (2, 1.0, None), (None, None, b"no json")]
-    # A batch read needs no file, and sees what there is now.
+    # A batch read needs no file, and infers the columns from the present messages.
     assert "customer" in spark.read.format("nsq").options(**options).load().columns
 
 

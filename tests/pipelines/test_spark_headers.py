@@ -1,4 +1,4 @@
-"""Headers in a Spark session: read and written, at once and as a stream, and through an archive."""
+"""Headers in a Spark session: read and written, as a batch and as a stream, and through an archive."""
 
 import json
 
@@ -21,7 +21,7 @@ PUBLISHED = {
 
 @pytest.fixture
 def published(nodes, topic):
-    """Messages with headers and without on the first nsqd, and one without any on the other."""
+    """Messages with and without headers on the first nsqd, and one without headers on the other."""
     with YouzanClient(tcp_of(nodes.nsqds[0])) as wire:
         assert wire.ask(pub_ext(topic, TRACE, b"one")) == b"OK"
         assert wire.ask(mpub_ext(topic, (b'{"k":"v"}', b"two"), (b"", b"three"))) == b"OK"
@@ -34,7 +34,7 @@ def tcp_of(nsqd):
 
 
 def headers_of(frame):
-    """The headers by body: each message once."""
+    """The headers of each body; asserts that no body occurs twice."""
     rows = frame.collect()
     found = {bytes(row.body): row.headers for row in rows}
     assert len(found) == len(rows)
@@ -55,7 +55,7 @@ def stream(spark, options, take, checkpoint, **changes):
 
 
 def consumed(nodes, topic):
-    """What consumers that ask for headers get, on either nsqd."""
+    """The headers of each body, consumed from both nsqds with headers switched on."""
     found = {}
     for nsqd in nodes.nsqds:
         count = sum(one["message_count"] for one in nsqd.get(f"/stats?format=json&topic={topic}")["topics"])

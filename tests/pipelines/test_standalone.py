@@ -1,4 +1,4 @@
-"""Spark's standalone cluster, out of the package from pip: what is killed there, and how a job gets there.
+"""Spark's standalone cluster from the pip package: its processes are killed, and jobs are brought to it.
 
 ``python -m tests.spark_campaign`` kills for longer, and more kinds of processes.
 """
@@ -17,10 +17,9 @@ from tests.spark_campaign.run import Run
 from tests.spark_campaign.standalone import CONF, SPARK_HOME, Standalone
 from tests.support.waiting import wait_until
 
-# Not among the slow ones, whose daemons are started as commands: that takes long beside four JVMs.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-# A job as docs/pipelines.md has it.
+# A job as in docs/pipelines.md.
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -42,7 +41,7 @@ query = (
 query.awaitTermination()
 print(sorted(row.body for row in spark.read.parquet(folder + "/table").collect()))
 """
-# All that executors need beside the one file.
+# Everything that executors need beside the one file.
 NEEDED = (
     *("pyspark", "py4j", "numpy", "numpy.libs", "pyarrow", "pandas"),
     *("dateutil", "six.py", "pytz", "tzdata"),
@@ -60,7 +59,7 @@ def test_every_message_is_archived_once_though_the_cluster_dies_piece_by_piece(s
         for name in ("python_worker", "worker", "jvm"):
             run.one_more_batch()
             run.kill(name, KINDS[name])
-        # The job says what has happened, and is started again to read the rest.
+        # The job reports what has happened, and is started again to read the rest.
         wait_until(run.has_ended, "the job has ended", 60)
         run.note_the_end()
         run.finish()

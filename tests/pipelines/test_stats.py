@@ -1,4 +1,4 @@
-"""The history of /stats: rows for topics and channels, looks that go on when nodes are away."""
+"""The history of /stats: rows for topics and channels, and looks that go on when nodes are away."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from tests.pipelines.conftest import Nodes
 
 
 class Clock:
-    """Moves on by itself, a step each time it is asked."""
+    """A clock that moves on by a step each time it is read."""
 
     def __init__(self, now, step):
         self.now, self.step = now, step
@@ -111,7 +111,7 @@ def test_a_mistake_is_named(flags, sentence, capsys):
 
 
 def test_figures_that_an_nsqd_does_not_know_are_null():
-    """Go's nsqd has fewer."""
+    """Go's nsqd has fewer figures."""
     topic = {
         "topic_name": "t",
         "depth": 1,

@@ -1,4 +1,4 @@
-"""Where a query finds its nsqds, and the sentence when it does not."""
+"""How a query finds its nsqds, and the sentence of the error when it does not."""
 
 import pytest
 

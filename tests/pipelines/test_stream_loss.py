@@ -1,4 +1,4 @@
-"""Messages that are gone before a query has read them end it, unless it accepts loss."""
+"""Messages that are removed before a query has read them end the query, unless it accepts loss."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_a_topic_that_was_made_anew_is_a_loss(nodes, topic, reader):
     nsqd = nodes.nsqds[0]
     nsqd.post(f"/topic/delete?topic={topic}")
     nodes.publish(nsqd, topic, b"new")
-    # The new topic has the channel if nsqlookupd had not heard yet that the old one went.
+    # The new topic has the channel if nsqlookupd had not yet heard that the old topic was deleted.
     where = f"nsqd {nsqd.http_address}"
     named = f"has read {where} up to .* kept from|channel 'archive' was removed from {where}"
     with pytest.raises(DataLossError, match=named):
@@ -48,7 +48,7 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
 
 @pytest.fixture
 def segmented(cluster, topic):
-    """A reader at the beginning of a topic whose one nsqd has several files, and that nsqd, stopped."""
+    """Two readers, of which the second accepts loss, and their stopped nsqd with several files of the topic."""
     nodes = Nodes(cluster)
     (nsqd, _) = nodes.nsqds
     nsqd.stop()
@@ -110,7 +110,7 @@ def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader
 
 def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
     start = reader.initialOffset()
-    # Somebody else keeps the messages, and the channel has had one of them.
+    # Channel other keeps the messages, and channel archive has finished one of them.
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
     address = nodes.nsqds[0].http_address
@@ -129,7 +129,7 @@ def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes
     start = reader.initialOffset()
     address = nodes.nsqds[0].http_address
     nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
-    # Somebody else keeps the messages, so the log does not show that they are not owed.
+    # Channel other keeps the messages, so the log does not show that archive is not owed them.
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=other&start=earliest")
     options = nodes.parsed(topic, startingOffsets="earliest")
     before = NsqStreamReader(options)
@@ -196,14 +196,14 @@ def compacted(cluster, topic):
 
 
 def compact(nsqd, topic):
-    """Have the sparse file made smaller."""
-    # An nsqd that has just started does not wait for its next look at the files.
+    """Restart nsqd and wait until it has compacted the sparse file."""
+    # An nsqd that has just started looks at its files soon.
     nsqd.stop()
     nsqd.start()
     first, end = bounds(nsqd, topic)["first"], bounds(nsqd, topic)["end"]
 
     def is_compacted():
-        # It looks at topics that have changed.
+        # nsqd looks only at topics that have changed.
         nsqd.post(f"/channel/pause?topic={topic}&channel=other")
         with NodeConnection(nsqd.http_address, 5, 0) as node:
             answer = node.get("/log/range", [("topic", topic), ("start", str(first)), ("end", str(end))])
@@ -238,7 +238,7 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
 
 
 def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
-    """Between the plan of a batch and its reading, and by a query that accepts what was finished earlier."""
+    """The loss comes between plan and read of a batch; the query accepts messages that were finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])
     publish_large(nodes, nsqd, topic)

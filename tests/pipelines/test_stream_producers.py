@@ -1,4 +1,4 @@
-"""Producers that join, die, come back or are gone for good while a query runs."""
+"""Producers that join, die, come back or permanently disappear while a query runs."""
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -14,7 +14,7 @@ def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
     nodes.publish(first, topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
     start = reader.initialOffset()
-    # Its channel exists from the beginning, for nsqlookupd told it of the channel.
+    # The second nsqd has the channel from the beginning, because nsqlookupd named it.
     nodes.publish(second, topic, b"b", b"c")
     joined = reader.latestOffset(start, ALL)
     end = reader.latestOffset(joined, ALL)
@@ -35,7 +35,7 @@ def begin_unseen(fragile, topic):
 
 
 def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earliest_it_keeps(fragile, topic):
-    """It has a channel of somebody else, so without care a new one would begin with what comes later."""
+    """It has another channel already, so by default a new channel would begin with later messages."""
     first, second = fragile.nsqds
     fragile.publish(first, topic, b"a")
     reader = NsqStreamReader(fragile.parsed(topic))
@@ -44,7 +44,7 @@ def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earli
     fragile.listed(first, topic)
     fragile.publish(second, topic, b"d")
     joined = reader.latestOffset(start, ALL)
-    # Nobody else needs them any more, but the query has them still to read.
+    # No other channel is owed the messages now, but the query still has to read them.
     second.post(f"/channel/empty?topic={topic}&channel=other")
     end = reader.latestOffset(joined, ALL)
 
@@ -63,7 +63,7 @@ def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile,
     begin_unseen(fragile, topic)
     for nsqd in fragile.nsqds:
         fragile.listed(nsqd, topic)
-    # It makes the channel, and dies before Spark has noted where the producer begins.
+    # The query creates the channel, and dies before Spark has noted where the producer begins.
     reader.latestOffset(start, ALL)
     again = NsqStreamReader(fragile.parsed(topic))
     joined = again.latestOffset(start, ALL)
@@ -133,7 +133,7 @@ def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_produce
     end = reader.latestOffset(without, ALL)
 
     assert bodies_of(reader, without, end) == [b"a", b"b"]
-    # What could not be acknowledged while it was away is acknowledged now.
+    # Messages that could not be acknowledged while the nsqd was away are acknowledged now.
     reader.latestOffset(end, ALL)
     assert depth(nsqd, topic) == 0
 
@@ -164,7 +164,7 @@ def test_a_crash_with_nothing_left_to_read_is_no_loss(fragile, topic, doomed):
 
 def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doomed):
     reader, start, nsqd = doomed
-    # The batch was planned with it, and can never be finished.
+    # The batch was planned with this nsqd, so it can never be finished.
     end = reader.latestOffset(start, ALL)
     nsqd.kill()
     fragile.lookupd.post(f"/topic/tombstone?topic={topic}&node={nsqd.http_address}")
@@ -192,7 +192,7 @@ def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, re
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
-    """A nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
+    """The nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
     reader, start, _ = doomed
     end = reader.latestOffset(start, ALL)
     again = NsqStreamReader(fragile.parsed(topic))

@@ -169,7 +169,7 @@ def test_earliest_reads_what_a_later_channel_would_not_be_owed(nodes, topic, rea
     end = earliest.latestOffset(start, ALL)
     assert len(rows_of(earliest, start, end)) == 6
 
-    # From now on they are kept for it as well, until it has stored them.
+    # From now on the messages are also kept for channel second, until the query has stored them.
     assert [depth(nsqd, topic, "second") for nsqd in nodes.nsqds] == [3, 3]
     earliest.commit(end)
     again = NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset()

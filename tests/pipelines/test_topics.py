@@ -1,4 +1,4 @@
-"""Several topics in one query: by a list or by a pattern, also those that come later."""
+"""Several topics in one query, by a list or by a pattern, including topics that are created later."""
 
 import re
 from itertools import count
@@ -15,7 +15,7 @@ _families = count()
 
 @pytest.fixture
 def family(nodes):
-    """The beginning of the names of two topics, each with a message on each nsqd."""
+    """The prefix of two topic names; each topic has a message on each nsqd."""
     family = f"family-{next(_families)}-"
     for number, nsqd in enumerate(nodes.nsqds):
         for topic in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Which Python Spark is told to start for the source, and what that one finds."""
+"""The Python that Spark is told to start for the source, and the modules' path of that Python."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ LOOK = "import sys; print(*(one for one in sys.path if one in sys.argv))"
 
 
 def path_of(python, *entries):
-    """Which of these entries such a Python has on its path, when Spark starts it with them."""
+    """Which of these entries are on the path of this Python when Spark starts it with them."""
     given = {"SPARK_HOME": str(HOME), "PYTHONPATH": os.pathsep.join(entries)}
     found = subprocess.run(
         [python, "-c", LOOK, *entries], env=os.environ | given, capture_output=True, text=True, check=True
@@ -32,9 +32,9 @@ def test_the_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
     assert python != sys.executable
     assert path_of(sys.executable, *ZIPS, JAR, "/given/py-files.zip") == [*ZIPS, JAR, "/given/py-files.zip"]
     assert path_of(python, *ZIPS, JAR, "/given/py-files.zip") == ["/given/py-files.zip"]
-    # Somebody else's order is left as it is.
+    # A path in another order than Spark's is left as it is.
     assert path_of(python, "/given/mine.zip", *ZIPS) == ["/given/mine.zip", *ZIPS]
-    # Asked again, it is the same one.
+    # A second call returns the same Python.
     assert quick_python(sys.executable, "local[2]", str(tmp_path)) == python
 
 
