@@ -48,7 +48,7 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
 
 @pytest.fixture
 def segmented(cluster, topic):
-    """Two readers, of which the second accepts loss, and their stopped nsqd with several files of the topic."""
+    """Two readers (the second accepts loss) and the stopped nsqd that has their topic in several files."""
     nodes = Nodes(cluster)
     (nsqd, _) = nodes.nsqds
     nsqd.stop()
@@ -238,7 +238,7 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
 
 
 def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
-    """The loss comes between plan and read of a batch; the query accepts messages that were finished earlier."""
+    """The loss comes between plan and read of a batch, in a query that accepts messages finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])
     publish_large(nodes, nsqd, topic)
