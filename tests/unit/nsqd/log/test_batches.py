@@ -33,7 +33,7 @@ def test_a_batch_of_different_sizes_is_left_to_the_slow_way(odd, size):
     bodies = [b"x" * 66] * 40
     bodies[odd] = b"x" * size
 
-    # As many bytes follow as the first size asks for.
+    # Enough bytes follow for 40 bodies of the first size.
     assert even_batch(mpub(bodies) + b"x" * 40 * (size + 66), 0, 40, MOST) is None
 
 

@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_opened_again(segment_of):
 
 
 class UnclosingDisk(FaultyDisk):
-    """Closes, and says that it failed."""
+    """Closes a file, and then reports that this failed."""
 
     def close(self, fd):
         super().close(fd)

@@ -30,7 +30,7 @@ class Ledger(Shop):
         return self
 
     def compact(self, *owed):
-        """Compact as the server does; returns what that saved."""
+        """Compact as the server does; returns the bytes saved."""
         if not self.store.wants_compaction(self.store.checkpoints.covered_notes):
             return 0
         job = self.store.begin_compaction(wanting(*owed), self.store.checkpoints.covered_notes)
@@ -246,7 +246,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
                 assert found in (bodies(*range(100)), bodies(15)), calls
                 assert losses(ledger) == []
             assert not [name for name in ledger.names() if name.endswith((".new", ".tmp"))]
-            # What was the newest file may be together with it in one.
+            # The file that was newest before may have been merged with it into one.
             assert len([name for name in ledger.names() if name.endswith(".log")]) <= 2
             ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
             assert ledger.bodies() == bodies(15)
@@ -271,7 +271,7 @@ def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(
     assert ledger.bodies() == bodies(15)
     assert not ledger.log(1).exists()
     calls = [call for call in disk.calls if call in {"sync_folder", "remove"}]
-    # The name of a file, and of its index.
+    # The old file and its index are removed after the folder is synced.
     assert calls[:3] == ["sync_folder", "remove", "remove"]
 
 
@@ -382,7 +382,7 @@ def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
 
 
 class WatchedDisk(Disk):
-    """Calls *before* when a file gets its name that begins as a copy."""
+    """Calls *before* when a copy is about to get its final name."""
 
     def rename(self, source, target):
         if source.name.endswith(".new"):
@@ -433,12 +433,12 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
 def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
-    """It counts at the next start, so what a channel is given meanwhile must be in it."""
+    """The copy counts at the next start, so it must have the messages that a channel is given meanwhile."""
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults[call] = errno.EIO
     ledger.compact((FIRST + 5, FIRST + 6))
     disk.faults.clear()
-    # A power cut may take the name of the copy back: only then are the old files needed.
+    # If the folder was not synced, a power cut may undo the rename, so the old files are kept.
     kept = call == "sync_folder"
     assert ("00000001.log" in ledger.names()) == kept
     assert ledger.bodies() == bodies(5)

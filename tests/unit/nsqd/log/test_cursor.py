@@ -190,7 +190,7 @@ def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_time_is_found_beside_pages_that_begin_with_notes_or_have_nothing_else(shop, reopened):
-    """The note of a restart begins a file, and one of a channel may begin a page; neither hides a message."""
+    """A note of a restart begins a file, one of a channel may begin a page; neither hides a message."""
     for at_ns in (100, 200, 300):
         shop.store.append([], [b"n" * 200_000], shop.encoder.next_seq)
         publish(shop, b"x" * 100_000, at_ns=at_ns)

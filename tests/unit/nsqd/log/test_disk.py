@@ -1,4 +1,4 @@
-"""The real disk: short writes, reads past the end, what is there and what is not."""
+"""The real disk: short writes, reads past the end, and files that exist or do not."""
 
 import contextlib
 import resource
@@ -16,9 +16,9 @@ def disk():
 
 @contextlib.contextmanager
 def full_after(size):
-    """Let files grow to so many bytes and no further: a write across that is a short one first.
+    """Let files grow to *size* bytes and no further: a write across that limit is short at first.
 
-    Only for the call in question: the output of the tests may go to a file too.
+    Use it for one call only, because the output of the tests may also go to a file.
     """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

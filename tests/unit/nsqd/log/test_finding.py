@@ -1,4 +1,4 @@
-"""The folder of a topic at start: several segments, and what may be left of them."""
+"""The folder of a topic at start: several segments, and what may remain of them after damage."""
 
 import errno
 
@@ -106,7 +106,7 @@ def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(sh
     torn = FIRST + 2 * number - 1
     assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != torn]
     assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
-    # It is owed, and so it is counted as lost.
+    # The message is owed, so it counts as lost.
     assert any(first <= torn < end for first, end, _ in stored(found))
 
 
@@ -209,7 +209,7 @@ def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
 def test_a_note_that_a_checkpoint_knows_is_synced_all_the_same_unless_that_says_that_it_was(shop):
     assert shop.sync() is None
     shop.note(b"defer")
-    # Whether the checkpoint has reached the disk, nobody knows: an older one may be what the next start has.
+    # It is unknown whether the checkpoint reached the disk: the next start may have an older one.
     mark = shop.mark()
     assert mark.notes == 1
 
@@ -322,7 +322,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
     shop.new(segment=5000)
     for _ in range(8):
         shop.publish(BODY)
-    # Nothing was synced; nobody owes the first two segments any more, and both checkpoints say so.
+    # Nothing was synced. Nobody owes anything in the first two segments, and both checkpoints say so.
     topic.backlog.extend(FIRST + 4, FIRST + 8)
     noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).mark
     assert shop.drop(topic.low_water(), shop.store.notes) == 2
@@ -445,7 +445,7 @@ def test_a_file_in_the_place_of_another_costs_what_that_one_had_and_nothing_come
     happened = [seq for first, end, _ in stored(found) for seq in range(first, end)]
     assert len(set(happened)) == len(happened)
     assert any("put aside: it is not from this place of the log" in warning for warning in shop.warnings)
-    # It is there to be looked at, and no later start asks about it.
+    # The file is kept for inspection, and no later start warns about it.
     assert any(name.endswith(UNREADABLE) for name in shop.names())
     shop.warnings.clear()
     shop.reopen(shop.mark())

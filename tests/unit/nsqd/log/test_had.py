@@ -1,4 +1,4 @@
-"""What a log has, or had."""
+"""The messages that a log has, or had."""
 
 from nsqd.log.had import MOST, HadRanges
 

@@ -20,7 +20,7 @@ HEADERS = st.dictionaries(TEXT, TEXT, max_size=5)
 
 
 def block_of(*messages, extended):
-    """A block of (headers, body)."""
+    """A block of messages, each given as (headers, body)."""
     bodies = [join(*one) if extended else one[1] for one in messages]
     return Encoder(MessageIds(1), 100).batch(Batch(bodies, has_headers=extended), NOW)
 
@@ -129,7 +129,7 @@ def test_headers_that_are_alike_are_checked_at_once_as_each_is(given_headers, as
 @pytest.mark.parametrize(
     "other",
     [
-        b'{"a":"\\u00g9"}',  # an escape is no plain text
+        b'{"a":"\\u00g9"}',  # characters of an escape are not plain ones
         b'{"a":"\\x00e9"}',
         b'x"a":"\\u00e9"}',
         b'{"a":"\\u00e9"x',
@@ -157,7 +157,7 @@ def test_each_kind_of_subscriber_can_be_sent_either_kind_of_block(messages, data
 
 @given(st.integers(1, 100), st.lists(st.integers(0, 99), max_size=3), st.data())
 def test_messages_of_one_size_are_told_apart_all_the_same(count, odd, data):
-    """Frames are equally long, though the length of their headers is not."""
+    """All frames are equally long, but their headers are not."""
     messages = [({"a": "xy"}, b"12345") for _ in range(count)]
     for place in odd:
         if place < count:

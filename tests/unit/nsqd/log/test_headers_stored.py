@@ -1,4 +1,4 @@
-"""Messages with headers and without: in pages, one by one, compacted, after a restart, in memory."""
+"""Messages with and without headers: in pages, singly, compacted, after a restart, in memory."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ SOME = {"a": "b"}
 
 
 def publish(shop, *messages, extended, due_ns=0):
-    """Append one block of (headers, body)."""
+    """Append one block of messages, each given as (headers, body)."""
     bodies = [join(*one) if extended else one[1] for one in messages]
     block = shop.encoder.batch(Batch(bodies, has_headers=extended), 1)
     block.due_ns = due_ns
@@ -26,7 +26,7 @@ def publish(shop, *messages, extended, due_ns=0):
 
 
 def messages(read, seq, end):
-    """Every message there is to read, by its number."""
+    """Every readable message, by its sequence."""
     found = {}
     for start, stop, block in Cursor(read).scan(seq, end):
         if isinstance(block, Block):

@@ -8,12 +8,12 @@ from nsqd.log.holes import MOST, holes_in, largest
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, Shop, flip, wanting
 
-# Where a restart went on.
+# The sequence at which a restart continued.
 LATER = FIRST + (1 << 40)
 
 
 class Merged(Shop):
-    """Two files that became one: of the first two messages are left, and all behind what was skipped."""
+    """Two files that became one: it has two messages of the first file and all behind the skipped numbers."""
 
     def fill(self, disk=None):
         self.new(disk)

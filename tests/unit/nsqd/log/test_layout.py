@@ -26,7 +26,7 @@ COPY = FILE_HEADER_BYTES // 2
 
 
 def reseal(copy, **fields):
-    """A copy of the file header that says something else and has a right checksum."""
+    """A copy of the file header with other *fields* and a right checksum."""
     names = ("magic", "version", "flags", "size", "first", "follows", "notes", "ends", "salt", "origin")
     layout = struct.Struct("<8sHHIQQQQQQ")
     values = dict(zip(names, layout.unpack(copy[: layout.size]), strict=True)) | fields
@@ -176,7 +176,7 @@ def test_an_append_with_a_flag_of_the_upper_byte_is_read_as_ever():
 
 
 def a_longer_append(flags=0, salt=SALT):
-    """An append as a later version may write it: with 16 bytes of fields that this one does not know."""
+    """An append as a later version may write it, with 16 bytes of fields that this version does not know."""
     fields = struct.pack(
         "<4sHHIIQQQ", b"\xb5NSQ", flags, 64, 3, 7, 1000, 5, xxh3_64_intdigest(b"payload", salt)
     )

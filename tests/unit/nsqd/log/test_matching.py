@@ -64,7 +64,7 @@ def test_all_of_several_filters_must_match():
     st.binary(max_size=20),
 )
 def test_what_matches_is_never_passed_over_by_the_look_at_whole_pages(name, value, escaped, around):
-    """However the JSON is written: with escapes or without."""
+    """JSON may be written with escapes or without."""
     wanted = parse_json_filter(f"{name}={json.dumps(value)}")
     body = json.dumps({name: value}, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
 

@@ -1,4 +1,4 @@
-"""Logs whose files are closed while nobody uses them."""
+"""Logs whose files are closed while they are not used."""
 
 import errno
 
@@ -13,7 +13,7 @@ from tests.support.stores import Shop, descriptors, finish
 
 
 class Street:
-    """Several shops whose stores share what may be open."""
+    """Several shops whose stores share the limit of open files."""
 
     def __init__(self, path, most, shops=4):
         self.disk = FaultyDisk()

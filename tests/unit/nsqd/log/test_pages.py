@@ -16,7 +16,7 @@ from tests.support.disks import Counting, FaultyDisk
 from tests.support.stores import FIRST, deferred, zero
 
 COUNT = 1500
-# An append with its header.
+# The bytes of an append with its header.
 ONE = 48 + 34 + 200
 
 

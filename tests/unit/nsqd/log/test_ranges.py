@@ -1,4 +1,4 @@
-"""Ranges and sets of positions, beside plain sets of numbers."""
+"""Ranges and sets of positions, compared with plain sets of numbers."""
 
 import pytest
 from hypothesis import given

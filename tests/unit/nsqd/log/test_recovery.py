@@ -1,4 +1,4 @@
-"""What one segment holds after a stop, a crash or a power cut."""
+"""The content of one segment after a stop, a crash or a power cut."""
 
 import errno
 
@@ -27,7 +27,7 @@ from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, deferred, flip, zero
 
-# Long enough for a sector of zeros to show in the middle of an append.
+# Long enough that a sector of zeros can lie in the middle of an append.
 BODY = b"x" * 3000
 DURABLE = Mark(FIRST + 5, 0, FIRST + 5, FIRST + 5)
 
@@ -130,7 +130,7 @@ def test_an_index_spares_the_walk_when_the_checkpoint_covers_the_segment(slip):
     found = slip.recover(disk=disk)
 
     assert found.segment.next == FIRST + 5
-    assert disk.calls.count("read") == 1  # of the index
+    assert disk.calls.count("read") == 1  # the index is read
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_durable_append_that_reads_as_zeros_is_a_gap_and_no_torn_end(slip, pla
 
     assert (found.torn, found.damages) == (0, 1)
     lost = [(one.start, one.end, one.why) for one in slip.found if isinstance(one, Gap)]
-    # Behind the last whole append nothing says how much there was; the store knows from the checkpoint.
+    # Behind the last whole append the file does not say how much there was; the checkpoint tells the store.
     assert lost == ([(FIRST + place, FIRST + place + 1, Why.DAMAGED)] if place < 4 else [])
     assert found.segment.next == (FIRST + 5 if place < 4 else FIRST + 4)
 
@@ -232,7 +232,7 @@ def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, s
     assert [one for one in slip.found if isinstance(one, Gap)] == [
         Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED)
     ]
-    # It is owed like the rest, and so it is counted as lost.
+    # The message is owed like the others, so it counts as lost.
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
@@ -251,7 +251,7 @@ def test_of_two_holes_only_the_one_at_the_end_is_cut_off(slip):
 
 
 def test_damage_right_before_a_torn_end_was_the_power_cut_too(slip):
-    # The tail of the fourth append is lost, but too little of it to be told from a message that ends so.
+    # The tail of the fourth append is lost, but so little of it that a whole message could end so.
     flip(slip.path, 8 * (slip.ends[4] - 1))
     zero(slip.path, slip.ends[4], slip.ends[5])
 

@@ -1,4 +1,4 @@
-"""Which segments go, and which are put together. Sizes in units; a full segment has 1000."""
+"""Which segments are removed, and which are merged. Sizes are in units; a full segment has 1000."""
 
 import pytest
 from hypothesis import example, given
@@ -23,7 +23,7 @@ def planned(found, *, resting=True, full=FULL, worth=WORTH):
 
 
 def big(*wanted):
-    """Segments so large that none is put together with a neighbour because it is small."""
+    """Segments so large that none is merged with a neighbour for being small."""
     return [Extent(place, 1000 * TINY, share * TINY, 0) for place, share in enumerate(wanted)]
 
 
@@ -79,7 +79,7 @@ def test_what_gives_most_for_what_it_costs_comes_first():
 
 
 def test_waste_of_more_than_two_segments_is_not_left_lying_where_most_is_wanted():
-    # Each wastes a fifth: ten waste two segments, which is allowed, and one more is too many.
+    # Each wastes a fifth. Ten waste two segments, which is allowed; eleven waste too much.
     assert planned_big(big(*[800] * 10)) == []
     assert len(planned_big(big(*[800] * 11))) == 1
 
@@ -120,7 +120,7 @@ def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_i
         wanted = sum(one.wanted for one in run)
         first = found.index(run[0])
         assert found[first : first + len(run)] == run
-        # Into a full segment, or it is one that is larger by itself.
+        # The result fits into a full segment, unless one segment of the run was larger already.
         assert wanted <= max(FULL, *(one.wanted for one in run))
         assert sum(one.waste for one in run) > 0
         found[first : first + len(run)] = [Extent(0, wanted, wanted)]
@@ -139,21 +139,21 @@ def ages(*segments):
 @pytest.mark.parametrize(
     ("kept", "now", "newest", "expected"),
     [
-        # By time: a segment goes when the one behind it had begun so long ago.
+        # By time: a segment goes when the next segment began at least *time_ns* ago.
         (Kept(time_ns=100), 150, 150, 10),
         (Kept(time_ns=100), 199, 150, 10),
         (Kept(time_ns=100), 200, 150, 20),
         (Kept(time_ns=100), 300, 250, 30),
-        # Of the last one the newest message counts.
+        # The last segment goes when its newest message is that old.
         (Kept(time_ns=100), 349, 250, 30),
         (Kept(time_ns=100), 350, 250, 40),
-        # By size: what lies behind it is enough.
+        # By size: a segment goes when the segments behind it have at least *size* bytes.
         (Kept(size=5), 0, 0, 30),
         (Kept(size=50), 0, 0, 30),
         (Kept(size=51), 0, 0, 20),
         (Kept(size=100), 0, 0, 20),
         (Kept(size=101), 0, 0, 10),
-        # Of two bounds each holds.
+        # Of two bounds the stricter one decides.
         (Kept(time_ns=100, size=5), 150, 150, 30),
         (Kept(time_ns=100, size=1000), 200, 150, 20),
     ],

@@ -17,7 +17,7 @@ from tests.support.disks import Counting
 from tests.support.stores import FIRST, deferred, zero
 
 COUNT = 1500
-# A frame, and an append with its header.
+# The bytes of a frame, and of an append with its header.
 FRAME = FRAME_OVERHEAD + 200
 ONE = 48 + FRAME
 PLENTY = 1 << 20
@@ -35,7 +35,7 @@ def cache(disk):
 
 @pytest.fixture
 def written(tmp_path, disk, cache):
-    """A segment with a page and a half of messages, each of which is an append; where each lies is known."""
+    """A segment with a page and a half of messages, each of which is an append at a known position."""
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.keep_starts)

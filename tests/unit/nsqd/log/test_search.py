@@ -24,7 +24,7 @@ def shop(tmp_path):
 
 @pytest.fixture
 def log(shop):
-    """Sixty messages over several pages and files; every tenth has a needle."""
+    """Sixty messages over several pages and files; every tenth contains "needle"."""
     for n in range(60):
         shop.publish(FILL + (b"needle" if n % 10 == 0 else b"hay"))
     assert len(shop.store.segments) > 1

@@ -31,7 +31,7 @@ def writer(tmp_path):
 
 
 def page(segment, number=0, disk=None):
-    """What is read of a page: (first, next) of blocks, gaps as they are."""
+    """The content of a page: (first, next) of each block, gaps as they are."""
     found = read_page(disk or Disk(), segment, number)
     return [(one.first, one.next) if isinstance(one, Block) else one for one in found]
 
@@ -248,7 +248,7 @@ def test_a_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(t
         with pytest.raises(AssertionError, match=f"cannot become {after.value}"):
             segment.become(after)
         assert segment.state is before
-    # Only a sync that worked makes anything durable.
+    # Only a successful sync makes anything durable.
     assert segment.synced == (
         FIRST + 3 if segment.state is not before and after is SegmentState.SYNCED else FIRST
     )

@@ -32,7 +32,7 @@ def segment(tmp_path):
 
 
 def loaded(segment, **changes):
-    """An empty segment after the attempt to load, and whether that worked."""
+    """Load the index into an empty segment; returns the segment and whether that worked."""
     size = changes.pop("size", segment.size)
     empty = Segment(segment.folder, segment.number, changes.pop("header", segment.header))
     return empty, segment_index.load(Disk(), empty, size)

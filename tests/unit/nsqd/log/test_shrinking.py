@@ -1,4 +1,4 @@
-"""Segments and whole stores that nobody needs any more."""
+"""Removal of segments and whole stores that nobody needs."""
 
 import errno
 

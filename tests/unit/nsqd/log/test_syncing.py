@@ -1,4 +1,4 @@
-"""What is durable after a sync of a topic's store, and what is not when a part of it fails."""
+"""What is durable after a sync of a topic's store, and after a sync of which a part fails."""
 
 import errno
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop)
     shop.note(b"four")
     assert shop.sync() is None
 
-    # Another sync would not tell what became of the third.
+    # The sync of the third note failed, and a later sync does not make it durable.
     assert (shop.mark().notes, shop.mark().synced_notes) == (4, 2)
 
 

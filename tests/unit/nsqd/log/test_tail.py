@@ -12,7 +12,7 @@ NOW = 1
 
 
 class Shelf:
-    """A source that holds given blocks and gaps."""
+    """A source of given blocks and gaps."""
 
     def __init__(self, *stored):
         self.stored = stored

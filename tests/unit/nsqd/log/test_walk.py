@@ -10,7 +10,7 @@ SALT = 77
 
 
 def appends(*datas, first=100):
-    """Appends of one message each, and where each begins."""
+    """Appends of one message each; returns their bytes and where each begins."""
     content, begins = b"", []
     for seq, data in enumerate(datas, first):
         begins.append(len(content))
@@ -28,7 +28,7 @@ def places(window, at=0, least=0):
 
 @pytest.fixture
 def file_of(tmp_path):
-    """A window on a file of given content."""
+    """Make windows on files with a given content."""
     disk = Disk()
     opened = []
 

@@ -1,4 +1,4 @@
-"""What is wanted of a log, beside plain sets of numbers."""
+"""The positions of a log that are wanted, compared with plain sets of numbers."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A topic's store: what is written is read again, whatever fails in between."""
+"""A topic's store: stored messages are read back, whatever fails in between."""
 
 import errno
 
