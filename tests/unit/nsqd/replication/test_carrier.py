@@ -18,31 +18,31 @@ AFTER = 30 * SECOND
 
 
 class Shelf:
-    """Copies in memory: what is on the disk of each appointment, and how it is recovered."""
+    """Copies in memory: what each appointment has on the disk, and how it is recovered."""
 
     def __init__(self):
-        # By appointment and topic: the first sequence, the bodies, and what is finished by channel.
+        # By appointment and topic: the first sequence, the bodies, and the finished ranges of each channel.
         self.files = {1: {"t": (100, [b"a", b"b", b"c"], {"c": []})}}
         self.fails = None
         # Topics that cannot be read.
         self.spoilt = set()
-        # What the home of an appointment had lost, and is owed no more.
+        # The ranges that the home of an appointment had lost, so that nobody is owed them.
         self.lost = {}
         self.hole = (0, 1)
         self.removed = []
         self.closed = []
         self.dropped = []
-        # The note that the home is gone for good.
+        # The note that the home is gone permanently.
         self.given = None
         self.full = False
         self.forgotten = []
         # Topics that were deleted at the carrier.
         self.given_up = set()
-        # Appointments of which nobody here knows who is owed them.
+        # Appointments of which nobody here knows which channels are owed their messages.
         self.unfounded = set()
         self.places = {}
 
-    # What a carrier asks of the folders.
+    # The calls of a carrier to the folders.
 
     def identities(self):
         return [HOME] if self.files else []
@@ -68,7 +68,7 @@ class Shelf:
     def forget(self, folder):
         self.forgotten.append(folder.path)
 
-    # How they are recovered.
+    # The recovery of the copies.
 
     def open(self, name, home, folder, _now_ns):
         if self.fails:
@@ -121,7 +121,7 @@ class Keeper:
         self.carrier.look(self.node.now_ns)
 
     def tick(self, seconds=0.0):
-        """Time passes, and what is to be done is done."""
+        """Let time pass, and run the jobs that are due."""
         self.node.now_ns += int(seconds * SECOND)
         for job in self.carrier.tick(self.node.now_ns, {HOME}):
             self.run(job)
@@ -172,7 +172,7 @@ def test_a_copy_of_which_all_topics_were_deleted_is_forgotten(keeper):
     keeper.tick(30)
 
     assert keeper.carrier.of(HOME) == []
-    # That there was one is known yet.
+    # It is still known that there was a copy, because its folder is not removed.
     assert keeper.shelf.removed == []
 
 
@@ -263,7 +263,7 @@ def test_the_home_goes_on_when_the_last_in_flight_was_answered(keeper):
     topic.channels["c"].finish(100, consumer, keeper.node.now_ns)
     topic.channels["c"].requeue(101, consumer, 0, keeper.node.now_ns)
     (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
-    # The last words, before the home may go on.
+    # These are the last facts, told before the home may continue.
     assert keeper.carrier.to_tell(HOME, keeper.node.now_ns) == {"t": [topic]}
     assert facts.all_facts(topic)["c"].finished == [(100, 101)]
     keeper.run(job)
@@ -299,7 +299,7 @@ def test_a_home_that_goes_while_its_copy_is_put_away_is_carried_again(keeper):
     keeper.tick(30)
     keeper.came()
     (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
-    # The thread that puts it away is at work yet.
+    # The thread that puts the copy away is still at work.
     keeper.went()
 
     keeper.run(job)
@@ -418,7 +418,7 @@ def test_a_folder_that_cannot_be_looked_into_is_looked_into_again(keeper):
 
 def test_an_older_copy_goes_though_its_channels_owe_what_was_never_filled_in(keeper):
     keeper.shelf.files = {1: {"t": (100, [b"a", b"b"], {"c": []})}, 2: {"t": (100, [b"a"], {})}}
-    # Its checkpoint tells of both, and its home never came to send the second.
+    # The checkpoint of copy 1 tells of both messages, but the home never sent the second.
     keeper.shelf.hole = (101, 102)
     keeper.came()
     keeper.carrier.began(HOME, 2)
@@ -468,7 +468,7 @@ def test_what_the_later_copy_only_speaks_for_the_earlier_gives_out():
     keeper = Keeper()
     keeper.shelf.files = {
         1: {"t": (100, [b"a", b"b", b"c"], {"c": []})},
-        # Its home had lost the second, and put together what was around it.
+        # The home had lost the second message, and merged the files around it.
         2: {"t": (100, [b"a", b"lost", b"c"], {"c": [(101, 102)]})},
     }
     keeper.shelf.lost = {2: (101, 102)}
@@ -574,7 +574,7 @@ def test_no_topic_is_made_for_one_that_was_deleted_here_while_nobody_is_owed_any
 
     keeper.tick(30)
 
-    # Its home has written to the other one since.
+    # The home has written to topic u since.
     assert list(keeper.node.broker.topics) == ["u"]
     assert sorted(keeper.copy().topics) == ["t", "u"]
 
@@ -583,7 +583,7 @@ def test_no_topic_is_made_for_one_that_was_deleted_here_while_nobody_is_owed_any
     ("newer", "lost", "more"),
     [
         ([b"a", b"b", b"c", b"d"], {}, False),
-        # It has never been there, and is not read there any more.
+        # The third message was never in the newer copy; in the last case the second is lost there.
         ([b"a", b"b"], {}, True),
         ([b"a", b"b", b"c"], {2: (101, 102)}, True),
     ],

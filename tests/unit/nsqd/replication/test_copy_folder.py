@@ -1,4 +1,4 @@
-"""What is written to a copy's files, and what is refused."""
+"""What is written to the files of a copy, and what is refused."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a copy does that waits for the disk."""
+"""The jobs of a copy that wait for the disk."""
 
 import errno
 import random

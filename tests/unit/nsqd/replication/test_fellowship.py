@@ -1,4 +1,4 @@
-"""Several keepers of one home that is gone: the highest of those that reach each other gives out."""
+"""Several keepers of a home that is gone: of those that reach each other, the highest gives out."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def site(copied_site):
 
 
 def given(site):
-    """What consumers get at each keeper, who answer nothing."""
+    """The messages that consumers get at each keeper, and the consumers, which answer nothing."""
     readers = {number: site.nodes[number].read("t", "c", 100) for number in (2, 3)}
     site.advance(3)
     found = {number: b"".join(body for _, body in reader.take()) for number, reader in readers.items()}
@@ -25,7 +25,7 @@ def given(site):
 
 
 def higher(site):
-    """The keeper that was appointed last, and the other."""
+    """The numbers of the keeper that was appointed last and of the other one."""
     last = max(site.nodes[1].file.appointments.current, key=lambda one: one.number)
     number = int(last.address[1])
     return number, 5 - number
@@ -74,7 +74,7 @@ def test_what_a_keeper_has_whose_clients_are_all_sent_away_another_gives_out(sit
     for message in readers[high].has[:4]:
         site.nodes[high].answer(readers[high], message, "FIN")
 
-    # It is about to be gone, and nobody takes its copy just now.
+    # This keeper is about to leave, and nobody takes its copy at present.
     site.nodes[high].broker.leaving = True
     site.nodes[high].send_away()
     site.advance(3)
@@ -122,12 +122,12 @@ def test_where_the_home_is_no_keeper_says_which_channel_is_the_channel():
     fellowship = Fellowship(keeper.carrier, "n2:4150")
     keeper.came()
     keeper.carrier.began(HOME, 2)
-    # The home has lost what the older copy has, and its channel is the one of this copy.
+    # The home has lost what the older copy has; its channel is the channel of this copy.
     keeper.carrier.answered(HOME, Holdings({"t": []}, {"t": {"c": ChannelFacts(9, [])}}))
     keeper.tick(30)
     channel_of(keeper).empty()
 
-    # A keeper whose data path is a copy of another goes on with what lies there, of the channel as it was.
+    # A keeper whose data path is a copy of another continues with what is there: the channel as it was.
     other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [])}})
     fellowship.heard(HOME, "n3:4150", [FellowHas(2, FellowStanding.CARRIED, other)], keeper.node.now_ns)
 
@@ -146,7 +146,7 @@ def test_of_two_higher_keepers_that_do_not_reach_each_other_one_says_which_chann
 
     says(2, 7)
     says(3, 8)
-    # Consumers have had all of it.
+    # Consumers got all of it.
     channel_of(keeper).empty()
     says(2, 7)
     says(3, 8)
@@ -159,7 +159,7 @@ def test_what_a_keeper_has_that_is_not_asked_here_keeps_nothing_back_when_it_fal
     fellowship = Fellowship(keeper.carrier, "n1:4150")
     keeper.tick(30)
 
-    # It was appointed when this one had left: it knows whom to ask, and nobody here does.
+    # This keeper had left when that one was appointed: that one knows whom to ask, and this one does not.
     other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [])}})
     for _ in range(30):
         keeper.tick(1)
@@ -170,7 +170,7 @@ def test_what_a_keeper_has_that_is_not_asked_here_keeps_nothing_back_when_it_fal
     fellowship.to_ask(keeper.node.now_ns)
     assert channel_of(keeper).depth == 0
 
-    # Its disk is lost, too.
+    # The other keeper is silent for more than ten seconds: its disk is lost.
     keeper.tick(1)
     fellowship.to_ask(keeper.node.now_ns)
 
@@ -179,7 +179,7 @@ def test_what_a_keeper_has_that_is_not_asked_here_keeps_nothing_back_when_it_fal
 
 @pytest.fixture
 def unfounded():
-    """A keeper whose copy was never whole: it has invented a channel, and owes nothing on it."""
+    """A keeper whose copy was never whole: it has made up a channel, and owes nothing on it."""
     keeper = Keeper({3: {"t": (100, [b"a", b"b", b"c"], {"c": [(100, 103)]})}})
     keeper.shelf.unfounded = {3}
     return keeper

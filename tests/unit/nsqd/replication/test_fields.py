@@ -1,4 +1,4 @@
-"""What a field of a frame may be, and what is refused."""
+"""The values that a field of a frame may have, and those that are refused."""
 
 import pytest
 

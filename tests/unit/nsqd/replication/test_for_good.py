@@ -1,4 +1,4 @@
-"""The note of a keeper that a home is gone for good."""
+"""The note of a keeper that a home is gone permanently."""
 
 import pytest
 

@@ -135,7 +135,7 @@ def test_a_frame_that_is_cut_anywhere_is_no_frame(frame):
             found = read(cut)
         except BadFrame:
             continue
-        # What ends with data is shorter by that only.
+        # A frame that ends with data just has less of it.
         assert isinstance(found[0], Appends | FilePart)
 
 

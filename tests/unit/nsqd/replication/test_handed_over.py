@@ -1,4 +1,4 @@
-"""The note of a home that its log is another's."""
+"""The note of a home that its log belongs to another node."""
 
 import dataclasses
 

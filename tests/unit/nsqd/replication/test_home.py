@@ -1,4 +1,4 @@
-"""A node that is copied: whose word counts, and for whom publishers wait."""
+"""A node that is copied: which keepers' acknowledgements count, and which ones publishers wait for."""
 
 import random
 
@@ -64,7 +64,7 @@ def test_an_append_at_which_one_keeper_is_given_up_still_goes_to_the_others(pair
     pair.connect()
     pair.move()
     slow = pair.link
-    # From here on nothing that is said to the first keeper leaves.
+    # From here on the frames for the first keeper are not sent.
     pair.link = pair.kept = None
     pair.keeping = Keeping(Copies(SimulatedDisk(DATA), DATA), b"o" * 16, 3, "other:4150")
     pair.home.appointed = Appointed(2, "other:4150")
@@ -75,7 +75,7 @@ def test_an_append_at_which_one_keeper_is_given_up_still_goes_to_the_others(pair
         pair.home.publish(b"x" * 3000)
     told = []
 
-    # The publisher waits for the other keeper, which has not got the message yet.
+    # The publisher waits for the other keeper, which does not have the message yet.
     pair.home.home.wait(pair.home.store()).tells.append(told.append)
     pair.settle()
 

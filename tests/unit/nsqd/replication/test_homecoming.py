@@ -9,7 +9,7 @@ ASK = 2 * SECOND
 
 
 class HomeAgain:
-    """A home with messages of a channel that were there before it started."""
+    """A home whose channel has messages from before its start."""
 
     def __init__(self, keepers=("a",), count=6, rdy=100):
         self.node = Node()
@@ -37,7 +37,7 @@ class HomeAgain:
         self.home.heard(keeper, "t", Told())
 
     def given(self, seconds=0.0):
-        """Bodies that are delivered when that much time has passed."""
+        """The bodies that are delivered after that many seconds."""
         self.node.now_ns += int(seconds * SECOND)
         self.home.tick(self.node.now_ns)
         self.node.turn()

@@ -1,4 +1,4 @@
-"""Logs that were handed over to a keeper: given out at once, in which order, and when their copies go."""
+"""Logs that were handed over to a keeper: in which order they are given out, and when their copies go."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def keeper():
 
 
 def again(keeper):
-    """The process begins anew."""
+    """Start the process again."""
     keeper.carrier = Carrier(keeper.node.broker, keeper.shelf, keeper.shelf, AFTER, keeper.said.append)
     keeper.carrier.look(keeper.node.now_ns)
     return keeper.carrier
@@ -39,7 +39,7 @@ def test_a_log_that_was_handed_over_is_given_out_at_once_after_each_start(keeper
 
 
 def hello(appointment=3, *, identity=HOME, stands_in=False):
-    """The first word of a home, or of a keeper that speaks for it."""
+    """The first frame of a home, or of a keeper that speaks for it."""
     return Hello(identity, 3, appointment, "n3:4150", stands_in=stands_in)
 
 
@@ -69,14 +69,14 @@ def test_a_home_whose_log_a_keeper_gave_away_is_taken_back_and_the_keeper_is_not
 @pytest.mark.parametrize(
     ("left", "brings", "may_come"),
     [
-        # Nothing is left of what was handed over as copy 1, and somebody has a later copy yet.
+        # Copy 1, which was handed over, is removed here, and the keeper still has a later copy.
         ([], 3, True),
-        # It began to bring that before.
+        # The keeper had begun to bring copy 3 before.
         ([3], 3, True),
-        # What there is goes before what it brings.
+        # A copy that is still here must go first.
         ([1], 3, False),
         ([1, 3], 3, False),
-        # It was noted, of which it has not heard; and a visit is to say so.
+        # Copy 1 was noted, and the keeper has not heard that: the refusal says so, also to a visit (0).
         ([], 1, False),
         ([1], 1, False),
         ([], 0, False),
@@ -115,7 +115,7 @@ def test_of_two_copies_the_newest_is_opened_first(keeper):
     keeper.tick()
 
     assert {one.phase for one in carrier} == {CopyPhase.CARRIED}
-    # The older one leaves it all to the newer one.
+    # The older copy leaves all messages to the newer one.
     assert keeper.node.channel().siblings[0].depth == 4
     assert keeper.node.channel().siblings[1].depth == 0
 
@@ -172,7 +172,7 @@ def line_of(site):
 
 
 def whole(site):
-    """The taker has all of it on its disk, and was offered it."""
+    """Offer the log to the taker until the taker has all of it on its disk."""
     line = line_of(site)
     line.link.offer(1000)
     settle(site)
@@ -201,7 +201,7 @@ def test_a_home_that_ends_as_it_says_so_is_not_waited_for(site):
     line = whole(site)
     line.link.hand_over(line.link.appointed.number)
     line.kept.receive(b"".join(line.link.flush(site.now)))
-    # The connection is gone before the taker has noted it.
+    # The connection ends before the taker has noted the hand-over.
     site.kill(1)
 
     site.advance(2)
@@ -265,7 +265,7 @@ def test_one_that_wants_to_leave_goes_elsewhere_when_its_taker_does_so_too(site)
 
 @pytest.fixture
 def handed_on(copied_site):
-    """The log of the first node was handed on by its keeper, while that was away, to the third one."""
+    """While the first node was away, its keeper handed its log on to the other node."""
     site = copied_site(3)
     (keeper,) = site.nodes[1].file.appointments.current
     giver = int(keeper.address[1])
@@ -294,7 +294,7 @@ def test_a_home_that_comes_back_has_its_log_again_and_a_keeper_in_who_had_it(han
     settle(site, 20)
 
     assert taker.keeping.copies.for_good(identity) is None
-    # What was finished there is finished, and what is published is copied there.
+    # Messages finished at the taker stay finished, and new messages are copied to it.
     assert len(has(site.nodes[1])) == 3
     assert site.nodes[1].home.under_copied() == 0
 
@@ -333,7 +333,7 @@ def test_a_home_that_comes_while_it_is_handed_on_keeps_its_keeper_waiting_for_no
 
 @pytest.fixture
 def missed(copied_site):
-    """The first node's log was handed over and is finished; who kept it for the taker has not heard that."""
+    """The first node's log was handed over and finished; the taker's keeper has not heard that."""
     site = copied_site(3)
     (keeper,) = site.nodes[1].file.appointments.current
     taker, other = int(keeper.address[1]), 5 - int(keeper.address[1])
@@ -365,12 +365,12 @@ def test_a_keeper_that_missed_the_end_of_a_log_gets_away_all_the_same(missed):
 
     assert site.nodes[other].leaving.state == "handed over"
     assert len(has(site.nodes[taker])) == 5
-    # And its home is not taken back for that.
+    # The home may still not take its log back.
     assert not site.nodes[taker].keeping.copies.for_good(identity).by_keeper
 
 
 def test_one_whose_number_the_taker_has_noted_once_comes_with_another(missed):
-    """It was handed over before, and was given back when its home came."""
+    """The log was handed over before under that number, and was given back when its home came."""
     site, identity, taker, other = missed
     copies = site.nodes[taker].keeping.copies
     whose = site.nodes[taker].identity.hex()
@@ -423,7 +423,7 @@ def test_a_home_that_comes_while_its_taker_is_told_has_its_log_again(copied_site
         site.advance(0.5)
         if site.nodes[giver].leaving.state == "noted":
             break
-    # What it has to be told about is lost.
+    # The taker loses the copy that it has to be told about.
     site.lose_disk(taker)
     site.advance(5)
 

@@ -1,4 +1,4 @@
-"""The keeper's side of a connection: what is heard, and what is answered."""
+"""The keeper's side of a connection: what it receives, and what it answers."""
 
 import pytest
 

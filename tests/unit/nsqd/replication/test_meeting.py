@@ -1,4 +1,4 @@
-"""A home that comes back, on the real engine: what is told, and what is given out by whom."""
+"""A home that comes back, on the real engine: what is told, and which node gives out what."""
 
 import random
 
@@ -95,7 +95,7 @@ def test_the_home_learns_what_was_finished_and_leaves_what_is_in_flight(site):
     first = bodies(mine.take())
     keeper.ready(reader, 100)
 
-    # Of six two are finished and four in flight.
+    # Of six messages two are finished and four in flight.
     assert first == b""
     assert len(reader.has) == 4
     assert [one.phase for one in keeper.carrier] == [CopyPhase.RETURNING]
@@ -123,7 +123,7 @@ def test_after_its_return_the_home_goes_on_with_the_same_copy(site):
     site.advance(32)
     again = keeper.read("t", "c", 100)
 
-    # Three of six were finished, and two came after.
+    # Three of six messages were finished, and two were published later.
     assert sorted(bodies(again.take())) == sorted(b"34501")
     assert len(list(keeper.carrier)) == 1
 
@@ -198,7 +198,7 @@ def test_a_home_whose_keeper_is_about_to_leave_has_another_before_that_is_gone(c
     (new,) = site.nodes[1].file.appointments.current
     assert new.address != old.address
     assert site.nodes[1].home.under_copied() == 0
-    # The older copy has gone from there.
+    # The older copy was removed at the leaving keeper.
     assert site.nodes[leaves].keeping.copies.appointments(site.nodes[1].identity) == []
     site.kill(leaves)
     site.kill(1)

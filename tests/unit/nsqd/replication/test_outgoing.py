@@ -1,4 +1,4 @@
-"""What was said, what of it the keeper has, and who waits for that."""
+"""What a home has said, how much of it the keeper has, and who waits for that."""
 
 import pytest
 

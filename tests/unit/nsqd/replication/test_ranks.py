@@ -43,6 +43,6 @@ def test_what_is_left_to_others_and_what_is_given_out_are_all():
 def test_an_older_copy_stays_while_it_alone_has_what_somebody_is_owed():
     assert may_go([(1, 5)], [(1, 9)], [(1, 7)])
     assert not may_go([(1, 5)], [(1, 9)], [(2, 7)])
-    # Today's keeper has all of the home's; the home's tail was lost.
+    # Today's keeper has all that the home has, but the home has lost its tail.
     assert not may_go([(1, 12)], [(1, 9)], [(1, 9)])
     assert may_go([], [], [])

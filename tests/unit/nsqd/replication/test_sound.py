@@ -1,4 +1,4 @@
-"""What is damaged, or cut off, is found in a copy."""
+"""Damage to a copy, or a cut end, is found."""
 
 import random
 

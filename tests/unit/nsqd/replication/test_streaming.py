@@ -1,4 +1,4 @@
-"""The stream of what is written, and older files behind it."""
+"""The stream of new writes, and the older files behind it."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""What a copy lacks, what it has too much, and when a checkpoint makes it count."""
+"""What a copy lacks, what it has too much of, and when a checkpoint makes it count."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_a_copy_with_another_file_or_more_of_one_is_in_conflict(node, stream, ch
         gone = {segment.path.name: LetGo(segment.header.salt, segment.size)}
         stream.log._forget([segment])
         if "salt" not in change:
-            # It went because nobody wanted it; of a file with another salt all is missed.
+            # The file was removed because nobody wanted it; of a file with another salt everything is missed.
             settled = lambda _name: [(segment.first, segment.next)]  # noqa: E731
 
     assert stream.conflicts(gone, settled) is conflict
@@ -85,7 +85,7 @@ def test_a_copy_of_a_file_in_which_the_home_has_lost_something_is_in_conflict(no
 
 
 def said(segment, **change):
-    """What a keeper tells that has the file whole."""
+    """The report of a keeper that has the whole file."""
     known = {
         "name": segment.path.name,
         "salt": segment.header.salt,
@@ -120,8 +120,8 @@ def test_a_file_of_which_nobody_knows_what_is_in_it_is_a_conflict_when_the_home_
     assert not stream.conflicts({"00000099.log": LetGo(7, 500)}, lambda _name: [])
 
 
-# --- a power cut took the end of the home's log, and then the home let go of the file, or put it together
-# with another: what is in the copy alone is found in this life and in later ones ---
+# --- a power cut took the end of the home's log, and then the home removed the file, or merged it with
+# another: messages that only the copy has are found in this life and in later ones ---
 
 MANY = 12
 
@@ -131,7 +131,7 @@ def a_life(disk):
 
 
 def before_the_cut(node):
-    """Returns the disk as it would be without the last messages, and what a keeper has that has them all."""
+    """Returns the disk without the last messages, and the report of a keeper that has them all."""
     node.channel("c")
     node.publish(*[b"%d" % number * 90 for number in range(MANY)])
     node.sync()
@@ -139,7 +139,7 @@ def before_the_cut(node):
     size = store.segments[0].size
     node.publish(*[b"lost" * 20 for _ in range(3)])
     for _ in range(2):
-        # They know that these are owed.
+        # Both checkpoints say that the last messages are owed.
         node.checkpoint()
     disk = node.disk.killed()
     disk.truncate(store.segments[0].path, size)
@@ -147,7 +147,7 @@ def before_the_cut(node):
 
 
 def finish(node, *, but):
-    """All that can be read is finished, but the last so many; what cannot is skipped, as readers do it."""
+    """Finish all readable messages except the last *but*, and skip the others, as readers do."""
     topic, store = node.topic(), node.store()
     channel = topic.channels["c"]
     seqs = [seq for start, end in extents_of(topic) for seq in range(start, end)]

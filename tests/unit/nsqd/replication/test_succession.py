@@ -1,4 +1,4 @@
-"""When a keeper appoints others in the place of a home that does not come back."""
+"""When a keeper appoints others in place of a home that does not come back."""
 
 import pytest
 
@@ -25,13 +25,13 @@ def carried(node, identity):
 
 
 def kept(node, identity):
-    """The copies that lie there."""
+    """The copies of the home on this node."""
     return node.keeping.copies.appointments(identity)
 
 
 @pytest.fixture
 def gone(site):
-    """The first node and its disk are gone; its identity, its keeper, and the other one."""
+    """The first node and its disk are lost; returns its identity, its keeper and the other node."""
     identity, keeper = site.nodes[1].identity, keeper_of(site)
     site.lose_disk(1)
     return identity, keeper, 5 - keeper
@@ -91,7 +91,7 @@ def test_a_home_that_comes_back_after_all_has_it_back_and_the_successor_s_copy_g
     assert kept(site.nodes[other], identity) == []
     assert carried(site.nodes[keeper], identity) == []
     assert len(has(site.nodes[1])) == 5
-    # The next number is above all that were given.
+    # The next appointment is above all that were given.
     assert site.nodes[1].file.appointments.last >= 2
 
 
@@ -117,11 +117,11 @@ def test_when_what_was_handed_over_is_done_with_its_successor_lets_go_too(site, 
             break
     site.lose_disk(1)
     settle(site, 10)
-    # It is copied on at once.
+    # The log is copied on at once.
     assert len(kept(site.nodes[3], identity)) == 1
     for line in site.lines:
         if line.apart and older:
-            # It has not said that it has no other copies: in one there may be what nobody else has.
+            # The keeper has not said that it has no other copies, which might have messages of their own.
             line.link.has_no_older = False
     reader = site.nodes[2].read("t", "c", 10)
     for message in list(reader.take()):

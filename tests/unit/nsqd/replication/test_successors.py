@@ -1,4 +1,4 @@
-"""Whom a node has appointed in the place of homes, noted beside their copies."""
+"""The keepers that a node has appointed in place of homes, noted beside their copies."""
 
 from nsqd.replication.choosing import Candidate
 from nsqd.replication.copies import Copies

@@ -1,4 +1,4 @@
-"""What is remembered of deleted topics for keepers that are away."""
+"""Deleted topics that are remembered for keepers that are away."""
 
 import random
 from pathlib import Path

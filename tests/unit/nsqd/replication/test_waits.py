@@ -1,4 +1,4 @@
-"""Who waits for keepers, and when they are told."""
+"""Publishers that wait for keepers, and when they are told."""
 
 from nsqd.replication.waits import Wait, Waits
 

@@ -1,4 +1,4 @@
-"""Which homes a keeper will have."""
+"""Which homes a keeper accepts."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_a_node_that_drains_lets_those_in_that_have_copies_there(shelf):
     make_folders(shelf.disk, shelf.folder())
     shelf.keeping.unwilling, shelf.keeping.drains = lambda: "the keeper is draining", lambda: True
 
-    # It may have lost what only this copy has.
+    # The home may have lost messages that only this copy has.
     assert isinstance(shelf.say(HELLO)[0], Welcome)
     new = Hello(b"o" * 16, 5, 1, "new:4150")
     assert refused(beside(shelf).say(new)).sentence == "the keeper is draining"
