@@ -1,4 +1,4 @@
-"""Tests of what the C library keeps, in processes of their own: it is set once for a whole process."""
+"""Tests of the memory that the C library keeps, in new processes, because it is set once for a process."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 from nsqd.server import allocator
 
-# How many pages a process has to be given again for 20 blocks of 4 MiB, each taken and freed.
+# How many pages a process has to be given again for 20 blocks of 4 MiB that it takes and frees.
 TAKES_AND_FREES = """
 import resource
 from nsqd.server.allocator import keep_what_is_freed

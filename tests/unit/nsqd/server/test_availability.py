@@ -17,7 +17,7 @@ def health():
 
 @pytest.fixture
 def availability(broker, health):
-    # It is only asked here; those it tells are in test_lookup_peer.py and test_drain.py.
+    # It is only asked here; the parts that it tells are tested in test_lookup_peer.py and test_drain.py.
     return Availability(broker, health, lookups=None)
 
 

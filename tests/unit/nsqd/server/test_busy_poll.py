@@ -1,4 +1,4 @@
-"""When the loop is kept going behind an answer, and when that is given up."""
+"""When the loop polls after an answer, and when it stops doing so."""
 
 import itertools
 
@@ -10,12 +10,12 @@ FOR_NS = 50
 
 
 class Loop:
-    """A clock, and what is to be called soon."""
+    """A clock, and the calls that are due soon."""
 
     def __init__(self):
         self.now = 1_000_000
         self.soon = []
-        # For so long another process has the processor when it is given away.
+        # How long another process keeps the processor when it is given away.
         self.wanted_ns = 0
         self.poll = BusyPoll(FOR_NS, self.soon.append, lambda: self.now, self.give_way)
 
@@ -40,7 +40,7 @@ class Loop:
         self.poll.heard(self.now)
 
     def look_in_vain(self):
-        """An answer to which nobody comes back in time; whether it was followed by a look."""
+        """Answer a client that does not come back in time; returns whether polling followed the answer."""
         self.answer()
         looked = self.looking
         self.now += 10 * FOR_NS
@@ -92,7 +92,7 @@ def test_a_processor_that_others_keep_for_long_is_given_away_ever_more_rarely_th
         loop.answer()
         looks.append(loop.looking)
         loop.turn()
-        # It came while the processor was away, and is answered as soon as it is back.
+        # The client came while the processor was away, and is answered as soon as the processor is back.
         loop.hear()
 
     given = [at for at, looked in enumerate(looks) if looked]

@@ -1,4 +1,4 @@
-"""What follows from topics and channels that come and go."""
+"""What follows when topics and channels are created and deleted."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ from tests.support.turns import Bench, sized
 
 
 class SlowDisk(Disk):
-    """Replaces a file when its gate is open, and knows how many threads do so at once."""
+    """Replaces a file when its gate is open, and counts the threads that do so at once."""
 
     def __init__(self):
         self.gate = threading.Event()

@@ -1,4 +1,4 @@
-"""What the engine knows of the clock on the wall."""
+"""What the engine knows of the wall clock."""
 
 from nsqd.engine.clock import Wall
 from nsqd.server.clock import keep_true, now_ns

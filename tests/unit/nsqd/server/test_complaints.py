@@ -1,4 +1,4 @@
-"""What is written down of the errors of clients."""
+"""Which errors of clients are logged."""
 
 from nsqd.server.complaints import MOST, written
 

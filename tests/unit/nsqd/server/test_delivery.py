@@ -1,6 +1,6 @@
 """How much is delivered in one turn, and topology-aware consumption: the nearest ready consumers first.
 
-What all deliveries have in common is in test_channel.py and test_channel_model.py.
+The rest of delivery is tested in test_channel.py and test_channel_model.py.
 """
 
 import pytest
@@ -186,7 +186,7 @@ def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_
 
     node.advance(5)
     assert (channel.in_flight.count, channel.timeout_count) == (2, 1)
-    # It was delivered again, to the one who is free, and times out after as long as the first time.
+    # It was delivered again, to the free consumer, and times out after the same time as before.
     assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
 
 

@@ -1,4 +1,4 @@
-"""Who waits for which fsync, what one that fails costs whom, and when it is done in the loop."""
+"""Which publishers wait for which fsync, whom a failed one affects, and when the loop itself syncs."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ FAILED = (1, b"E_PUB_FAILED PUB failed input/output error")
 
 
 class TopicDisk(Disk):
-    """Fails or holds up the fsyncs of some topics, by the names of their folders, and notes all."""
+    """Fails or delays the fsyncs of some topics, by the names of their folders, and records all fsyncs."""
 
     def __init__(self):
         self.broken = set()
@@ -65,7 +65,7 @@ async def fast(tmp_path, disk):
 
 
 async def settled(bench, *clients, replies=1):
-    """Wait until each of these has so many replies."""
+    """Wait until each client has *replies* replies."""
     bench.turn.run()
     async with asyncio.timeout(20):
         while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads tell nobody
@@ -79,7 +79,7 @@ def publish(bench, topic, body=b"m"):
 
 
 async def known(bench):
-    """A topic is there, and a thread has seen how fast the disk is."""
+    """Create a topic, so that a thread has measured how fast the disk is."""
     for _ in range(2):
         await settled(bench, publish(bench, b"t"))
 
@@ -121,7 +121,7 @@ async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
 async def test_publishers_wait_for_no_thread_that_others_keep_busy(strict):
     gate = threading.Event()
     loop = asyncio.get_running_loop()
-    # As many checkpoints of other topics would.
+    # The threads are busy, as with many checkpoints of other topics.
     busy = [loop.run_in_executor(None, gate.wait, 20) for _ in range(40)]
     client = publish(strict, b"t")
 
@@ -157,7 +157,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
     clients = [publish(strict, topic) for topic in topics]
     strict.turn.run()
     async with asyncio.timeout(20):
-        # Until then a topic is not among those that wait.
+        # A topic waits for the data path only after its own fsync.
         while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads tell nobody
             await asyncio.sleep(0.001)
     assert not any(client.replies for client in clients)
@@ -167,7 +167,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
 
     assert all(client.replies == [OK] for client in clients)
     assert set(disk.folders) == {tmp_path, *(tmp_path / f"{topic.decode()}.topic" for topic in topics)}
-    # For the first of them, for those that came while that ran, and for the last.
+    # One for the first topic, one for those that came while that ran, and one for the last.
     assert disk.folders.count(tmp_path) <= 3
 
 
@@ -209,7 +209,7 @@ async def test_in_every_mode_publishers_of_a_topic_that_cannot_be_synced_are_tol
     await bench.rest()
     assert client.replies == [OK]
     assert bench.health.ok
-    # Nobody waits any more.
+    # Publishers no longer wait for an fsync.
     disk.gates["t"] = threading.Event()
     client = publish(bench, b"t")
     bench.turn.run()
@@ -233,7 +233,7 @@ async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(t
         while not bench.health.ok:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.001)
 
-    # Of the trials that failed nothing is left behind.
+    # The trials that failed leave no files.
     assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
 
 
@@ -326,7 +326,7 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
     for _ in range(10):
         await asyncio.sleep(0)
 
-    # A power cut may bring the folder back: nothing of it may be missing then.
+    # A power cut may bring the folder back, and then nothing in it may be missing.
     assert (client.replies, strict.data.deleted) == ([], [])
     gate.set()
     await settled(strict, client)

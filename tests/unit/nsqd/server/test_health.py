@@ -1,4 +1,4 @@
-"""Health: what could not be written, until it can be."""
+"""Health names what could not be written, until it can be written."""
 
 import pytest
 

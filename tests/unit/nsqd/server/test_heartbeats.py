@@ -1,4 +1,4 @@
-"""Heartbeats and silence, on a clock that is moved by hand."""
+"""Heartbeats and silence, on a clock that the test moves."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ class Quiet:
 
 @pytest.fixture
 def play():
-    """Run a scene on a simulated loop: it is given a connection, its heartbeats and a way to pass time."""
+    """Run a scene on a simulated loop with a connection, its heartbeats and a way to let time pass."""
 
     def run(scene):
         loop = SimulatedLoop(SimulatedTime(), random.Random(1))
@@ -87,7 +87,7 @@ def test_a_process_that_was_stopped_gives_its_clients_an_interval_to_answer(play
     async def scene(connection, heartbeats, wait):
         heartbeats.start(10)
         await wait(9)
-        # Nothing runs for a while.
+        # The process is stopped for a while.
         connection.loop.clock.advance(30 + LATE_S)
         await wait(5)
         assert connection.cuts == []

@@ -26,7 +26,7 @@ def bodies(outlet):
 
 
 def take_one_by_one(node, consumer, outlet, count):
-    """What a consumer gets that has one message at a time."""
+    """The bodies that a consumer gets that takes one message at a time."""
     got = []
     for _ in range(count):
         for message_id, _, body in outlet.taken():
@@ -57,7 +57,7 @@ def test_logs_take_turns_by_bytes(carrier):
 
     got = [body[:1] for body in take_one_by_one(carrier, consumer, outlet, 60)]
 
-    # Frames have 30 bytes more than bodies.
+    # A frame has 30 bytes more than its body.
     assert abs(got.count(b"o") * 200 - got.count(b"t") * 500) <= 700
 
 

@@ -1,4 +1,4 @@
-"""What a client has sent is cut so that no portion of it takes long."""
+"""The bytes that a client has sent are cut so that no portion takes long."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def test_of_a_client_of_which_nothing_is_known_so_much_is_the_first_portion():
 def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger():
     portions = Portions()
     sizes = []
-    # How long the first took may have been the work of others.
+    # The first portion may have taken long because of other processes.
     for ns in (8 * MS, 8 * MS, 1 * MS, 100 * MS, 1000, 1000, *[1000] * 10):
         portions.put(b"x" * 4 * MOST)
         portion = portions.take()
@@ -26,7 +26,7 @@ def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger
         portions.took(len(portion), ns)
         portions.take_all()
 
-    # 2 ms of 8, as it was, the least there is; and from there on twice as much each time, up to all.
+    # A quarter (2 ms of 8), the same, the least size; then each is twice as large, up to everything.
     assert sizes[:6] == [FIRST, FIRST, FIRST // 4, FIRST // 4, LEAST, 2 * LEAST]
     assert sizes[-1] == 4 * MOST
 
@@ -89,7 +89,7 @@ def test_a_read_below_what_is_whole_teaches_nothing_unless_it_takes_long():
         portions.took(size, ns)
         sizes.append(portions.whole)
 
-    # Twice as much, and nothing while the time of the processor is asked for.
+    # Twice as much at first, and 0 while the processor time is measured.
     assert sizes == [2 * FIRST, 0, 0, 0, FIRST // 4]
     before = portions.take_all(), portions.watched
     portions.took(portions.whole - 1, 1000)

@@ -1,4 +1,4 @@
-"""Rounds of checkpoints on real files: what goes, and when the topic is left alone."""
+"""Rounds of checkpoints on real files: what they remove, and when a topic is left alone."""
 
 import errno
 import io
@@ -73,7 +73,7 @@ class House:
         return first
 
     def finish(self, start: int, end: int) -> None:
-        """The channel owes nothing of these any more."""
+        """Finish these messages, so that the channel no longer owes them."""
         assert self.channel.take_out(set(range(start, end))) == set(range(start, end))
         self.channel.finished.add(start, end)
         self.topic.changed = True

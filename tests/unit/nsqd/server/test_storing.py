@@ -1,4 +1,4 @@
-"""What is staged is in its file before anybody is told, with numbers that are reserved; or nobody has it."""
+"""Staged messages are in their file, with reserved numbers, before anybody is told; or nobody gets them."""
 
 import errno
 
@@ -29,7 +29,7 @@ async def test_publishers_of_one_turn_share_one_append(tmp_path):
 
     (segment,) = (tmp_path / "t.topic").glob("*.log")
     content = segment.read_bytes()
-    # One for the note that the topic was created, one for all messages.
+    # One append for the note that the topic was created, one for all messages.
     assert bench.appends("t") == 2
     assert content.count(b"hello") == 5
 

@@ -13,7 +13,7 @@ from tests.support.turns import Bench, Client, Wire, sized
 
 
 class Heard(Wire):
-    """Notes when it is read from."""
+    """Records when it is read from."""
 
     def __init__(self):
         super().__init__()
@@ -26,12 +26,12 @@ class Heard(Wire):
         self.calls.append("resume")
 
 
-# Each is refused with a sentence of its own.
+# Each of these commands is refused with its own reply.
 TOUCH = b"TOUCH 0000000000000000\n"
 
 
 async def applied(client):
-    """Wait until what was read of the client is; returns how many rounds of the loop that took."""
+    """Wait until all that was read from the client is applied; returns the rounds of the loop it took."""
     rounds = 0
     while client.wire.calls[-1:] != ["resume"]:
         rounds += 1
@@ -75,7 +75,7 @@ async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(
     data = b"".join(b"PUB t\n\0\0\0\10" + body + TOUCH for body in published)
 
     client.connection.data_received(b"SUB t c\n" + data[: len(data) // 2])
-    # As a layer would that had more in hand.
+    # As a layer would do that still has data.
     client.connection.data_received(data[len(data) // 2 :])
     await applied(client)
     log = bench.broker.topics["t"].log
@@ -111,7 +111,7 @@ async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path
 async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
-    # The turn comes before whatever the connection asks the loop for.
+    # The turn comes before anything that the connection asks of the loop.
     bench.turn.ask()
     pub = b"PUB t\n\0\0\0\1x"
     identify = b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}')

@@ -1,4 +1,4 @@
-"""One turn: what is stored before what is answered, and what happens when it cannot be stored."""
+"""One turn: messages are stored before replies are sent; what happens when they cannot be stored."""
 
 import asyncio
 import errno
@@ -76,7 +76,7 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
 
 async def until_durable(bench):
     store = store_of(bench.broker.topics["t"])
-    async with asyncio.timeout(60):  # an fsync waits for whatever else is on its way to the disk
+    async with asyncio.timeout(60):  # an fsync waits for other data on its way to the disk
         while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.001)
 
@@ -88,7 +88,7 @@ async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_them
     for _ in range(100):
         client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
         bench.turn.run()
-        # A sync could be run now, if one was begun.
+        # A sync that was begun can run now.
         await asyncio.sleep(0.0005)
 
     await until_durable(bench)
@@ -116,7 +116,7 @@ async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(
     await bench.rest()
 
     assert [client.replies for client in clients] == [[(0, b"OK")]] * 4
-    # The note that the topic was created, the first message, and the other three.
+    # One append each for the note that the topic was created, the first message, and the other three.
     assert bench.appends("t") == 3
 
 
@@ -143,7 +143,7 @@ async def test_one_client_whose_answer_fails_does_not_cost_the_others_theirs(tmp
 
 
 class SlowSync(Disk):
-    """Every fsync waits until it is let go."""
+    """Every fsync waits until the gate is open."""
 
     def __init__(self):
         self.gate = threading.Event()
@@ -178,7 +178,7 @@ async def test_what_was_published_during_an_fsync_is_synced_after_it(tmp_path):
     for _ in range(2):
         client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
         bench.turn.run()
-        # The first of them begins a sync.
+        # The first batch begins a sync.
         await asyncio.sleep(0)
     disk.gate.set()
 
@@ -216,7 +216,7 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
 
     disk.fails = False
     async with asyncio.timeout(20):
-        while channel.depth:  # noqa: ASYNC110 - nothing is told when the channel tries again by itself
+        while channel.depth:  # noqa: ASYNC110 - nobody is told when the channel tries again
             await asyncio.sleep(0.01)
 
     await bench.rest()

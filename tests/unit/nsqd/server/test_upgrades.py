@@ -1,4 +1,4 @@
-"""What was granted is said without it, and the OK that follows through it."""
+"""The reply that grants a layer is sent without it, and the OK that follows is sent through it."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What the rounds of checkpoints do beside the event loop."""
+"""The work of checkpoint rounds outside the event loop."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 
 
 class Removals(Disk):
-    """Notes who removes files."""
+    """Records the removed files, and whether the event loop's thread removes them."""
 
     def __init__(self):
         self.loop = threading.current_thread()
@@ -56,7 +56,7 @@ async def test_a_file_that_somebody_removed_while_it_is_written_to_is_missed_by_
 
     (log,) = (tmp_path / "t.topic").glob("*.log")
     assert log.read_bytes().endswith(b"after")
-    # What is in memory is delivered all the same.
+    # Messages in memory are still delivered.
     reader.says(b"RDY 10\n")
     await bench.rest()
     assert reader.session.consumer.message_count == 3
@@ -86,7 +86,7 @@ async def test_a_topic_whose_folder_somebody_removed_has_another_within_two_roun
 
 
 class Full(Disk):
-    """Has no room for a checkpoint while it is full, nor for the spare."""
+    """Has no room for a checkpoint while *full* is set, and never room for the spare."""
 
     def __init__(self):
         self.full = False
@@ -145,14 +145,14 @@ async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
     for _ in range(3):
         await checkpoints._round(time.monotonic())
 
-    # Nobody waits for the thread.
+    # The round does not wait for the thread.
     await eventually(lambda: ("00000001.log", False) in disk.removed, "the file is removed")
     assert not any(by_loop for name, by_loop in disk.removed if name.endswith(".log"))
     await eventually(lambda: not list((tmp_path / "t.topic").glob("00000001.*")), "nothing of it is left")
 
 
 async def emptied(bench, checkpoints):
-    """A topic of which both checkpoints owe a file, and then nobody owes it."""
+    """A topic with a file whose messages both checkpoints owe, but nobody owes them any more."""
     reader, publisher = bench.connect(), bench.connect()
     reader.says(b"SUB t c\n")
     for _ in range(3):
@@ -200,7 +200,7 @@ async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
 
 
 class Syncing(Disk):
-    """Notes what is written, and when all of it is synced."""
+    """Records what is written, and when all of it is synced."""
 
     def __init__(self):
         self.done = []
@@ -229,7 +229,7 @@ async def test_a_clean_stop_syncs_its_last_checkpoints(tmp_path):
 
 
 class Unhurried(Disk):
-    """Writes the checkpoint of one topic when it is told to, those of others at once."""
+    """Writes the checkpoint of one topic when the test allows it, those of others at once."""
 
     def __init__(self):
         self.begun = threading.Event()
@@ -275,7 +275,7 @@ async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_pa
 
 @pytest.fixture
 def home(tmp_path):
-    """A node whose log, of several files, is all finished."""
+    """A node whose log has several files."""
     (tmp_path / "home").mkdir()
     node = Machine(tmp_path / "home", 3)
     node.channel()
@@ -330,7 +330,7 @@ async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_pa
 
     writing = asyncio.create_task(checkpoints.write_at_once(topic))
     await asyncio.sleep(0)
-    # A keeper asks for a whole one, say, while a thread writes.
+    # As when a keeper asks for a whole checkpoint while a thread writes one.
     topic.changed = True
 
     assert await writing
@@ -359,7 +359,7 @@ async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
 
 
 def alive(of: str) -> list[str]:
-    """What there is of topics and channels of this name, without a collection."""
+    """The topics and channels of this topic name that are in memory, without a garbage collection."""
     found = [one for one in gc.get_objects() if isinstance(one, Topic | Channel)]
     return sorted(
         type(one).__name__ for one in found if (one.name if isinstance(one, Topic) else one.topic_name) == of
@@ -401,7 +401,7 @@ async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tm
     publisher.says(b"PUB another\n" + sized(b"x"))
     await bench.rest()
     await checkpoints._round(time.monotonic())
-    # Who has published to it knows it yet, for as long as the connection lives.
+    # A publisher keeps the topic in memory for as long as its connection lives.
     assert alive("fleeting") == ["Topic"]
 
     publisher.connection.connection_lost(None)

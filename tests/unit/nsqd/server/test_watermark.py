@@ -11,7 +11,7 @@ from tests.support.engine import Node
 
 
 class Filling(Disk):
-    """A disk of a thousand bytes, of which as many are free as a test says."""
+    """A disk of a thousand bytes, of which *left* are free."""
 
     def __init__(self):
         self.left = 1000

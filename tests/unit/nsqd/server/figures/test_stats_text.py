@@ -1,4 +1,4 @@
-"""The text form of /stats, from figures as the JSON form has them."""
+"""The text form of /stats, from the figures of the JSON form."""
 
 import re
 

@@ -56,7 +56,7 @@ def topic(name, messages=0, channels=(), **figures):
 
 
 class Snapshots:
-    """Gives one snapshot after another."""
+    """Returns one snapshot after another."""
 
     def __init__(self, *snapshots):
         self._snapshots = iter(snapshots)
@@ -104,7 +104,7 @@ def test_names_and_order_are_the_originals():
         ("topic.t.channel.c.requeue_count", 0, "c"),
         ("topic.t.channel.c.timeout_count", 0, "c"),
         ("topic.t.channel.c.clients", 1, "g"),
-        ("topic.t.channel.c.oldest_message_age", 1500, "g"),  # ours
+        ("topic.t.channel.c.oldest_message_age", 1500, "g"),  # not in the original
     ]
     assert found[-1] == ("mem.gc_runs", 1, "c")
     assert len(found) == 13 + 9
@@ -133,7 +133,7 @@ async def test_counters_are_what_came_since_the_push_before():
 
     lines = [(await pushes.lines())[0] for _ in range(3)]
 
-    # The last is a topic that was deleted and created again: it has counted two.
+    # The last is a topic that was deleted and created again: it has counted two messages.
     assert lines == [
         b"nsq.h.topic.t.message_count:5|c\n",
         b"nsq.h.topic.t.message_count:3|c\n",

@@ -1,4 +1,4 @@
-"""Looking at messages of what is deleted in the middle of it."""
+"""Looking at messages of a topic or channel that is deleted meanwhile."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.engine import Node
 
 
 class Interrupted(Finder):
-    """Somebody does something else while messages are looked for."""
+    """Calls *meanwhile* while messages are looked for."""
 
     def __init__(self, meanwhile):
         super().__init__(Disk())

@@ -1,4 +1,4 @@
-"""The description is checked against the routes and what their handlers read, so that it stays true."""
+"""The description is checked against the routes and the arguments that their handlers read."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which heads are plain publishes."""
+"""Which request heads are plain publishes."""
 
 import pytest
 

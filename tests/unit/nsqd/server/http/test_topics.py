@@ -1,4 +1,4 @@
-"""Topics and channels over HTTP, where threads are at work on their files."""
+"""Topics and channels over HTTP while threads work on their files."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ QUIET = Log("[test] ", LogLevel.FATAL)
 
 
 class SlowSync(Disk):
-    """Every fsync of a file waits until it is let go."""
+    """Every fsync of a file waits until its gate is open."""
 
     def __init__(self):
         self.gate = threading.Event()
@@ -32,7 +32,7 @@ class SlowSync(Disk):
 
 
 class NoLookups:
-    """No nsqlookupd is there to be told."""
+    """There is no nsqlookupd to tell."""
 
     def register(self, topic, channel=""):
         pass
@@ -55,7 +55,7 @@ class Asked:
 
 
 class Node:
-    """A bench with the API of topics, and what follows from their changes."""
+    """A bench with the API of topics and the `Changes` that follow from it."""
 
     def __init__(self, path, disk, lookups=None):
         self.bench = bench = Bench(path, disk, sync_every=1)
@@ -93,7 +93,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"old"))
     bench.turn.run()
-    # The job begins.
+    # The fsync begins.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     store = store_of(bench.broker.topics["t"])
@@ -118,7 +118,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
 
 
 class SlowLookups(NoLookups):
-    """Names a channel when it may."""
+    """Names a channel when its gate is open."""
 
     connected = True
 
@@ -135,7 +135,7 @@ class SlowLookups(NoLookups):
 
 @pytest.fixture
 async def asking(tmp_path):
-    """A node that asks, until its gate is opened, when a topic is made."""
+    """A node that asks nsqlookupd about each new topic, until the gate is opened."""
     node = Node(tmp_path, Disk(), SlowLookups())
     yield node
     await node.changes.settle()
@@ -221,7 +221,7 @@ LARGE = b"x" * 400_000
 
 
 class SlowIndex(Disk):
-    """Every index is read when it may be."""
+    """Every index is read when its gate is open."""
 
     def __init__(self):
         self.gate = threading.Event()
@@ -236,7 +236,7 @@ class SlowIndex(Disk):
 
 
 class Compacted(Node):
-    """A topic of which a restart has skipped numbers, and of whose first messages half are left."""
+    """A topic in which a restart has skipped numbers, and of whose first messages half are left."""
 
     def __init__(self, path):
         self.disk = SlowIndex()
@@ -299,7 +299,7 @@ async def test_so_does_one_that_is_made_at_a_place(compacted):
 
 
 async def test_both_know_what_was_gone_by_then(compacted):
-    """Who reads the log by sequence for a channel is not to take that for a loss."""
+    """A reader of the log by sequence must not take the removed messages for lost ones."""
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
     await compacted.seek()
     made, sought = compacted.topic.channels["new"], compacted.topic.channels["c"]

@@ -1,4 +1,4 @@
-"""Connections to those who are appointed and to those of former days, with links that a test moves."""
+"""Connections to appointed and to former keepers, with links that a test moves."""
 
 import asyncio
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ IDENTITY = bytes(16)
 
 
 class Line:
-    """What of a `Linking` is looked at."""
+    """The parts of a `Linking` that are used."""
 
     def __init__(self, _home, appointed, *_parts, tls, heard, visit):
         self.appointed, self.visit = appointed, visit
@@ -56,7 +56,7 @@ class Home:
 
 
 class Kept:
-    """One home with two keepers, of which one is of former days."""
+    """One home with two keepers, of which one is a former one."""
 
     def __init__(self, path):
         self.path = path
@@ -113,7 +113,7 @@ async def test_a_keeper_that_is_one_no_more_is_visited_on_another_connection(kep
 
 async def test_one_that_has_no_copies_any_more_is_left_when_it_is_not_heard(kept):
     kept.home.gone(Appointed(1, "old:1"), 1)
-    # It is just being heard: its connection does not end under it.
+    # The keeper is being heard at this moment, so its connection does not end yet.
     await asyncio.sleep(0)
     assert not kept.lines["old:1"].over
     kept.connections.tick()
@@ -175,7 +175,7 @@ async def test_for_one_that_is_about_to_leave_another_is_looked_for_at_once(kept
     assert kept.connections.note_patience(patience, 0)
     assert patience.is_worn_out("new:1", 0)
 
-    # It stays after all.
+    # The keeper stays after all.
     line.up()
     assert not kept.connections.note_patience(patience, 1)
     assert not patience.is_worn_out("new:1", 1)

@@ -1,4 +1,4 @@
-"""The moment of a hand-over: what may be taken back, and what may not."""
+"""The moment of a hand-over: what can be taken back, and what cannot."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ def site(copied_site):
 
 
 def until(site, *states):
-    """Time passes until the first node is so far."""
+    """Let time pass until the first node reaches one of *states*."""
     for _ in range(60):
         if site.nodes[1].leaving.state in states:
             return
@@ -59,13 +59,13 @@ def test_a_note_that_cannot_be_written_is_taken_back_and_the_node_goes_on(site):
 def test_a_note_of_which_nobody_knows_whether_it_is_there_counts(site):
     site.leave(1, TAKER)
     until(site, "stopping")
-    # It has its name, and that is not durable; nor can it be removed.
+    # The note has its name, but that is not durable, and the note cannot be removed.
     site.disks[1].fail(errno.EIO, "sync_folder", "/data")
     site.disks[1].fail(errno.EIO, "remove", "*handed-over.json", times=None)
     until(site, "failed")
     assert note_of(site) is not None
 
-    # What would be published now the next start would remove.
+    # The next start would remove what would be published now.
     assert not site.nodes[1].leaving.cancel()
     assert site.nodes[1].owed() == {("t", "c"): 0}
     site.disks[1].heal()
@@ -79,7 +79,7 @@ def test_a_note_of_which_nobody_knows_whether_it_is_there_counts(site):
 def test_behind_the_note_nothing_is_taken_back_while_the_taker_is_not_there(site):
     site.leave(1, TAKER)
     until(site, "stopping")
-    # From here on the taker is not heard, and what the home says arrives.
+    # From here on the taker hears the home, but the home does not hear the taker.
     for _ in range(40):
         site.advance(0.5)
         if site.nodes[1].leaving.state == "noted":
@@ -160,7 +160,7 @@ def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site)
 
 @pytest.fixture
 def noted(site):
-    """It is noted that all is the second node's, which was not told; then both end."""
+    """The home has noted that all is the taker's, and is killed before the taker is told."""
     site.leave(1, TAKER)
     until(site, "stopping")
     for _ in range(40):
@@ -173,7 +173,7 @@ def noted(site):
 
 
 def test_a_taker_that_needs_the_copy_no_more_keeps_nobody_from_starting(site, noted):
-    # As it does when another keeper has all of it.
+    # The taker removes the copy, as it does when another keeper has all of it.
     copies = site.nodes[2].keeping.copies
     copies.remove(bytes.fromhex(noted.identity), noted.appointment)
     copies.remove_deleted()
@@ -200,7 +200,7 @@ def test_a_taker_that_has_lost_its_disk_does_not_count_as_one_that_has_heard(sit
 
 
 class Holds:
-    """A carrier that has one copy, which is gone when somebody looks at it."""
+    """A carrier with one copy, which is gone after the first look at it."""
 
     stood_in = frozenset()
 
@@ -225,7 +225,7 @@ class Holds:
 
 
 def leaving(carrier):
-    """A node with nothing of its own that leaves for good."""
+    """A node with no messages of its own that leaves permanently."""
     broker = SimpleNamespace(topics={}, leaving=False)
     log = SimpleNamespace(info=print, warning=print, error=print)
     return Departure(

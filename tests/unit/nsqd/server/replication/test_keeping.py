@@ -1,4 +1,4 @@
-"""What a keeper does beside its connections."""
+"""The work of a keeper outside its connections."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ DATA = Path("/data")
 
 
 class Slow(SimulatedDisk):
-    """A folder is removed when it may be, and how many at a time is counted."""
+    """Removes folders only when the test allows it, and records them."""
 
     def __init__(self) -> None:
         super().__init__(DATA)

@@ -1,4 +1,4 @@
-"""What a turn has written on its way to a keeper."""
+"""The way of a turn's writes to a keeper."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from nsqd.server.replication.linking import KeeperAtWork, behind
 
 
 class Says:
-    """A link that has this to say."""
+    """A link that has these bytes to send."""
 
     closing = False
 
