@@ -1,4 +1,4 @@
-"""Opening a copy of another nsqd's log, and going on with it after a crash of the carrier."""
+"""Opening a copy of another nsqd's log, and continuing with it after a crash of the carrier."""
 
 import shutil
 
@@ -134,7 +134,7 @@ def test_a_carrier_goes_on_after_a_crash_with_what_it_had_finished(
     _, outlet = again.subscribe(again.channel(), rdy=100, msg_timeout=600)
     given = {int(body): attempts for _, attempts, body in outlet.taken()}
     assert set(given) == {4, 5, 6, 7, 8, 9}
-    # The one that was given back had come a second time.
+    # The message that was requeued had been delivered a second time.
     assert (given[4], given[5]) == (3, 2)
     again.advance(61)
     assert bodies(outlet) == [b"3"]
@@ -181,7 +181,7 @@ def test_a_channel_deleted_at_a_carrier_owes_what_its_home_published_to_it_since
     carrier.broker.delete_channel(carrier.topic(), "c")
     carrier.turn()
     carrier.checkpoint(topic)
-    # The home has heard of it, and goes on with the channel.
+    # The home has heard of the deletion, and continues with the channel.
     home.broker.empty_channel(home.topic(), home.channel())
     home.publish(b"new")
     copy()
@@ -202,7 +202,7 @@ def test_a_channel_deleted_at_a_carrier_is_owed_what_waits_at_the_paused_topic_o
     topic = serve()
     carrier.broker.delete_topic("t")
     carrier.checkpoint(topic)
-    # The home has heard of it, and its channel lives on.
+    # The home has heard of the deletion, and keeps its channel.
     home.broker.empty_channel(home.topic(), home.channel())
     home.publish(b"new")
     copy()
@@ -356,7 +356,7 @@ def test_a_home_united_with_its_carrier_owes_the_rest(home, first, carrier, copy
     back = Machine(tmp_path / "home", HOME_ID)
     carried.learn(back.broker, back.topic(), "c", told, higher=False, stored=lambda: claim(back.topic()))
     back.turn()
-    # What was learned is written: a crash does not undo it.
+    # The facts that the home learned are stored: a crash does not undo them.
     back = Machine(tmp_path / "home", HOME_ID)
 
     assert all_of(back) == [b"%d" % number for number in range(4, 10)]

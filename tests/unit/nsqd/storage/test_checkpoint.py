@@ -19,7 +19,7 @@ def node():
 
 
 def saved(node, serial=1, mark=None):
-    """What is in the checkpoint of the topic as it is now."""
+    """The decoded checkpoint of the topic as it is now."""
     topic = node.topic()
     end = topic.log.next_seq
     return checkpoint.decode(checkpoint.encoder(topic, serial, mark or Mark(end, 3, end, end))())

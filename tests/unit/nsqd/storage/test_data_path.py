@@ -50,7 +50,7 @@ class Machine:
             store.checkpoints.end(job)
 
     def store(self):
-        """What a turn does with what is staged."""
+        """Store what is staged, as a turn does."""
         for topic in list(self.broker.dirty):
             blocks = topic.staged()
             if blocks or topic.staged_notes():
@@ -78,7 +78,7 @@ class Machine:
         return self.path / "t.topic"
 
     def consume(self, count, name="c"):
-        """Deliver *count* messages to a new consumer: it, and (attempts, body) of each."""
+        """Deliver *count* messages to a new consumer; returns it and (attempts, body) of each message."""
         outlet = Outlet()
         consumer = Consumer(outlet, 60 * SECOND)
         channel = self.channel(name)
@@ -164,7 +164,7 @@ def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
     machine.publish(b"1")
     for _ in range(3):
         end = machine.broker.topics["t"].log.next_seq
-        machine.crash(seconds=-3600)  # somebody set the clock back
+        machine.crash(seconds=-3600)  # the clock was set back
 
         assert machine.broker.topics["t"].log.next_seq >= end
         machine.publish(b"2")
@@ -174,7 +174,7 @@ def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
 def test_a_topic_that_is_made_again_has_other_numbers(machine):
     machine.publish(*[b"x"] * 10)
     topic = machine.broker.topics["t"]
-    # More than a million messages a second: the sequence is ahead of the clock.
+    # As after more than a million messages a second: the sequence is ahead of the clock.
     topic.skip_to(topic.log.next_seq + 10**9)
     end = topic.log.next_seq
     machine.data.delete(topic)
@@ -262,7 +262,7 @@ def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
     machine.now_ns += 15 * SECOND
 
     assert [body for _, body in found] == [b"2"]
-    # The second delivery of what was requeued; the other was taken once more meanwhile.
+    # The requeued message comes a second time; the other one was taken once more meanwhile.
     assert (2, b"1") in machine.consume(10)[1]
 
 
@@ -304,7 +304,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
 
     machine.crash()
 
-    # What was finished between the two comes again; nothing is missing.
+    # Messages finished between the two checkpoints come again; nothing is missing.
     assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
 
 
@@ -429,7 +429,7 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
     assert sorted(topics) == ["t", "u"]
     assert (topics["t"].paused, topics["u"].paused) == (False, True)
     assert [(c.name, c.paused) for c in topics["t"].channels.values()] == [("new", True)]
-    # From now on the folders say it.
+    # From now on the folders have this state.
     machine.crash()
     assert (machine.broker.topics["u"].paused, machine.broker.topics["t"].channels["new"].paused) == (
         True,

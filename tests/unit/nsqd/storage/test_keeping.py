@@ -13,7 +13,7 @@ BASE_NS = 1_700_000_000 * SECOND
 
 
 class Kept:
-    """A topic on disk whose messages are published, finished and let go of as the server does."""
+    """A topic on disk whose messages are published, finished and removed as the server does it."""
 
     def __init__(self, path, **settings):
         self.store = TopicStore(Disk(), path / "t.topic", 1 << 30, lambda _: None, origin=1)
@@ -32,7 +32,7 @@ class Kept:
         self.channel.commit(self.topic.log.next_seq)
 
     def look(self, second):
-        """How many messages are kept."""
+        """The number of messages that are kept at this second."""
         keep(self.topic, BASE_NS + second * SECOND)
         self.store.drop_below(self.topic.unwanted_below(), self.store.notes)
         self.store.remove_files()

@@ -23,7 +23,7 @@ def test_a_missing_data_path_is_named(tmp_path):
 
 
 class Waiting:
-    """A clock that its sleeps move, and what is said meanwhile."""
+    """A clock that only its own sleeps move; it holds the lock for *release_at_s* seconds."""
 
     def __init__(self, path, release_at_s):
         self.now_s = 100.0

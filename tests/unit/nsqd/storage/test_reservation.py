@@ -204,7 +204,7 @@ def test_a_copied_data_path_has_other_numbers_and_another_name(tmp_path):
 
 
 def test_a_backup_in_the_place_of_what_was_removed_is_a_copy(tmp_path):
-    """On ext4 the file gets the inode of the one before."""
+    """On ext4 the new file gets the inode of the removed one."""
     path, backup = tmp_path / "data", tmp_path / "backup"
     path.mkdir()
     Life(path).open(FLOOR)

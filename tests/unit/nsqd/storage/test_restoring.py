@@ -1,4 +1,4 @@
-"""What a topic speaks of after a start."""
+"""The messages that a topic says it had, after a start."""
 
 import pytest
 
@@ -65,12 +65,12 @@ def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start)
     with log.open("r+b") as file:
         file.truncate(size)
 
-    # The third is finished on all channels: that is a fact, whatever became of the message.
+    # The third message is finished on all channels: that is a fact, although the message is lost.
     assert ranges(start()) == [(first, first + 3)]
 
 
 def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
-    """So it is in a copy that was begun after its home had lost the end of its log, and has not got far."""
+    """A copy is like this when it was begun after its home had lost its end, and is not yet complete."""
     node = start()
     node.channel()
     node.turn()
@@ -83,7 +83,7 @@ def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
     node = start()
     node.publish(b"c")
     end = node.topic().log.next_seq
-    # Nobody who is known here is owed them; of others there is nothing in the log.
+    # No channel that is known here is owed the lost messages; the log names no others.
     node.broker.empty_channel(node.topic(), node.channel())
     node.turn()
     for checkpoint in store_of(node.topic()).folder.glob("checkpoint.*"):
@@ -142,7 +142,7 @@ def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_wha
     consumer, outlet = node.subscribe(finished, rdy=3)
     for message in outlet.taken():
         node.finish(consumer, message[0])
-    # Kept by a policy, as it were: the files stay, with what nobody owes.
+    # As if a policy kept them, the files stay with messages that nobody owes.
     first, end = node.topic().log.next_seq - 2, node.topic().log.next_seq
     node.checkpoint(node.topic())
     late = node.channel("late")

@@ -1,4 +1,4 @@
-"""Two checkpoints in turn: whatever happens while one is written, the other is there."""
+"""Two checkpoints are written in turn: whatever happens to the one being written, the other exists."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ def node():
 
 
 class Keeper:
-    """Writes checkpoints whose notes count up, so that each can be told from the others."""
+    """Writes checkpoints with rising numbers of notes, so that they can be told apart."""
 
     def __init__(self, folder, topic_name="t"):
         self.folder = folder
@@ -176,7 +176,7 @@ def test_the_newest_durable_one_is_never_written_over(keeper, folder):
     durable = keeper.write()
     for _ in range(4):
         keeper.write(durable=False)
-        (folder / NAMES[1]).write_bytes(b"")  # what a power cut may leave of it
+        (folder / NAMES[1]).write_bytes(b"")  # a power cut may leave it empty
         assert CheckpointSlots(Disk(), folder).load(lambda _: None).mark.notes == durable
 
 
@@ -193,7 +193,7 @@ def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable
             newest = keeper.write(durable=durable)
         except OSError:
             newest = None
-        # The job is dropped, as the process is.
+        # The job ends with the process.
         found = keeper.start()
         if newest is not None:
             assert found == newest
@@ -231,7 +231,7 @@ def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_g
     assert grown.count(False) in {1, 2, 3}
     assert max(sizes) < 80_000
     assert keeper.start() == newest
-    # What an earlier life has left is not gone on with.
+    # A checkpoint of an earlier life is not extended.
     keeper.write()
     assert (folder / NAMES[0]).stat().st_size < 2000 or (folder / NAMES[1]).stat().st_size < 2000
 

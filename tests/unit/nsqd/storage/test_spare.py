@@ -53,7 +53,7 @@ def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_pat
 
 
 def test_it_is_not_taken_back_from_a_disk_that_has_little_more(tmp_path):
-    """Else a checkpoint for which it was given up would never find the space."""
+    """Otherwise a checkpoint for which the spare was given up would never find the space."""
 
     class Small(Disk):
         free = SPARE_BYTES + 4096

@@ -1,4 +1,4 @@
-"""A data path as the original leaves it is started on."""
+"""A start on a data path that the original left."""
 
 import struct
 
@@ -138,7 +138,7 @@ def test_a_second_start_takes_nothing_twice(tmp_path):
 
 
 class Stops(Disk):
-    """Ends the process at the *n*th change of the disk."""
+    """Ends the process after *n* changes of the disk."""
 
     def __init__(self, n):
         self.left = n
@@ -204,7 +204,7 @@ def test_a_file_that_came_after_an_interrupted_adoption_is_read_too(tmp_path):
                 tmp_path / "t.topic" / "adopting"
             ).read_bytes():
                 break
-    # All was taken, no file has its other name yet. Now the original runs again and writes another one.
+    # All was taken over, but no file was renamed yet. Now the original runs again and writes another file.
     (tmp_path / "t:a.diskqueue.000001.dat").write_bytes(record(b"second"))
 
     start = Start(tmp_path, LISTED)
