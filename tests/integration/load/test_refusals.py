@@ -1,4 +1,4 @@
-"""What nsq-load says when there is nothing to put load on."""
+"""The sentences of nsq-load when there is no cluster to put load on."""
 
 import socket
 
@@ -52,7 +52,7 @@ def test_a_daemon_that_is_no_nsqlookupd_is_told_so(capsys, cluster):
 def test_a_cluster_whose_nsqd_is_dead_is_no_cluster(capsys, cluster):
     lookupd = cluster.nsqlookupd("--inactive-producer-timeout=10m")
     nsqd = cluster.nsqd()
-    lookupd.post(f"/topic/tombstone?topic=x&node={nsqd.http_address}")  # it still lists the node
+    lookupd.post(f"/topic/tombstone?topic=x&node={nsqd.http_address}")  # nsqlookupd still lists the node
     nsqd.kill()
 
     code, sentence = said(capsys, "smoke", f"--attach={lookupd.http_address}")

@@ -75,7 +75,7 @@ users = 1
 
 
 def run_profile(folder, profile, *arguments):
-    """Run nsq-load with a profile: its exit code, what it said, and its report."""
+    """Run nsq-load with a profile; return its exit code, its output and its report."""
     path = folder / "tried.toml"
     path.write_text(profile)
     report = folder / "report"
@@ -97,7 +97,7 @@ def run_profile(folder, profile, *arguments):
 
 
 def surroundings(folder):
-    """What is left behind would be in *folder*."""
+    """The environment of nsq-load, in which files that are left behind would be in *folder*."""
     return os.environ | {"TMPDIR": str(folder), "PYTHONPATH": f"{PROJECT}/client"}
 
 
@@ -116,7 +116,7 @@ def test_all_kinds_of_users_on_two_workers_are_counted_to_the_last_message(nsq_l
     assert {"publish", "delivery", "lookup", "page"} <= told["latency_ms"].keys()
     assert told["counts"]["TOUCH"] > 0
     assert all(cost["memory_mb"] > 10 for cost in told["daemons"].values())
-    # The journal, the data and the logs are gone.
+    # The journal, the data and the logs were removed.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "tried.toml"]
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
 
@@ -164,7 +164,7 @@ def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
     assert told["owed_at_end"] >= told["missing"] == told["acknowledged"] > 0, text
     assert f"Channel channel-0 of topic t is paused on {nsqd.http_address}." in text
     assert "nsq-load: Nothing was consumed, so nothing was shown." in text
-    # The topic was there before, and stays.
+    # The topic existed before the load, so it stays.
     assert [topic["topic_name"] for topic in nsqd.get("/stats?format=json")["topics"]] == ["t"]
 
 
@@ -204,7 +204,7 @@ def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load
     assert "The disk of an nsqd is full" in text
     assert "no space left on device" in text
     assert told["refused"] > 0
-    # What was answered with OK was written, and is read when the load is over.
+    # Messages that were answered with OK were written, and are read when the load is over.
     assert (told["missing"], told["unknown"]) == (0, 0), text
     assert told["acknowledged"] > 2000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "small", "tried.toml"]

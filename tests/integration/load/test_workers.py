@@ -1,4 +1,4 @@
-"""Workers as processes of their own, as on other hosts: they know nothing but where the master is."""
+"""Workers as separate processes, as on other hosts: they only know the address of the master."""
 
 import json
 import re
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def worker(folder, master):
-    """``nsq-load worker`` on a host of its own, as far as files go."""
+    """Start ``nsq-load worker`` in its own folder, like on another host."""
     folder.mkdir()
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
@@ -30,7 +30,7 @@ def worker(folder, master):
 
 
 def test_two_workers_that_were_started_elsewhere_share_one_exact_tally(tmp_path):
-    # Another address of this machine than the one that all else listens on.
+    # An address of this machine on which nothing else listens.
     master = f"127.0.0.2:{free_port()}"
     with ExitStack() as stack:
         others = [stack.enter_context(worker(tmp_path / f"host-{number}", master)) for number in (1, 2)]
@@ -39,19 +39,19 @@ def test_two_workers_that_were_started_elsewhere_share_one_exact_tally(tmp_path)
         code, text, told = run_profile(
             tmp_path, EVERYTHING, "--start", "--keep", "--other-workers=2", f"--bind={master}"
         )
-        # One whose master is gone without a word ends by itself a minute after it heard from it last.
+        # A worker whose master has disappeared ends a minute after it last heard from the master.
         ended = [other.wait(100) for other in others]
 
     assert code == 0, text + "".join((tmp_path / f"host-{n}" / "said").read_text() for n in (1, 2))
     assert (told["missing"], told["unknown"]) == (0, 0)
     assert told["received"] == 2 * told["acknowledged"] > 0
     assert ended == [0, 0]
-    # What was to be kept is there: journal, logs and data.
+    # Journal, logs and data were kept.
     kept = Path(re.search(r"Kept: (\S+)", text)[1])
     assert kept.parent == tmp_path
     assert {"nsqd-1", "nsqlookupd", "locust.log"} <= {path.name for path in kept.iterdir()}
     tally = read_journal(kept / "tally.jsonl")
-    # Both put load on, each under an id of its own, and both said their last words.
+    # Both workers put load on, each under its own id, and both reported their end.
     assert len(tally.told) == 2
     assert set(tally.told) <= tally.ended
     publishers = {}

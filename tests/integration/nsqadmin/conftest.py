@@ -8,7 +8,7 @@ from tests.support.site import Site, build_site
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A cluster that the tests of one file share; each uses topics of its own."""
+    """A cluster that the tests of one file share; each test uses its own topics."""
     cluster = Cluster(tmp_path_factory.mktemp("site"))
     try:
         yield build_site(cluster)

@@ -20,7 +20,7 @@ WRITES = [
 
 @pytest.fixture
 def guarded(cluster):
-    """A cluster whose nsqadmin knows one admin, alice."""
+    """A cluster whose nsqadmin has one admin, alice."""
     return build_site(cluster, "--admin-user=alice")
 
 
@@ -44,7 +44,7 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     alice = ask(guarded.admin, "GET", "/topics/orders", headers=ALICE)
 
     assert "You may look and change nothing: you are not signed in" in stranger.text
-    # What one may not do is not offered.
+    # Actions that a user may not do are not offered.
     assert "Pause" not in stranger.text
     assert "You may look and change nothing: mallory has no role for more" in mallory.text
     assert "change nothing" not in alice.text
@@ -137,6 +137,6 @@ def test_config_is_closed_to_other_networks_and_to_who_is_no_admin(cluster):
 
     assert ask(outside, "GET", "/config/log_level").status == 403
     assert ask(guarded, "GET", "/config/log_level").status == 200
-    if beside.OURS:  # the original asks for an admin elsewhere
+    if beside.OURS:  # the original asks for an admin only elsewhere
         assert put(guarded, "log_level", "debug")[0] == 403
     assert put(guarded, "log_level", "debug", ALICE)[0] == 200

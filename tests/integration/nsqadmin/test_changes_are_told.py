@@ -1,4 +1,4 @@
-"""What a change did is said exactly: where, where not, and who will bring back what was deleted."""
+"""The result of a change names the nodes where it was done or not, and those that will undo a deletion."""
 
 import json
 
@@ -8,7 +8,7 @@ TOPIC = "topic.0001.events"
 
 
 async def frozen_site(site, *numbers):
-    """Have some nodes give no answers, and wait until that is known."""
+    """Stop the answers of some nodes, and wait until nsqadmin has noticed."""
     for number in numbers:
         site.nodes[number].frozen.clear()
 
@@ -23,7 +23,7 @@ async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_
     async with stub_site(nodes=20, lookupds=2, **SOON_SILENT) as site:
         await site.get("/")
         await frozen_site(site, 3, 4)
-        # nsqlookupd does not list them any more.
+        # nsqlookupd no longer lists them.
         site.stubs.unlisted |= {3, 4}
         silent = ", ".join(sorted(site.address(number) for number in (3, 4)))
 

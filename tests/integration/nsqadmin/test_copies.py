@@ -1,4 +1,4 @@
-"""Copies on other nodes: who keeps whose, how far behind, and red where there are fewer than wanted."""
+"""Copies on other nodes: whose they are, how far behind, and red where there are fewer than wanted."""
 
 import itertools
 
@@ -38,7 +38,7 @@ async def test_a_topic_with_fewer_copies_than_wanted_is_red_where_one_looks_for_
             reply = await site.get("/topics?q=state:under-copied")
             return TOPIC in reply.text and reply
 
-        # A node's word stands on its own page first; sums over nodes follow when the round is over.
+        # The node's own page shows it first; sums over all nodes follow at the end of the round.
         listed = await site.until(found, "the topic is found by its state")
         topic, page = [await site.get(path) for path in (f"/topics/{TOPIC}", f"/nodes/{node}")]
         site.nodes[0].edit = None
@@ -94,7 +94,7 @@ def test_a_nodes_page_says_who_keeps_it_and_what_its_keeper_carries(cluster):
     assert "1 of 1" in ask(admin, "GET", "/topics/orders").text
     home.kill()
     wait_until(lambda: "3 messages owed" in page(keeper), "what is carried is shown", seconds=30)
-    # The overview has figures of its own, which are asked for at other times.
+    # The overview's figures are asked for at other times than those of the node's page.
     wait_until(
         lambda: "3 messages of it owed" in ask(admin, "GET", "/").text, "the overview says so", seconds=30
     )

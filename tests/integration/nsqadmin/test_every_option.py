@@ -1,4 +1,4 @@
-"""Two nsqds with everything switched on that nsqd can say about itself, and every page and route in front."""
+"""All pages and routes in front of two nsqds that report everything that an nsqd can report about itself."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ PATHS = [
 
 
 class Readers:
-    """Consumers on an event loop of their own, each as special as a connection can be."""
+    """Consumers on their own event loop, with unusual connections."""
 
     def __init__(self, configs, addresses):
         self._configs, self._addresses = configs, addresses
@@ -79,7 +79,7 @@ class Readers:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """A site with traffic whose nsqds require TLS and measure, know their place and ask who is there."""
+    """A site with traffic whose nsqds require TLS and AUTH, measure latency and know zone and region."""
     folder = tmp_path_factory.mktemp("full")
     authority = Authority(folder / "ca")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Each route has its tests: pages an address that the browser looks at, everything else one named here."""
+"""Each route has its tests: a page an address that the browser tests open, other routes a test named here."""
 
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from tests.support.stub_site import stub_site
 
 TESTS: Final = Path(__file__).parents[2]
 
-# What is no page, or is one that no address alone leads to.
+# Routes that are not pages, and pages that need more than an address.
 NAMED: Final = {
     ("GET", "/ping"): "test_probes_may_come_under_any_name",
     ("HEAD", "/ping"): "test_probes_may_come_under_any_name",

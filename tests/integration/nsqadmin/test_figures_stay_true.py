@@ -1,4 +1,4 @@
-"""What pages and the API show is so: nothing that is read freezes it, no total is silently too small."""
+"""Figures of pages and the API are true: reading does not freeze them, no total is silently too small."""
 
 import time
 
@@ -10,7 +10,7 @@ STILL = 3600 * SECOND
 
 
 def hold(topic=TOPIC, channel="billing", **figures):
-    """Have a channel of a topic answer with these figures, on the nodes of an edit."""
+    """An edit that gives a channel these figures in a node's answers."""
 
     def edit(answer):
         for one in answer["topics"]:
@@ -30,10 +30,10 @@ async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_comin
         began = time.time()
 
         async def read_and_look():
-            # Both were reasons to throw away what was on its way.
+            # Both requests once made nsqadmin discard answers that were on their way.
             await site.get("/topics/unknown")
             await site.get(f"/action?action=pause&topic={TOPIC}")
-            # As a picture on the page of somebody else asks.
+            # A request like that of an image on another site's page.
             image = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image", "Sec_Fetch_Mode": "no-cors"}
             await site.get(f"/topics/unknown-{time.time_ns()}", **image)
             figures_at = (await site.get("/?format=json")).json()["figures_at"]
@@ -60,7 +60,7 @@ async def test_what_was_asked_before_a_change_does_not_undo_it():
         node = site.nodes[0]
         node.delay_s = 0.5
         await site.round()
-        # A poll is on its way now, whose answer is from before the change.
+        # A poll is on its way now; its answer is from before the change.
         node.delay_s = 0.0
         node.edit = lambda answer: answer["topics"].clear()
         await site.submit(action="delete", topic=TOPIC, typed=TOPIC)
@@ -84,7 +84,7 @@ async def test_an_answer_of_the_api_is_not_older_than_a_second():
             node.edit = hold(depth=4321)
         site.daemon.collector.asker._topic_asked.clear()
         for member in site.daemon.collector.membership.members.values():
-            # As if it had been asked a while ago.
+            # Make the last request look older.
             member.look_asked_ns = 0
 
         topic = (await site.get(f"/api/topics/{TOPIC}")).json()
@@ -153,7 +153,7 @@ async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smal
 
         async def both():
             now = await rate()
-            # Not known for a moment, and then that of both.
+            # The rate is that of the first node, then unknown for a moment, then that of both.
             assert now is None or abs(now - alone) < 0.35 * alone or now > 1.2 * alone
             return now is not None and now > 1.2 * alone
 
@@ -237,7 +237,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         await site.round()
         for member in collector.membership.members.values():
             for mark in member.pace._marks:
-                # As if it had been so for a quarter of a minute.
+                # Make these figures look 15 seconds old.
                 mark.at_ns -= 15 * SECOND
         seen = set()
         for _ in range(10):
@@ -246,7 +246,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
 
         async def told():
-            # A question that was on its way is answered with what was so before.
+            # A request that was already on its way is answered with the earlier figures.
             looks = [member.look for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 

@@ -1,4 +1,4 @@
-"""A Graphite of the test's own behind nsqadmin."""
+"""A stand-in for Graphite behind nsqadmin."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The course of the cluster: kept whether or not anybody looks, and there after a restart."""
+"""The history of the cluster's figures: kept whether or not anybody looks, and kept over a restart."""
 
 import time
 
@@ -28,7 +28,7 @@ async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
             found = await site.get(f"/topics/{TOPIC}")
             return found if found.html.count("<figure") == 3 else None
 
-        # A rate is known after the second look, and a line needs two of them.
+        # A rate is known after the second look, and a line needs two rates.
         page = await site.until(drawn, "all lines are drawn", 20.0)
         overview = await site.get("/")
         marks = (await site.get(f"/history?topic={TOPIC}")).json()["marks"]

@@ -1,4 +1,4 @@
-"""The pages of messages: looked at on all nsqds together, and handled there."""
+"""The pages of messages: they show messages of all nsqds together, and act on them there."""
 
 import html
 import json
@@ -20,7 +20,7 @@ def look(site, headers=None, path="/messages", **query):
 
 
 def listed(site, **query):
-    """The messages of a list, as JSON, page after page."""
+    """The messages of a list, as JSON, one list for each page."""
     found, go = [], ""
     while True:
         answer = json.loads(look(site, format="json", **query, go=go).body)
@@ -39,7 +39,7 @@ def act(site, **fields):
 
 
 def told(site, answer):
-    """What the page says to which a form leads."""
+    """The text of the page to which a form leads."""
     assert answer.status == 303, answer.text
     cookie = answer.headers["Set-Cookie"].partition(";")[0]
     return ask(site.admin, "GET", answer.headers["Location"], headers={"Cookie": cookie}).text
@@ -88,7 +88,7 @@ def test_messages_of_all_nodes_are_one_list_in_the_order_of_time(site):
     assert bodies(oldest) == [f"m{number:03}" for number in range(120)]
     assert bodies(newest) == bodies(oldest)[::-1]
     assert {one["node"] for one in newest[0]} == {nsqd.http_address for nsqd in site.nsqds}
-    # Nothing was consumed by looking.
+    # Looking at the messages has consumed none.
     assert sum(stats(nsqd, "mixed", "a")["depth"] for nsqd in site.nsqds) == 120
 
 
@@ -107,7 +107,7 @@ def test_a_list_begins_at_a_time_an_id_or_what_contains_a_text(site):
     ]
     assert len(bodies(listed(site, topic="found", start="-10m", order="oldest"))) == 20
     assert bodies(listed(site, topic="found", start=third["time"], order="oldest"))[0]["n"] == 3
-    # An id is of one node: that one begins there, and the others have nothing to say.
+    # An id belongs to one node: the list has that node's messages from the id on, and no others.
     from_id = listed(site, topic="found", start=third["id"], order="oldest")
     assert bodies(from_id)[0]["n"] == 3
     assert {one["node"] for page in from_id for one in page} == {third["node"]}
@@ -175,7 +175,7 @@ def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     assert '"user":{"name"' in as_text.text
     assert "7b 22 75 73 65 72" in as_hex
     assert "00000010 10 11 12" in bytes_of
-    # Byte for byte as it was published, and never a page of ours.
+    # The body is sent byte for byte as it was published, and never as a page of nsqadmin.
     assert raw.body == body
     assert raw.headers["Content-Disposition"].startswith("attachment")
     assert raw.headers["Content-Type"] == "application/octet-stream"
@@ -334,7 +334,7 @@ def test_a_viewer_sees_that_messages_are_there_and_not_what_they_say(site, clust
             assert b"73 61 6c 61 72 79" not in shown.body
             read = ask(cluster_admin, "GET", path + form, headers=reader)
             assert b"salary" in read.body or b"73 61 6c 61 72 79" in read.body or "hex" in path
-    # Who may not read does not learn by asking what a message contains.
+    # A user who may not read messages cannot find out their content by filters.
     for path in (
         f"/messages/body?{place}",
         "/messages?topic=secret&contains=salary",
@@ -420,7 +420,7 @@ def test_names_are_no_markup(site):
 
 @pytest.fixture(scope="module")
 def cluster_admin(site, tmp_path_factory):
-    """A second nsqadmin of the same cluster, with people in it."""
+    """A second nsqadmin of the same cluster, with users of different roles."""
     cluster = Cluster(tmp_path_factory.mktemp("people"))
     try:
         yield cluster.nsqadmin(

@@ -1,4 +1,4 @@
-"""Admin actions are told to an HTTP endpoint, and a dead endpoint hinders nobody."""
+"""Admin actions are reported to an HTTP endpoint, and a dead endpoint does not hinder them."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def endpoint():
-    """An endpoint that keeps what it is told, and answers with an error to show that nobody minds."""
+    """An endpoint that keeps the reports, and answers with an error, which must have no effect."""
     told = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The pages as a reader without JavaScript gets them, and the forms on them."""
+"""The pages and their forms, as a browser without JavaScript gets them."""
 
 import re
 
@@ -131,7 +131,7 @@ def test_every_page_forbids_foreign_scripts_frames_and_caches(site, path):
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    # What the policy would block must not be there in the first place.
+    # The page must not contain anything that the policy would block.
     assert not re.search(rb"<script>|<style|style=|onclick=", answer.body)
 
 
@@ -173,7 +173,7 @@ def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     assert done.headers["Location"] == "/topics/pages.pause/a"
     assert "Channel a of topic pages.pause was paused on 2 nsqds." in result.text
     assert "Resume…" in result.text
-    # The note is shown once: the cookie that carried it is taken back.
+    # The note is shown only once, because the answer deletes its cookie.
     assert "Max-Age=0" in result.headers["Set-Cookie"]
 
 

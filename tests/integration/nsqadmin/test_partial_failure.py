@@ -1,4 +1,4 @@
-"""Some nodes do not answer: what is known is shown, and who is missing is said."""
+"""Some nodes do not answer: the known figures are shown, and the missing nodes are named."""
 
 import json
 import os
@@ -14,7 +14,7 @@ QUICK = "--http-client-request-timeout=400ms"
 
 @contextmanager
 def frozen(daemon):
-    """The process is there and accepts connections, but does nothing."""
+    """Freeze the process: its kernel accepts connections, but it does nothing."""
     os.kill(daemon.pid, signal.SIGSTOP)
     try:
         yield
@@ -38,7 +38,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     with frozen(victim):
         wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
         topic = site.admin.get("/api/topics/orders")
-        # Each page has figures of its own, which are asked for at other times.
+        # The figures of each page are asked for at other times.
         wait_until(
             lambda: silence in ask(site.admin, "GET", "/topics/orders").text, "the page of the topic says so"
         )
@@ -112,7 +112,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert one_down["topics"] == ["orders"]
     address = lookupds[1].http_address
     assert one_down["message"] == f'WARNING: Get "http://{address}/topics": connect: connection refused'
-    # The other one tells all there is to tell, so nothing is missing.
+    # The other nsqlookupd has all registrations, so nothing is missing.
     assert f"lookup down {address} nsqlookupd does not answer" in page.text
     assert "attention-watch" in page.body.decode()
     assert "incomplete" not in page.text + nodes.text
@@ -120,13 +120,13 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
     assert written[0] == 502
-    # The nsqds that were known are asked on, so their figures stay.
+    # The known nsqds are still asked, so their figures stay.
     assert lasting.status == 200
     assert "no nsqlookupd does" in lasting.text
     assert "attention-watch" not in lasting.body.decode()
     assert "Nothing needs attention" not in lasting.text
     assert "orders" in lasting.text
-    # One that starts now knows nothing.
+    # An nsqadmin that starts now knows no nsqd.
     assert problem.status == 502
     assert "No nsqlookupd answered" in problem.text
 

@@ -1,4 +1,4 @@
-"""Who may do what: sign-in, tokens and roles, on every route."""
+"""The rights of users: sign-in, tokens and roles, on every route."""
 
 import hashlib
 import json
@@ -69,7 +69,7 @@ def cookie_of(reply, name):
 
 
 async def sign_in(site, path="/sign-in", *, session=""):
-    """Go to the provider and back as a browser does; return the answer to where it led back."""
+    """Go to the provider and back as a browser does; return the answer to the last request."""
     begun = await site.get(path)
     assert begun.status == 303, begun.text
     attempt = cookie_of(begun, "nsqadmin_sign_in").partition(";")[0]
@@ -210,7 +210,7 @@ async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
         statuses = [await write(site, *one, **token) for one in WRITES]
         wrong = await site.get("/api/topics", Authorization="Bearer nonsense")
         deeds = (await site.get("/audit?format=json", X_Forwarded_User="alice")).json()["changes"]
-        # A header beside a token names nobody.
+        # A header with a user's name is ignored beside a token.
         both = await write(site, *WRITES[4], **token, X_Forwarded_User="alice")
 
     assert statuses == [200, 200, 200, 403, 403, 403, 403]

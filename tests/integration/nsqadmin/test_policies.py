@@ -1,4 +1,4 @@
-"""The page of policies: what each nsqd has, who differs, and the same on all of them."""
+"""The page of policies: those of each nsqd, the nodes that differ, and setting the same on all."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def post(admin, headers=None, confirmed="yes", **fields):
 
 
 def note(admin, answer):
-    """The page to which a form leads, with what it says was done."""
+    """The text of the page to which a form leads, with the note on what was done."""
     assert answer.status == 303, answer.text
     cookie = answer.headers["Set-Cookie"].partition(";")[0]
     return ask(admin, "GET", answer.headers["Location"], headers={"Cookie": cookie}).text

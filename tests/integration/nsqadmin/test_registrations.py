@@ -1,4 +1,4 @@
-"""What nsqlookupd lists beside what nsqds hold: where they differ it is said first."""
+"""The topics that nsqlookupd lists, compared with those that nsqds hold: differences are shown first."""
 
 import copy
 
@@ -8,7 +8,7 @@ TOPIC = "topic.0000.events"
 
 
 def holds_more(answer):
-    """The node holds a topic that nobody lists for it."""
+    """An edit: the node holds a topic that no nsqlookupd lists for it."""
     if len(answer["topics"]) > 1:
         more = copy.deepcopy(answer["topics"][0])
         more["topic_name"] = "only.held"

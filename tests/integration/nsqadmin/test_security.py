@@ -1,4 +1,4 @@
-"""What a stranger's page, a stranger's name, a second user and a hostile Graphite get: nothing."""
+"""A foreign page, a foreign host name, a second user and a hostile Graphite achieve nothing."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ ROUTES = ["/", "/topics", "/nodes", "/lookup", "/counter", "/api/topics", "/api/
 
 @pytest.fixture
 def server():
-    """An HTTP server of the test's own: it keeps what is posted, and answers GETs with a page of HTML."""
+    """An HTTP server that keeps the bodies of POSTs, and answers GETs with a page of HTML."""
     told = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,7 +55,7 @@ def test_a_strangers_name_for_our_address_is_refused(small_admin, path):
 def test_a_write_under_a_strangers_name_changes_nothing(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing")
-    # After rebinding, the browser says that the request is of the same origin.
+    # After DNS rebinding, the browser says that the request is of the same origin.
     rebound = {"Host": "evil.example", "Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}
 
     by_api = ask(site.admin, "POST", "/api/topics/orders", '{"action":"pause"}', rebound)

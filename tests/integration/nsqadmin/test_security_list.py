@@ -1,4 +1,4 @@
-"""What holds for every route there is: taken from the route table, so that a new one is tested as well."""
+"""Rules that hold for every route. The routes are taken from the route table, so new ones are also tested."""
 
 import json
 from html.parser import HTMLParser
@@ -10,10 +10,10 @@ from devcluster.provider import LocalPerson, provider
 from tests.support.stub_site import stub_site
 
 TOPIC = "topic.0001.events"
-# Probes; what is needed by those who are not signed in yet, without a figure in it.
+# Probes, and routes without figures that users need before they have signed in.
 FOR_ANYBODY = {"/ping", "/static/:asset", "/fonts/:asset", "/sign-in", "/signed-in", "/sign-out"}
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
-# What each writing route needs so that it would do something.
+# For each writing route a body with which it would do something.
 BODIES = {
     "/action": urlencode({"action": "pause", "topic": TOPIC}),
     "/bulk": urlencode({"action": "pause", "topic": TOPIC, "confirmed": "yes"}),
@@ -28,7 +28,7 @@ BODIES = {
 
 
 def table(site):
-    """All routes, each with an address that means something."""
+    """All routes, each with a meaningful address."""
     node = site.address(0)
     found = []
     for route in site.daemon._server.http._router.routes:
@@ -155,7 +155,7 @@ EVIL = '"><x-evil onload=alert(1)><script>alert(1)</script>'
 
 
 class Tags(HTMLParser):
-    """Finds what a page would run."""
+    """Finds markup that a page would run."""
 
     def __init__(self):
         super().__init__()
@@ -169,7 +169,7 @@ class Tags(HTMLParser):
 
 
 def hostile(answer):
-    """Everything that a node may say of itself and of others is markup."""
+    """An edit that puts markup in all texts that a node reports."""
     answer["health"] = f"NOK - {EVIL}"
     for topic in answer["topics"]:
         for channel in topic["channels"]:

@@ -1,4 +1,4 @@
-"""Nodes die, freeze, leave and drain: pages stay quick, name who is missing, and remember what it held."""
+"""Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember what they held."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from tests.support.site import ask, build_site, follow, submit
 from tests.support.waiting import wait_until
 
 FREEZE_LIMIT = "--http-client-request-timeout=3s"
-# Longer than a test waits for any page.
+# Longer than any test waits for a page.
 NO_LIMIT = "--http-client-request-timeout=1h"
 
 
 @contextmanager
 def frozen(daemon):
-    """The process is there and accepts connections, but does nothing."""
+    """Freeze the process: its kernel accepts connections, but it does nothing."""
     os.kill(daemon.pid, signal.SIGSTOP)
     try:
         yield
@@ -78,7 +78,7 @@ def test_a_page_comes_while_a_question_to_a_frozen_node_is_still_out(cluster):
     pages = ["/", "/topics/orders", "/topics/orders/billing", "/nodes", f"/nodes/{victim}", "/counter"]
 
     with frozen(site.nsqds[1]):
-        # A page that waited for the node would not come at all.
+        # If a page waited for the frozen node, no answer would come.
         statuses = [ask(site.admin, "GET", path).status for path in pages]
         still_out = ("no answer", victim) not in concerns(site)
 
@@ -138,7 +138,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert f"nsqd {node.http_address} was told to drain." in done
     assert node.get("/drain")["draining"]
     assert not site.nsqds[1].get("/drain")["draining"]
-    # At once: without JavaScript no page changes by itself.
+    # The page must show it at once, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
     assert "What is left on it" in page
     assert "orders / billing : 4 messages; nobody there consumes it" in page
@@ -161,7 +161,7 @@ def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
     second = cluster.nsqlookupd()
     moved = site.nsqds[1]
 
-    # As if its connection to nsqlookupd were cut: the new one knows nobody.
+    # The new nsqlookupd knows no nsqd, as if the nsqd's connection to nsqlookupd had been cut.
     ask(site.admin, "PUT", "/config/nsqlookupd_http_addresses", f'["{second.http_address}"]')
 
     wait_until(lambda: ("not listed", moved.http_address) in concerns(site), "it is named")
@@ -173,7 +173,7 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
     site.fill("orders", messages=0)
     before = site.admin.logs().count("\n")
     asked = (site.lookupd, *site.nsqds)
-    # What this test asked itself until now.
+    # The log lines until now are of requests by this test itself.
     seen = {one: len(one.logs()) for one in asked}
 
     for _ in range(20):
@@ -182,6 +182,6 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
 
     assert concerns(site) == set()
     assert site.admin.logs().count("\n") == before
-    # Nor are those who are asked all the time.
+    # The daemons that are asked all the time do not log it either.
     polled = [line for one in asked for line in one.logs()[seen[one] :].splitlines() if " 200 GET " in line]
     assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|carried)\b", line)] == []

@@ -1,4 +1,4 @@
-"""A list of troubles, each injected into a healthy cluster: named where one looks for it, and gone after."""
+"""Troubles, each injected into a healthy cluster: each is named on the right page, and gone afterwards."""
 
 import time
 
@@ -13,7 +13,7 @@ SOON_S = 10.0
 
 
 def figures(topic=TOPIC, channel="billing", **given):
-    """Change what the nodes say of a channel."""
+    """An edit that changes figures of a channel in a node's answers."""
 
     def edit(answer):
         for one in answer["topics"]:
@@ -35,7 +35,7 @@ def of_topic(**given):
 
 
 def rising(key, step):
-    """Have a figure rise with each look."""
+    """An edit with which a figure rises with each look."""
     began = time.monotonic()
 
     def edit(answer):
@@ -48,7 +48,7 @@ def growing():
     began = []
 
     def edit(answer):
-        # From when it is injected.
+        # The depth grows from the moment of the first answer.
         began.append(time.monotonic())
         passed = began[-1] - began[0]
         for one in answer["topics"]:
@@ -151,7 +151,7 @@ TROUBLES = {
 @pytest.fixture
 async def site():
     options = {
-        # A machine that is busy with other things answers late as well: that is no trouble of the cluster.
+        # On a busy machine answers are late, which must not count as a trouble of the cluster.
         "http_client_request_timeout": 3 * SECOND,
         "alert_limits": ("topic.0002*:depth:1000", "topic.0000*:off"),
     }
@@ -181,7 +181,7 @@ async def test_a_trouble_is_named_within_ten_seconds_and_gone_within_ten_after(s
     page = (await site.get(path)).text
 
     async def told():
-        # A new look at the cluster may have come between the two answers.
+        # nsqadmin may look at the cluster between the two answers.
         serious = any(one[0] == "trouble" and one[1:] == (mark, place) for one in await site.concerns())
         return (f'state="{mark}"' in (await site.get("/metrics")).html) == serious
 

@@ -1,4 +1,4 @@
-"""The cluster client against a server that answers what a test wants."""
+"""The cluster client against a server whose answers the test chooses."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def http():
 
 @pytest.fixture
 async def answering():
-    """Start a server that gives one answer to everything; returns its address and what it was asked."""
+    """A function that starts a server with one answer to everything; returns its address and its requests."""
     runners = []
 
     async def start(status=200, body="{}"):
@@ -161,7 +161,7 @@ async def test_an_answer_keeps_its_place_among_those_in_memory_until_it_was_used
     address, _ = await answering(body='{"version": "1"}')
     refusing, _ = await answering(status=500)
     async with ClusterHttp(request_timeout=2, bodies_at_once=1) as http:
-        # Neither one that says no nor one that never comes takes a place away.
+        # Neither a refusal nor a failed connection keeps a place.
         await failure(NsqdApi(http, refusing).stats())
         await failure(NsqdApi(http, f"127.0.0.1:{free_port()}").stats())
         other = None
