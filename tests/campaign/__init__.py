@@ -1,1 +1,1 @@
-"""The proof of the storage: random work on a simulated disk, stopped at every point, against a model."""
+"""Tests of the storage: random work on a simulated disk, stopped at every point and checked with a model."""

@@ -1,4 +1,4 @@
-"""Long runs of the campaigns, and one state again.
+"""Long runs of the campaigns, or one state of them again.
 
 python -m tests.campaign                                   every campaign, more than 60,000 states
 python -m tests.campaign kill --seeds 100 120              one campaign, those seeds in both modes
@@ -14,7 +14,7 @@ from tests.campaign.campaigns import CAMPAIGNS, FAILED_CALL, KILL, POWER_CUT, SE
 from tests.campaign.ledger import shortfalls, written
 from tests.campaign.result import Result, again
 
-# Seeds of the long run, and every how manieth step, call, read or byte.
+# Seeds of the long run, and the interval of the tested steps, calls, reads or bytes.
 LONG = {
     POWER_CUT: (40, 1),
     KILL: (60, 1),
@@ -28,7 +28,7 @@ SHOWN = 5
 
 
 def main() -> int:
-    """Run what was asked for; violations, and too little work, decide the exit code."""
+    """Run what was asked for; the exit code says whether there were violations or too little work."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign")
     parser.add_argument("campaign", nargs="?", choices=list(CAMPAIGNS))
     parser.add_argument("--seed", type=int)
@@ -61,7 +61,7 @@ def main() -> int:
 def _run(name: str, seed: int, *, strict: bool, every: int, only: str) -> Result:
     try:
         return CAMPAIGNS[name](seed, strict=strict, every=every, only=only)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+    except Exception as error:  # noqa: BLE001 - every error is reported
         result = Result()
         result.failed(again(name, seed, strict=strict), error)
         return result
@@ -76,7 +76,7 @@ def _show(name: str, result: Result, seconds: float, *, ledger: bool, stop: bool
     )
     if ledger:
         print(written(result.ledger))
-    # Whoever stops at the first violation wants no more work.
+    # A run that stops at the first violation need not do enough work.
     short = [] if stop else shortfalls(name, result.ledger)
     for text in short:
         print(text)

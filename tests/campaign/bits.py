@@ -1,4 +1,4 @@
-"""Flipped bits: one byte of one file is wrong; at most the append it lies in is lost, and that is said."""
+"""Flipped bits: one bit of one file is wrong; at most its append may be lost, and the node must report it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,9 @@ APPEND_MESSAGES = 6
 
 
 def places(disk: SimulatedDisk, every: int, start: int) -> Iterator[tuple[str, int]]:
-    """Paths and offsets of the bytes to be flipped: each *every*-th of what the storage trusts.
+    """Yield paths and offsets of the bytes to be flipped: each *every*-th byte that the storage reads.
 
-    A file nsqd.dat that cannot be parsed keeps nsqd from starting, as it does the original. Nothing is lost.
+    nsqd.dat is left out: if it cannot be parsed nsqd does not start, like the original, but nothing is lost.
     """
     number = start
     for path, inode in disk.volume.walk():
@@ -29,7 +29,7 @@ def places(disk: SimulatedDisk, every: int, start: int) -> Iterator[tuple[str, i
 
 
 def flipped(disk: SimulatedDisk, path: str, offset: int, bit: int) -> SimulatedDisk:
-    """The disk with one bit of a file turned over."""
+    """Return the disk with one bit of a file flipped."""
     other = disk.killed()
     fd = other.open_write(Path(path))
     wrong = other.read(fd, 1, offset)[0] ^ (1 << bit)
@@ -40,21 +40,21 @@ def flipped(disk: SimulatedDisk, path: str, offset: int, bit: int) -> SimulatedD
 
 
 def flip_everywhere(played: Played, every: int) -> Iterator[tuple[str, int, str]]:
-    """Flip bytes of what a workload has left; yields what each of them broke, "" for nothing."""
+    """Flip bits in the files that a workload has left; yield what each of them broke, "" for nothing."""
     with a_day_behind():
         whole = read_back(played.disk.killed())
         for path, offset in places(played.disk, every, played.seed):
             disk = flipped(played.disk, path, offset, (played.seed + offset) % 8)
             try:
                 found, warnings = read_back_and_warnings(disk)
-            except Exception as error:  # noqa: BLE001 - any of them keeps the node from starting
+            except Exception as error:  # noqa: BLE001 - every error means that the node does not start
                 yield path, offset, f"the node does not start: {type(error).__name__}: {error}"
                 continue
             yield path, offset, _broken(whole, found, set(played.model.messages), warnings, path)
 
 
 def read_back_and_warnings(disk: SimulatedDisk) -> tuple[Found, list[str]]:
-    """What a restored node has, and what it said of the disk."""
+    """Return what a restored node has, and its warnings."""
     warnings: list[str] = []
     return read_back(disk, warnings), warnings
 

@@ -1,4 +1,4 @@
-"""The campaigns by name: what each does with one seed."""
+"""The campaigns by name, with what each does with one seed."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,10 +15,10 @@ KILL: Final = "kill"
 
 
 def crashes(campaign: str, seed: int, *, strict: bool, every: int = 1, only: str = "") -> Result:
-    """A crash at each *every*-th step of one workload."""
+    """Crash at each *every*-th step of one workload."""
     try:
         played = play(seed, strict=strict)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+    except Exception as error:  # noqa: BLE001 - every error is reported
         result = Result()
         result.failed(again(campaign, seed, strict=strict), error)
         return result
@@ -26,7 +26,7 @@ def crashes(campaign: str, seed: int, *, strict: bool, every: int = 1, only: str
 
 
 def bits(seed: int, *, strict: bool, every: int) -> Result:
-    """Bytes of what one workload has left are wrong, each in a run of its own."""
+    """Flip bits in the files that one workload has left, each in a separate run."""
     played = play(seed, strict=strict, stop=True)
     result = Result(ledger=played.ledger)
     for path, offset, broken in flip_everywhere(played, every):
@@ -37,7 +37,8 @@ def bits(seed: int, *, strict: bool, every: int) -> Result:
     return result
 
 
-# By name: one seed in one mode, every how manieth step, call, read or byte, and the one state to look at.
+# Name -> a function of a seed, the mode, the interval of tested steps, calls, reads or bytes, and optionally
+# the one state to test.
 CAMPAIGNS: Final[dict[str, Callable[..., Result]]] = {
     POWER_CUT: lambda seed, *, strict, every, only: crashes(
         POWER_CUT, seed, strict=strict, every=every, only=only

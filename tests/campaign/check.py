@@ -1,4 +1,4 @@
-"""Comparing what a restored node has with what clients were promised."""
+"""Compares what a restored node has with what clients were promised."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,26 +10,26 @@ from tests.campaign.places import DEAD, DIES
 
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
-# A checkpoint a second, and the time that one takes here.
+# Covers one checkpoint, which is due each second, and the time that it takes here.
 FORGIVEN_NS: Final = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where it happened and what is promised about it."""
+    """The place and kind of a crash, which decide what is promised after it."""
 
-    # Steps of the disk that were done.
+    # Number of disk steps that were done.
     k: int
-    # The engine's time at that moment, and the latest that was ever on the wall.
+    # The engine's time at that moment, and the latest time that the wall clock ever showed.
     now_ns: int
     wall_ns: int
     after: After
-    # Calls have failed: FIN and REQ, which have no answer, may not have reached the disk.
+    # Calls have failed, so FIN and REQ, which have no answer, may not have reached the disk.
     faulty: bool = False
 
 
 def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
-    """One sentence for each promise that is broken."""
+    """Yield one sentence for each broken promise."""
     names = {topic.name for topic in model.topics} | set(found.topics)
     for name in sorted(names):
         yield from _topic(model, name, found, crash)
@@ -44,9 +44,9 @@ def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
 
 
 def in_order(model: Model) -> bool:
-    """Whether the clock was not set back between two messages: else a time has several places."""
+    """Say whether times of messages ascend; if the clock was set back, a time has several places."""
     for name in {topic.name for topic in model.topics}:
-        # What nobody was promised may be there as well, so topics of one name may be one.
+        # A deletion that was not promised may not have happened, so topics of one name may be the same.
         times = [one.published_ns for topic in model.incarnations(name) for one in topic.messages]
         if times != sorted(times):
             return False
@@ -54,7 +54,7 @@ def in_order(model: Model) -> bool:
 
 
 def _may_be_twice(model: Model, body: bytes, crash: Crash) -> bool:
-    """Whether it was sent back, so that it is there as what it was and as what came back."""
+    """Say whether it was sent back, so that it may exist as the first message and as the one sent back."""
     message = model.messages.get(body)
     return message is not None and any(
         body in channel.returned and channel.returned[body].may_be(crash.k)
@@ -95,7 +95,7 @@ def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]
     if owners.difference(candidates):
         yield f"topic {name} is an older one of that name"
         return
-    # Without messages any of them may be the one.
+    # Without messages it may be any of them.
     made = [channel for topic in model.incarnations(name) for channel in topic.channels]
     listed = {channel.name for channel in made if channel.made.may_be(k)}
     complaints = [list(_content(topic, here, found, crash, listed)) for topic in owners or candidates]
@@ -107,7 +107,7 @@ def _all(here: FoundTopic) -> list[FoundChannel]:
 
 
 def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed: set[str]) -> Iterator[str]:
-    """*listed* are the channels that a topic of that name had until then: `nsqd.dat` may be that old."""
+    """*listed* are the channels that a topic of that name had so far, because `nsqd.dat` may be old."""
     k, after = crash.k, crash.after
     if here.paused not in topic.pause_may_be(k, after):
         yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
@@ -120,7 +120,7 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed:
     for name, there in here.channels.items():
         incarnations = living.get(name)
         if not incarnations:
-            # Where the first file of a new topic did not reach the disk, that list is what is left to go by.
+            # If the first file of a new topic did not reach the disk, its channels come from nsqd.dat.
             if after is not After.KILL and not topic.made.must_be(k, after) and name in listed:
                 continue
             yield f"channel {topic.name}/{name} is there, but was deleted or never made"
@@ -150,7 +150,7 @@ def _dead_bodies(found: Found) -> set[bytes]:
 
 
 def _dead(model: Model, found: Found, crash: Crash) -> Iterator[str]:
-    """Only what has had its last attempt is among the dead letters."""
+    """Check that only messages after their last attempt are among the dead letters."""
     channels = [one for topic in model.incarnations(DIES[0]) for one in topic.channels if one.name == DIES[1]]
     for body in sorted(_dead_bodies(found)):
         if not any(channel.is_mortal(body, crash.k) for channel in channels):
@@ -175,7 +175,7 @@ def _channel(
             continue
         if debt.message.stored.must_be(k, after) and (debt.given is None or debt.given.must_be(k, after)):
             yield f"{label} lost {body[:24]!r}"
-    # What waited at a paused topic was handed out when all was taken out.
+    # Messages that waited at a paused topic went to the channels when everything was drained.
     waited = {debt.message.body for debt in topic.backlog if debt.since < k}
     for body in there.bodies:
         debt = channel.debts.get(body)
@@ -184,17 +184,18 @@ def _channel(
                 yield f"{label} has {body[:24]!r}, which it never owed"
         elif body not in channel.doubled:
             complaints = list(_should_be_there(label, debt, there, crash))
-            # What waits because the making of those that had it is lost, goes to one that was made after.
+            # If the creation of the channels that had it is lost, the message goes to a later channel.
             late = debt.message.stored.asked < channel.made.asked
             if complaints and not (late and _a_hole_may_give(topic, channel, body, crash)):
                 yield from complaints
 
 
 def _a_hole_may_give(topic: Topic, channel: Channel, body: bytes, crash: Crash) -> bool:
-    """Whether a power cut may have kept from the disk why the channel does not owe the message.
+    """Say whether the note by which the channel does not owe the message may have missed the disk.
 
-    That is a note behind which other things did reach the disk: that the channel was removed before the
-    message came; or that the channels were made that had it, so that it waits for the first there is.
+    In a power cut later writes may reach the disk without that note. It says that the channel was removed
+    before the message came, or that the channels that had it were created; without these the message goes to
+    the first channel that exists.
     """
     k, after = crash.k, crash.after
     published = next(message.stored.asked for message in topic.messages if message.body == body)
@@ -220,26 +221,26 @@ def _should_be_there(label: str, debt: Debt, there: FoundChannel, crash: Crash) 
 
 
 def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator[str]:
-    """A message that was deferred is so still, unless its time has come."""
+    """Check that a deferred message is still deferred, unless it is due."""
     sure = [(position, due_ns) for position, due_ns in debt.dues if position <= crash.k]
     if not sure:
         return
     since, due_ns = sure[-1]
     if crash.faulty and (due_ns != debt.message.due_ns or (debt.dropped and debt.dropped.may_be(crash.k))):
-        # A channel that was set past it, and then back, owes it at once.
+        # A channel that was set past the message and then back owes it at once.
         return
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
         return
     if 0 in possible and (found_ns is None or found_ns <= crash.wall_ns):
-        # Somebody has asked just now that it waits no longer.
+        # A request to send it at once is under way.
         return
     if found_ns is None or min(abs(found_ns - one) for one in possible) > MILLISECOND:
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
 
 
 def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
-    """What waited at the topic waits on, or has gone to channels; what is promised is somewhere."""
+    """Check that waiting messages still wait or went to channels, and that each promised message exists."""
     k, after = crash.k, crash.after
     there_by_name = {name: set(there.bodies) for name, there in here.channels.items()}
     if here.backlog:
@@ -260,7 +261,7 @@ def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
 
 
 def _perhaps_taken(topic: Topic, k: int, after: After) -> set[bytes]:
-    """The messages that one channel or the topic need not have any more."""
+    """Return the messages that a channel or the topic need not have any more."""
     taken = {d.message.body for d in topic.backlog if d.dropped is not None and d.dropped.may_be(k)}
     taken |= {message.body for message in topic.messages if message.strayed <= k}
     for channel in topic.channels:

@@ -1,4 +1,4 @@
-"""Clients of a simulated node: a transport in memory, and what comes out of it."""
+"""Clients of a simulated node, with a transport in memory."""
 
 import asyncio
 import struct
@@ -13,7 +13,7 @@ HEARTBEAT = b"_heartbeat_"
 
 
 class MemoryTransport(asyncio.Transport):
-    """What a connection writes goes to *heard*; closing it ends the connection as a socket would."""
+    """Passes written bytes to *heard*; closing it ends the connection as a socket would."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, heard: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class Client:
-    """One connection; what it is told goes to the callbacks, but for heartbeats, which it answers."""
+    """One connection; frames go to the callbacks, except heartbeats, which it answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clients: Clients) -> None:
         self.on_reply: Callable[[int, bytes], None] = lambda _kind, _data: None

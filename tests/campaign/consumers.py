@@ -1,4 +1,4 @@
-"""Consumers in the random work: what they are given, and how they answer."""
+"""Consumers in the random work: the messages they get, and their answers."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,32 +19,32 @@ MAX_CONSUMERS: Final = 4
 
 @dataclass(eq=False)
 class Reader:
-    """A consumer and what it has to answer: (message id, debt)."""
+    """A consumer and its unanswered messages: (message id, debt)."""
 
     client: Client
     topic: Topic
     channel: Channel
     has: dict[bytes, Debt] = field(default_factory=dict)
     errors: int = 0
-    # By message id, of what it was given.
+    # By message id, for the messages it got.
     attempts: dict[bytes, int] = field(default_factory=dict)
 
     def holds(self, debt: Debt) -> bool:
-        """Whether it is there and has not answered."""
+        """Say whether it is connected and has not answered the message."""
         return not self.client.closed and debt in self.has.values()
 
 
 class Consumers:
-    """Those that are connected, and what they have finished."""
+    """The connected consumers, and what they have finished."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
         self.readers: list[Reader] = []
-        # What was finished in the life of this node: it does not come again.
+        # What was finished in this life of the node and so must not come again.
         self.finished: set[Debt] = set()
-        # Whatever comes is finished at once.
+        # If set, every message is finished at once.
         self.draining = False
-        # What was said by then and has no answer may be forgotten: the node stopped with a failing disk.
+        # Commands without an answer up to this position may be lost: the node stopped with a failing disk.
         self.unsure_until = -1
 
     async def subscribe(self) -> None:
@@ -61,7 +61,7 @@ class Consumers:
         work.requests.notice_deleted()
         work.note(f"SUB {name} {channel_name} RDY {ready}")
         fact, topic_fact = work.model.fact(work.position), work.model.fact(work.position)
-        # SUB is answered at once: what the channel owes is safe without it.
+        # SUB is answered without a sync, because messages are safe without the channel's creation.
         fact.unforced = topic_fact.unforced = True
         topic = work.model.make_topic(name, topic_fact)
         channel = work.model.make_channel(topic, channel_name, fact)
@@ -73,7 +73,8 @@ class Consumers:
         def reply(kind: int, data: bytes) -> None:
             if data == b"OK":
                 if any(call.error for call in work.disk.calls[calls:]):
-                    # Known in memory, and written with the next append that works: nothing is promised yet.
+                    # The channel is only in memory and is written with the next append that works, so nothing
+                    # is promised yet.
                     return
                 fact.answered = topic_fact.answered = work.position
             elif kind == FRAME_ERROR and data.startswith((b"E_FIN", b"E_REQ", b"E_TOUCH")):
@@ -101,7 +102,7 @@ class Consumers:
                 work.break_off(
                     f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r}, not its own"
                 )
-            # A fault may have kept from the disk that a channel was made, or a topic emptied or paused.
+            # A fault may have kept the creation of a channel, or an emptying or pause, from the disk.
             reader.client.say(b"FIN %b\n" % id_)
             if body in work.model.messages:
                 work.model.messages[body].strayed = work.position
@@ -111,9 +112,9 @@ class Consumers:
         if debt.dropped is not None and debt.dropped.answered <= work.position:
             work.break_off(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after empty")
         since, due_ns = debt.dues[-1] if debt.dues else (0, 0)
-        # Once it was due it waits, wherever the clock is set back to later.
+        # A message that was due once stays ready, even if the clock is set back later.
         early_ns = due_ns - work.loop.clock.latest_ns
-        # A delay of REQ, which has no answer, may be forgotten with a checkpoint that could not be written.
+        # The delay of a REQ, which has no answer, may be lost with a checkpoint that could not be written.
         forgotten = debt.message.stored.asked != since <= self.unsure_until
         if early_ns > MILLISECOND and not (
             forgotten or any(since <= position for position in debt.deliveries)
@@ -140,7 +141,7 @@ class Consumers:
             reader.client.close()
 
     async def answer(self) -> None:
-        """FIN, REQ or TOUCH some of what consumers have."""
+        """FIN, REQ or TOUCH some of the consumers' messages."""
         work = self._work
         for reader in list(self.readers):
             for id_ in list(reader.has):
@@ -179,14 +180,14 @@ class Consumers:
         if delay_ms and work.rng.random() < work.profile.own_delays:
             delay_ms = work.rng.randrange(50, 20_000)
         work.done[Deed.PUT_OFF if delay_ms else Deed.REQUEUED] += 1
-        # It may come again in this turn.
+        # Taken now, because the message may come again in this turn.
         errors, attempts = reader.errors, reader.attempts[id_]
         delay_ns = delay_ms * MILLISECOND or work.rules.retry_after_ns(reader.topic, reader.channel, attempts)
         due_ns = work.loop.clock.wall_ns + delay_ns
         work.done[Deed.RETRIED] += bool(delay_ns) and not delay_ms
         work.note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
         reader.client.say(b"REQ %b %d\n" % (id_, delay_ms))
-        # Until the turn is over, the message is where it was or deferred; from then on it is deferred.
+        # During the turn the message may or may not be deferred; afterwards it is.
         came = (NEVER, due_ns if delay_ns else 0)
         debt.dues.append(came)
         await work.turns()

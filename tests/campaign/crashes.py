@@ -1,4 +1,4 @@
-"""Crashes at every step of a workload: kill -9, and what power cuts may leave."""
+"""Crashes at every step of a workload: kill -9, and the possible results of power cuts."""
 
 import random
 from collections import Counter
@@ -13,21 +13,21 @@ from tests.campaign.result import Result, again
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.volume import Tree, Volume
 
-# Power cuts that are tried at each step.
+# Number of power cuts tried at each step.
 IMAGES = 3
 
 
 class Restorer:
-    """Starts from images; the same image is started from once."""
+    """Starts from images; equal images are started only once."""
 
     def __init__(self, settings_of: SettingsOf) -> None:
-        """*settings_of* is what policies say."""
+        """*settings_of* returns the settings of policies."""
         self._settings_of = settings_of
         self._seen: dict[Tree, Found | str] = {}
         self.ledger: Ledger = Counter()
 
     def restore(self, volume: Volume) -> Found | str:
-        """What was there, or why the node did not start."""
+        """Return what the node found, or why it did not start."""
         tree = volume.tree()
         found = self._seen.get(tree)
         if found is None:
@@ -39,7 +39,7 @@ class Restorer:
         warnings: list[str] = []
         try:
             found = read_back(disk, warnings, self._settings_of)
-        except Exception as error:  # noqa: BLE001 - any of them keeps the node from starting
+        except Exception as error:  # noqa: BLE001 - every error means that the node does not start
             return f"the node does not start: {type(error).__name__}: {error}"
         self.ledger += of_start(disk.calls, warnings)
         self.ledger[Deed.DEFERRED_CARRIED] += sum(
@@ -51,10 +51,10 @@ class Restorer:
 
 
 class Crashes:
-    """Compares what starts from the crashes of one workload find with what its clients were promised."""
+    """Compares what a start after each crash of one workload finds with what clients were promised."""
 
     def __init__(self, campaign: str, played: Played, *, only: str = "") -> None:
-        """*only* is the place of the one state to look at, as a violation prints it."""
+        """*only* is the place of the one state to test, as a violation prints it."""
         self.result = Result(messages=len(played.model.messages))
         self._campaign = campaign
         self._played = played
@@ -62,12 +62,12 @@ class Crashes:
         self._restorer = Restorer(played.workload.settings_of)
 
     def wants(self, place: str) -> bool:
-        """Whether this state, or one of those whose places begin so, is to be looked at."""
+        """Say whether this state, or one whose place begins with this one, is to be tested."""
         only = self._only
         return not only or only == place or only.startswith((f"{place}:", f"{place}-"))
 
     def look(self, place: str, image: Volume, crash: Crash) -> None:
-        """Start from *image*, which *crash* has left."""
+        """Start from *image*, which *crash* has left, and record violations."""
         if not self.wants(place):
             return
         self.result.states += 1
@@ -84,7 +84,7 @@ class Crashes:
 
 
 def crash_everywhere(played: Played, campaign: str, *, only: str = "", every: int = 1) -> Result:
-    """Compare what is restored after a crash at each *every*-th step with what was promised."""
+    """Compare what is restored after a crash at each *every*-th step with the promises."""
     crashes = Crashes(campaign, played, only=only)
     after = After.KILL
     if campaign == "power-cut":
@@ -104,7 +104,7 @@ def crash_everywhere(played: Played, campaign: str, *, only: str = "", every: in
 
 
 def _trace(played: Played, k: int) -> list[str]:
-    """What was asked for before the crash, and the last steps of the disk."""
+    """Return the last requests before the crash, and the last steps of the disk."""
     asked = [line for line in played.workload.trace if int(line.partition(":")[0]) <= k]
     steps = [
         f"step {number}: {name} {[a if not isinstance(a, bytes) else len(a) for a in arguments]}"

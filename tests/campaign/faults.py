@@ -1,4 +1,4 @@
-"""Calls of the disk that fail: any of them once or for a while, and the reads of a node that starts."""
+"""Failing disk calls: any call once or for a while, and the reads of a node that starts."""
 
 import errno
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from tests.campaign.ruled import is_ruled
 from tests.campaign.workload import Workload
 from tests.support.simulated_disk import SimulatedDisk
 
-# What a disk says on a bad day; a number of bytes: so many of a write get through before.
+# Errors of a disk, each with the number of bytes of a write that get through before it.
 ERRORS: Final = ((errno.EIO, 0), (errno.ENOSPC, 0), (errno.ENOSPC, 60), (errno.EMFILE, 0))
 READING: Final = ("open_read", "read", "size", "names", "identity")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Calls that fail from the one of this number on."""
+    """Calls that fail from number *call* on."""
 
     call: int
     error: int
     partial: int = 0
     # How many calls fail in a row.
     length: int = 1
-    # Only these operations count and fail; all when it is empty.
+    # Only these operations count and fail; empty means all.
     operations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Fault:
         return f"{name} after {self.partial} bytes, call {self.call}, {self.length} times"
 
     def put_on(self, disk: SimulatedDisk) -> None:
-        """Have the disk fail so; calls made before count."""
+        """Let the calls of the disk fail; the first call from now on has number 0."""
         seen = 0
         noted = disk.before_call
 
@@ -50,7 +50,7 @@ class Fault:
 
 
 def play_with(fault: Fault | None, seed: int, *, strict: bool, disk: SimulatedDisk | None = None) -> Played:
-    """Play a workload while calls fail, and see that all comes when that is over. Raises Broken."""
+    """Play a workload while calls fail; afterwards all messages must come. Raises Broken."""
     world = World(seed, disk)
     workload = Workload(
         world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
@@ -69,7 +69,7 @@ def play_with(fault: Fault | None, seed: int, *, strict: bool, disk: SimulatedDi
 
 
 def read_with(fault: Fault | None, played: Played) -> Workload:
-    """Start from what *played* has left while reads fail; all that is owed must come. Raises Broken."""
+    """Start from what *played* has left while reads fail; all owed messages must come. Raises Broken."""
     before = played.workload
     world = World(played.seed, played.disk.killed())
     world.clock.monotonic_ns = before.loop.clock.monotonic_ns
@@ -97,7 +97,7 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
 
 
 def any_call(seed: int, *, strict: bool, every: int) -> Result:
-    """Each *every*-th call of a workload fails, in a run of its own."""
+    """Let each *every*-th call of a workload fail, in a separate run."""
     whole = play(seed, strict=strict, stop=False)
     result = Result()
     for call in range(seed % every, len(whole.disk.calls), every):
@@ -107,7 +107,7 @@ def any_call(seed: int, *, strict: bool, every: int) -> Result:
             result.states += 1
             try:
                 played = play_with(fault, seed, strict=strict)
-            except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
+            except Exception as failure:  # noqa: BLE001 - every error is reported
                 result.failed(f"{again('calls', seed, strict=strict)}, {fault}", failure)
             else:
                 result.messages += len(played.model.messages)
@@ -116,7 +116,7 @@ def any_call(seed: int, *, strict: bool, every: int) -> Result:
 
 
 def any_read(seed: int, *, strict: bool, every: int) -> Result:
-    """Each *every*-th read of a node that starts and gives everything fails, in a run of its own."""
+    """Let each *every*-th read of a node that starts and delivers everything fail, in a separate run."""
     played = play(seed, strict=strict, stop=bool(seed % 2))
     whole = read_with(None, played)
     result = Result(ledger=played.ledger)
@@ -127,6 +127,6 @@ def any_read(seed: int, *, strict: bool, every: int) -> Result:
         result.messages += len(played.model.messages)
         try:
             read_with(fault, played)
-        except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
+        except Exception as failure:  # noqa: BLE001 - every error is reported
             result.failed(f"{again('reads', seed, strict=strict)}, {fault}", failure)
     return result

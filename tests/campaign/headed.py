@@ -1,4 +1,4 @@
-"""Headers in the campaigns: which messages have some, and whether they still have them."""
+"""Headers in the campaigns: which messages have them, and whether they keep them."""
 
 import json
 import struct
@@ -8,9 +8,9 @@ from nsqd.engine.dedup import HEADER
 from nsqd.log.frames import Block
 from nsqd.log.headers import message, split
 
-# What the bodies of messages with headers begin with; then comes a number.
+# Bodies of messages with headers begin with this, followed by a number.
 HEADED: Final = b"headed  "
-# Those that have an id besides, and those that say that they are one of these once more: its number follows.
+# Bodies of messages with an id, and of repeats of such messages, which also contain the first one's number.
 UNIQUE: Final = b"unique  "
 REPEAT: Final = b"repeat  "
 _NAME_BYTES: Final = 14
@@ -18,7 +18,7 @@ _ID: Final = {UNIQUE: slice(8, 14), REPEAT: slice(15, 21)}
 
 
 def expected(body: bytes) -> dict[str, str]:
-    """The headers that a message with this body was published with."""
+    """Return the headers with which a message with this body was published."""
     place = _ID.get(bytes(body[:8]))
     if place is not None:
         return {"of": body[:_NAME_BYTES].decode(), HEADER: body[place].decode()}
@@ -26,28 +26,28 @@ def expected(body: bytes) -> dict[str, str]:
 
 
 def id_of(body: bytes) -> str:
-    """What a message with this body is published as once and no more; empty for any number of times."""
+    """Return the id under which a message with this body is stored only once; empty without an id."""
     return expected(body).get(HEADER, "")
 
 
 def with_headers(body: bytes) -> bytes:
-    """A message as PUB_EXT has it; one without headers says so with a length of 0."""
+    """Return a message as PUB_EXT has it; without headers their length is 0."""
     headers = expected(body)
     encoded = json.dumps(headers).encode() if headers else b""
     return struct.pack(">H", len(encoded)) + encoded + body
 
 
 def body_of(extended: bytes) -> bytes:
-    """The body of a message that came with headers; one that nobody published if they are not its own."""
+    """Return the body of a message with headers; a body that nobody published if the headers are wrong."""
     return _judged(*split(extended))
 
 
 def body_in(block: Block, seq: int) -> bytes:
-    """The same of a message in a block of either kind."""
+    """Do the same for a message in a block with or without headers."""
     return _judged(*message(block, seq))
 
 
 def _judged(headers: dict[str, str], body: bytes) -> bytes:
-    # A dead letter has its own besides those of its message.
+    # A dead letter has additional headers.
     own = {name: value for name, value in headers.items() if not name.startswith("dead-")}
     return body if own == expected(body) else b"with other headers: " + body

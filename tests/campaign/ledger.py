@@ -1,7 +1,7 @@
-"""What a campaign really did: random work proves nothing about what it never did.
+"""Counts what a campaign really did, because random work proves nothing about what it never did.
 
-Every workload and every start from what a crash left is counted here. Each campaign names the least counts of
-a hundred workloads; a run that falls short of them fails, whatever it has found.
+Every workload, and every start after a crash, is counted here. Each campaign names the least counts of a
+hundred workloads; a run with lower counts fails, whatever it has found.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.support.simulated_disk import Call
 
-# Shorter runs are too short for a share of the least counts to say anything.
+# In runs with fewer workloads a share of the least counts means nothing.
 LEAST_WORKLOADS: Final = 60
 
 _SEGMENT: Final = re.compile(r".*\.topic/\d{8,}(\.\d+)?\.log")
@@ -21,10 +21,10 @@ _CHECKPOINT: Final = re.compile(r".*\.topic/checkpoint\.\d")
 
 
 class Deed(StrEnum):
-    """Something that a workload, or a start after it, did."""
+    """Something that a workload did, or a start after it."""
 
     WORKLOADS = "workloads"
-    # --- what clients did ---
+    # --- clients ---
     PUBLISHED = "messages published"
     HEADED = "messages published with headers"
     DEFERRED = "messages deferred when they were published"
@@ -57,7 +57,7 @@ class Deed(StrEnum):
     RETRIED = "messages requeued at once that a policy delays"
     SENT_BACK = "dead letters sent back"
     RESTARTS = "clean stops and starts"
-    # --- what the node did to the disk ---
+    # --- the node and its disk ---
     SEGMENTS_BEGUN = "segments begun"
     SEGMENTS_DROPPED = "segments removed because nobody owes them"
     COMPACTIONS_BEGUN = "compactions begun"
@@ -74,7 +74,7 @@ class Deed(StrEnum):
     FOLDER_SYNCS_FAILED = "syncs of folders failed"
     RENAMES_FAILED = "renames failed"
     ANSWERED_AFTER = "messages answered with OK after a failed call"
-    # --- what starts after a crash found and did ---
+    # --- starts after a crash ---
     STATES = "states"
     ENDS_CUT = "torn ends cut off by a start"
     SEGMENTS_LOST = "segments removed by a start"
@@ -87,7 +87,7 @@ Ledger = Counter[Deed]
 
 
 def of_calls(calls: Iterable[Call]) -> Ledger:
-    """What the calls of a running node say that it did."""
+    """Return what a running node did, by its disk calls."""
     ledger: Ledger = Counter()
     finished = begun = 0
     for call in calls:
@@ -117,13 +117,13 @@ def of_calls(calls: Iterable[Call]) -> Ledger:
     ledger[Deed.COMPACTIONS_BEGUN] = begun
     ledger[Deed.COMPACTIONS_FINISHED] = finished
     ledger[Deed.COMPACTIONS_GIVEN_UP] = begun - finished
-    # A compaction removes the segment that it replaces.
+    # A compaction also removes a segment, the one that it replaces.
     ledger[Deed.SEGMENTS_DROPPED] -= min(finished, ledger[Deed.SEGMENTS_DROPPED])
     return ledger
 
 
 def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
-    """What the calls and the warnings of a start say that it found."""
+    """Return what a start found, by its disk calls and warnings."""
     ledger: Ledger = Counter({Deed.WARNINGS: len(warnings)})
     for call in calls:
         if call.operation == "truncate":
@@ -134,7 +134,7 @@ def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
 
 
 def shortfalls(campaign: str, ledger: Ledger) -> list[str]:
-    """What a run of *campaign* has done too little of; a short run is not judged."""
+    """Return what a run of *campaign* has done too rarely; a short run is not judged."""
     workloads = ledger[Deed.WORKLOADS]
     if workloads < LEAST_WORKLOADS:
         return []
@@ -146,7 +146,7 @@ def shortfalls(campaign: str, ledger: Ledger) -> list[str]:
 
 
 def written(ledger: Ledger) -> str:
-    """The ledger as lines."""
+    """Return the ledger as lines of text."""
     return "\n".join(f"  {ledger[deed]:>9,} {deed}" for deed in Deed if ledger[deed])
 
 
@@ -157,7 +157,7 @@ _FAILED: Final = {
     "rename": Deed.RENAMES_FAILED,
 }
 
-# What a hundred workloads do at least, whatever the campaign: about half of what they do on average.
+# The least counts of a hundred workloads in every campaign: about half of the average.
 _WORK: Final = {
     Deed.PUBLISHED: 3000,
     Deed.HEADED: 600,
@@ -197,7 +197,7 @@ _WORK: Final = {
     Deed.SYNCS: 800,
     Deed.FOLDERS_REMOVED: 25,
 }
-# Workloads of the same few seeds, each many times: what is rare may be in none of them.
+# Rare deeds, which may not happen in the few seeds whose workloads some campaigns repeat many times.
 _RARE: Final = {
     Deed.KEPT,
     Deed.REPEATED,
@@ -219,7 +219,7 @@ _STARTS: Final = {Deed.STATES: 2000, Deed.DEFERRED_CARRIED: 1000}
 LEAST: Final = {
     "power-cut": _WORK | _STARTS | {Deed.ENDS_CUT: 500, Deed.SEGMENTS_LOST: 100, Deed.WARNINGS: 500},
     "kill": _WORK | _STARTS,
-    # The workload of a seed runs once for each call that fails.
+    # The workload of a seed runs once for each failing call.
     "failed-call": _REPEATED | _STARTS | _FAILURES | {Deed.FOLDER_SYNCS_FAILED: 10, Deed.RENAMES_FAILED: 5},
     "second-crash": _WORK | _STARTS | {Deed.SECOND_CRASHES: 2000, Deed.ENDS_CUT: 100},
     "calls": _REPEATED | _FAILURES,

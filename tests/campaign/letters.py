@@ -1,4 +1,4 @@
-"""Sending dead letters back in the random work: they come to the channel that had them, and to no other."""
+"""Sends dead letters back in the random work: they go to the channel that had them, and to no other."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Letters:
-    """Sends letters back, and watches what becomes of them."""
+    """Sends letters back, and checks the results."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
-        # How many requests that are under way ask for a letter, by its sequence; those that two asked for.
+        # Sequence of a letter -> number of pending requests for it; letters that several requests asked for.
         self._under_way: Counter[int] = Counter()
         self._shared: set[int] = set()
 
     def send_back(self) -> None:
-        """Send back one, those that a filter finds, or all; or only count them."""
+        """Send back one letter, those that a filter finds, or all; or only count them."""
         work = self._work
         topic = work.model.topic(DIES[0])
         channel = topic.channel(DIES[1]) if topic else None
@@ -49,7 +49,7 @@ class Letters:
         if how in {"id", "contains"}:
             seq = work.rng.choice(sorted(known))
             body = known[seq]
-            # Its number is in no other.
+            # The body contains the message's number, which no other has.
             arguments[how] = work.node.id_of(seq) if how == "id" else body[:15].decode()
             known = {one: text for one, text in known.items() if one == seq or (how != "id" and text == body)}
         elif how == "dry_run":
@@ -75,7 +75,7 @@ class Letters:
             for body in letters.values():
                 debts.append(work.model.send_back(channel, body, fact))
                 if work.faulty or work.was_faulty:
-                    # A letter that could not be synced was written twice.
+                    # A letter whose sync failed was written twice.
                     channel.doubled.add(body)
                 work.rules.lives_again(debts[-1])
 
@@ -87,7 +87,7 @@ class Letters:
             if ok:
                 fact.answered = fact.synced = work.position
                 return
-            # What comes back is refused like a publish.
+            # Sending back is refused for the same reasons as a publish.
             refused = low or work.node.broker.disk_low
             if not (refused or work.faulty) and topic.exists and channel.exists:
                 work.break_off("sending back failed")
@@ -97,19 +97,19 @@ class Letters:
         def told(answer: dict[str, Any]) -> None:
             left = work.node.waiting_letters(DEAD)
             gone = [seq for seq in letters if seq not in left]
-            # Of those that two ask for at the same time, each is sent back by one of them.
+            # If several requests ask for a letter at the same time, one of them sends it back.
             shared = len(self._shared.intersection(letters))
             sent_well = len(gone) - shared <= answer["sent"] <= len(gone)
             if not sent_well or (dry and len(letters) - answer["found"] not in range(shared + 1)):
                 work.break_off(f"{len(gone)} of {len(letters)} letters are gone, and told was {answer}")
             if len(gone) < len(letters):
-                # Whether they are in the channel is not said.
+                # It is open whether they are in the channel.
                 for debt in debts:
                     debt.dropped = debt.dropped or Fact(fact.asked)
                 return
             for seq, debt in zip(letters, debts, strict=False):
                 if seq in self._shared:
-                    # Whether this request has sent it is not said.
+                    # It is open whether this request has sent it.
                     debt.dropped = debt.dropped or Fact(fact.asked)
             work.done[Deed.SENT_BACK] += len(gone)
             if topic.exists:
@@ -118,7 +118,7 @@ class Letters:
         work.ask("dead_letters/send_back", arguments, answered, told)
 
     def _see(self, topic: Topic, channel: Channel, bodies: set[bytes], end: int) -> None:
-        """Note what came back, which is in the log from *end* on."""
+        """Note the letters that came back, which are in the log from *end* on."""
         for seq, body in self._work.node.bodies_from(topic.name, end).items():
             if body in bodies:
                 topic.alone[seq] = channel.name

@@ -1,9 +1,9 @@
-"""Lives of three nsqd that keep each other's logs, under load: killed, stopped, robbed of their disks.
+"""Three nsqd under load that keep copies of each other's logs are killed, stopped, or lose their disks.
 
     python -m tests.campaign.lives 100 [--seed N]
 
-Every message that was answered with OK has to reach a consumer. A data path is taken away only when nothing
-is left on that node alone, which would be a second fault.
+Every message that was answered with OK must reach a consumer. A data path is removed only when no message is
+on that node alone, because that would be a second fault.
 """
 
 import argparse
@@ -33,12 +33,12 @@ _QUIET: Final = (OSError, AssertionError, EOFError)
 
 @dataclass
 class Ledger:
-    """What clients saw, for all threads."""
+    """What clients of all threads saw."""
 
     answered: set[bytes] = field(default_factory=set)
     seen: Counter[bytes] = field(default_factory=Counter)
     refused: int = 0
-    # Node ids of which something was given out elsewhere, and when for the first time since they died.
+    # Ids of killed nodes whose messages nobody has given out elsewhere yet, and the time of the kill.
     awaited: dict[int, float] = field(default_factory=dict)
     failover_s: list[float] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -128,7 +128,7 @@ class Trio:
         self.ledger.took(body, int(message.id, 16) >> 54, number)
         wire.send(fin(message))
 
-    # --- what is known of the nodes ---
+    # --- state of the nodes ---
 
     def carried(self, number: int) -> dict[str, Any]:
         try:
@@ -138,7 +138,7 @@ class Trio:
         return found
 
     def is_copied(self, number: int) -> bool:
-        """All that this node has is at its keeper, and what it carries of others is given out."""
+        """Say whether a keeper has all of this node's messages, and all that it carries was given out."""
         shown = self.carried(number)
         keepers = shown.get("kept_by", [])
         whole = all(
@@ -174,7 +174,7 @@ class Trio:
     # --- lives ---
 
     def live(self) -> str:
-        """One life of one node ends; returns how."""
+        """End one life of one node and return how."""
         number = self.rng.choice(sorted(self.nodes))
         node = self.nodes[number]
         how = self.rng.choice(("killed", "killed", "killed and robbed", "stopped for a while"))
@@ -186,7 +186,7 @@ class Trio:
         whole = self.wait_until_whole() if how == "killed and robbed" else True
         self.consuming.clear()
         time.sleep(0.5)
-        # What is published now was answered by a keeper, and is on both.
+        # Messages published now are acknowledged by a keeper, so both nodes have them.
         if how == "killed and robbed" and not (whole and self.wait_until_whole(10)):
             how = "killed"
         node.kill()
@@ -206,7 +206,7 @@ class Trio:
 
     @staticmethod
     def _start(node: Daemon) -> None:
-        """Somebody else may have its port for a moment, as the near end of a connection."""
+        """Start a node, with retries, because an outgoing connection may use its port for a moment."""
         for _ in range(10):
             try:
                 node.start()
@@ -219,13 +219,13 @@ class Trio:
         raise AssertionError(f"it does not start: {node.logs()}")
 
     def _wait_for(self, number: int) -> None:
-        """Until something of a dead node was given out."""
+        """Wait until another node has given out something of a dead node."""
         until = time.monotonic() + 15
         while time.monotonic() < until and number in self.ledger.awaited:
             time.sleep(0.02)
 
     def end(self) -> list[bytes]:
-        """All nodes are there, and consumers take all there is; what was answered and never came."""
+        """Start all nodes, consume everything, and return messages that were answered and never came."""
         for node in self.nodes.values():
             if not node.is_running():
                 self._start(node)
@@ -244,7 +244,7 @@ class Trio:
         return sorted(body for body in self.ledger.answered if body not in self.ledger.seen)
 
     def _last_look(self) -> None:
-        """What was published while the consumers left."""
+        """Consume messages that were published while the consumers left."""
         self.stopping.clear()
         readers = [
             threading.Thread(target=self._consume, args=(number, topic), daemon=True)
@@ -269,7 +269,7 @@ class Trio:
 
 
 def run(lives: int, seed: int, folder: Path, tell: Any = lambda _text: None) -> tuple[Trio, list[bytes]]:
-    """Have so many lives end; what was lost."""
+    """End *lives* lives; return the trio and the lost messages."""
     trio = Trio(folder, random.Random(seed))
     try:
         if not trio.wait_until_whole():
@@ -302,7 +302,7 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """Run and report; what is lost decides the exit code."""
+    """Run and report; the exit code says whether messages were lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.lives")
     parser.add_argument("lives", type=int, nargs="?", default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,9 +1,9 @@
-"""What clients were promised: the small model the campaigns compare a restored node with.
+"""A small model of what clients were promised, with which the campaigns compare a restored node.
 
-Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when
-a sync that began after that had ended. At a crash after ``k`` steps, what was asked later cannot be there,
-what was answered (or synced, when the node does not sync before it answers) must be there, and everything
-between may be there or not.
+Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when a
+sync that began after the answer ended. After a crash behind ``k`` steps, a fact that was asked for later
+cannot exist, one that was answered (or synced, if the node does not sync before it answers) must exist, and
+any other may exist or not.
 """
 
 from collections.abc import Iterator
@@ -16,23 +16,23 @@ NEVER: Final = 1 << 62
 
 
 class After(Enum):
-    """What kind of crash it was."""
+    """The kind of a crash."""
 
     KILL = "kill -9"
-    # With --sync-every=1: publishes are answered when they are synced.
+    # With --sync-every=1 publishes are answered after their sync.
     STRICT_CUT = "a power cut in strict mode"
-    # Only what was synced is promised.
+    # Without it only synced facts are promised.
     CUT = "a power cut"
 
 
 @dataclass(slots=True, eq=False)
 class Fact:
-    """Something a client asked for."""
+    """Something that a client asked for."""
 
     asked: int
     answered: int = NEVER
     synced: int = NEVER
-    # Answered without a sync in any mode.
+    # Answered without a sync in every mode.
     unforced: bool = False
 
     def may_be(self, k: int) -> bool:
@@ -53,43 +53,43 @@ class Message:
     number: int
     stored: Fact
     due_ns: int = 0
-    # On the wall.
+    # By the wall clock.
     published_ns: int = 0
-    # When it was finished on a channel that, for all we know, did not have it: after faults alone.
+    # Position at which it was finished on a channel that did not owe it in this model; only after faults.
     strayed: int = NEVER
 
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """What a channel owes: a message, until it is finished or dropped."""
+    """A message that a channel owes until it is finished or dropped."""
 
     message: Message
     since: int
-    # When a client said FIN, as position and as time.
+    # When a client sent FIN, as position and as time.
     finished: int = NEVER
     finished_ns: int = NEVER
-    # Emptied, finished by an operator, or left behind by a channel that was set to a later place.
+    # It was emptied, finished by an operator, or skipped by a channel that was set to a later position.
     dropped: Fact | None = None
-    # It was done with, and the channel was set to a place before it.
+    # It was finished, and then the channel was set to a position before it.
     given: Fact | None = None
-    # (position at which it holds for sure, due time on the wall), the newest last.
+    # (position from which it certainly holds, due time by the wall clock), the newest last.
     dues: list[tuple[int, int]] = field(default_factory=list)
-    # When a consumer was given it.
+    # Positions at which a consumer got it.
     deliveries: list[int] = field(default_factory=list)
 
     @property
     def is_dropped(self) -> bool:
-        """Whether that was promised."""
+        """Say whether the drop was promised."""
         return self.dropped is not None and self.dropped.answered < NEVER
 
     def is_owed(self, k: int) -> bool:
-        """Whether it certainly is: nobody has even begun to take it away."""
+        """Say whether it is certainly owed, because no request to remove it had begun."""
         return self.since < k and self.finished >= k and (self.dropped is None or self.dropped.asked >= k)
 
 
 @dataclass(slots=True, eq=False)
 class Named:
-    """A topic or channel from its making to its removal; the same name made again is another."""
+    """A topic or channel from its creation to its removal; one created again with the name is another."""
 
     name: str
     made: Fact
@@ -112,7 +112,7 @@ class Named:
         return bool(self.pauses) and self.pauses[-1][1]
 
     def pause_may_be(self, k: int, after: After) -> set[bool]:
-        """The states of pausing in which it may be found."""
+        """Return the pause states in which it may be found."""
         possible = {False}
         for fact, value in self.pauses:
             if fact.must_be(k, after):
@@ -127,30 +127,30 @@ class Channel(Named):
     """A channel and what it owes, by body."""
 
     debts: dict[bytes, Debt] = field(default_factory=dict)
-    # Messages that were delivered as often as a policy allows, and since when: they may be dead letters.
+    # Messages that were delivered as often as a policy allows, and since when; they may be dead letters.
     mortal: dict[bytes, Fact] = field(default_factory=dict)
-    # Dead letters that were sent back, since when: a crash may leave one too many.
+    # Dead letters that were sent back, and since when; after a crash they may exist twice.
     returned: dict[bytes, Fact] = field(default_factory=dict)
-    # Those of them that the channel owes as what they were as well, because it was set back to that.
+    # Those that the channel also owes as the first message, because it was set back to it.
     doubled: set[bytes] = field(default_factory=set)
-    # What waited at the topic when the channel was set to a later place: it may get that or not.
+    # Messages that waited at the topic when the channel was set to a later position; it may get them or not.
     passed: dict[bytes, Fact] = field(default_factory=dict)
 
     def is_mortal(self, body: bytes, k: int) -> bool:
-        """Whether it may be among the dead letters by then."""
+        """Say whether the message may be a dead letter after *k* steps."""
         since = self.mortal.get(body)
         return since is not None and since.may_be(k)
 
 
 @dataclass(slots=True, eq=False)
 class Topic(Named):
-    """A topic, every channel it ever had, and what waits for the first one or for the end of a pause."""
+    """A topic, every channel it ever had, and messages that wait for a channel or the end of a pause."""
 
     channels: list[Channel] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
-    # What waits, and what did until it was handed to channels, which ends the topic's own debt.
+    # Messages that wait or waited; handing a message to channels ends the topic's own debt.
     backlog: list[Debt] = field(default_factory=list)
-    # The sequences of what one channel is owed and no other, by its name.
+    # Sequence -> name of the only channel that is owed it.
     alone: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -162,20 +162,20 @@ class Topic(Named):
 
 
 class Model:
-    """All topics that ever were."""
+    """All topics that ever existed."""
 
     def __init__(self) -> None:
         self.topics: list[Topic] = []
         self.messages: dict[bytes, Message] = {}
-        # Facts that were not answered yet, or not synced.
+        # Facts that are not answered or not synced yet.
         self._open: list[Fact] = []
-        # Those that a failed sync may have kept from the disk for ever.
+        # Facts that a failed sync may have kept from the disk permanently.
         self._doubtful: list[Fact] = []
-        # (position, the highest sequence in use by then)
+        # (position, end of the sequences in use by then)
         self.used: list[tuple[int, int]] = []
 
     def copy(self) -> "Model":
-        """The same promises, to be kept by another node."""
+        """Return the same promises for another node."""
         return deepcopy(self)
 
     def topic(self, name: str) -> Topic | None:
@@ -189,10 +189,10 @@ class Model:
         self._open.append(fact)
         return fact
 
-    # --- what happens ---
+    # --- events ---
 
     def make_topic(self, name: str, fact: Fact) -> Topic:
-        """The topic of that name, made now if there is none."""
+        """Return the topic of that name; create it if there is none."""
         topic = self.topic(name)
         if topic is None:
             topic = Topic(name, fact)
@@ -205,7 +205,7 @@ class Model:
             channel = Channel(name, fact)
             for former in topic.channels:
                 if former.name == name and former.removed and former.removed.answered == NEVER:
-                    # Perhaps it was not removed: then what it owes comes, which nobody is promised.
+                    # The removal may not happen; then the channel's messages come without being promised.
                     for debt in former.debts.values():
                         if debt.finished == NEVER:
                             self._owe(channel, debt.message, fact.asked, former.removed)
@@ -214,9 +214,9 @@ class Model:
         return channel
 
     def give(self, channel: Channel, body: bytes, position: int, *, stays: bool) -> None:
-        """A channel that is made is owed what was stored before, at once, whenever it was due.
+        """Let a new channel owe a message that was stored before, at once, whatever its due time was.
 
-        What was emptied before is so too, when it is still there. What does not stay may come or not.
+        This includes emptied messages that still exist. A message that does not *stay* may come or not.
         """
         dropped = None if stays else Fact(position)
         channel.debts[body] = Debt(self.messages[body], position, dropped=dropped)
@@ -224,10 +224,10 @@ class Model:
     def sought(
         self, channel: Channel, owed: set[bytes], stored: set[bytes], fact: Fact, *, sure: bool
     ) -> int:
-        """A channel was set to a place and owes these; returns how many of them it had been done with.
+        """Note that a channel was set to a position and owes *owed*; return how many it had finished.
 
-        Of those that it had been done with only what is *stored* is promised: the rest may be in memory yet.
-        Unless it is *sure*, what it does not owe may come or not: it may be that it cannot be read just now.
+        Of those that it had finished only *stored* ones are promised, because the others may still be only in
+        memory. Unless *sure*, messages that it does not owe may come or not, because a read may have failed.
         """
         given = 0
         for body, debt in list(channel.debts.items()):
@@ -257,7 +257,7 @@ class Model:
         return message
 
     def refused(self, topic: Topic, body: bytes) -> None:
-        """It was not published, and never comes."""
+        """Note that a publish was refused, so the message never comes."""
         message = self.messages.pop(body)
         topic.messages.remove(message)
         topic.backlog = [debt for debt in topic.backlog if debt.message is not message]
@@ -265,12 +265,12 @@ class Model:
             channel.debts.pop(body, None)
 
     def not_made(self, topic: Topic) -> None:
-        """All that would have made it was refused."""
+        """Forget a topic if everything that would have created it was refused."""
         if topic in self.topics and not (topic.messages or topic.channels):
             self.topics.remove(topic)
 
     def send_back(self, channel: Channel, body: bytes, fact: Fact) -> Debt:
-        """A dead letter comes back to the channel, which may have been done with it otherwise meanwhile."""
+        """Let the channel owe a dead letter again, even if it has finished the message otherwise."""
         channel.returned.setdefault(body, fact)
         debt = channel.debts.get(body)
         if debt is None or debt.finished < NEVER or debt.dropped is not None:
@@ -278,7 +278,7 @@ class Model:
         return debt
 
     def pump(self, topic: Topic, position: int) -> None:
-        """Hand the backlog to the channels, if the topic flows."""
+        """Hand the backlog to the channels, if the topic has any and is not paused."""
         if topic.living and not topic.paused:
             for debt in topic.backlog:
                 if debt.finished == NEVER and not debt.is_dropped:
@@ -305,7 +305,7 @@ class Model:
                 channel.removed = fact
 
     def synced(self, began: int, ended: int) -> None:
-        """A sync of everything has come to its end."""
+        """Note that a sync of everything has ended."""
         still = []
         for fact in self._open:
             if fact.answered <= began:
@@ -315,17 +315,17 @@ class Model:
         self._open = still
 
     def sync_failed(self) -> None:
-        """Calls failed since the last sync of everything: a later one says nothing of what was open then."""
+        """Note that calls failed since the last sync; a later sync proves nothing about facts open now."""
         self._doubtful += self._open
         self._open = []
 
     def stopped(self, position: int) -> None:
-        """A clean stop has noted everything once more, and all of it is durable."""
+        """Note a clean stop, which has written everything again and made it durable."""
         self._open, self._doubtful = self._open + self._doubtful, []
         self.synced(position, position)
 
     def used_by(self, k: int) -> int:
-        """The end of the sequences that were in use after *k* steps."""
+        """Return the end of the sequences that were in use after *k* steps."""
         return max((end for position, end in self.used if position <= k), default=0)
 
     def incarnations(self, name: str) -> Iterator[Topic]:
@@ -340,7 +340,7 @@ class Model:
 
 @dataclass(slots=True)
 class FoundChannel:
-    """A channel of a restored node: bodies as they came, and the due times of those that are deferred."""
+    """A channel of a restored node: bodies in order of delivery, and due times of deferred messages."""
 
     paused: bool
     bodies: list[bytes]
@@ -350,7 +350,7 @@ class FoundChannel:
 
 @dataclass(slots=True)
 class FoundTopic:
-    """A topic of a restored node. Without a channel its backlog was drained through one made for that."""
+    """A topic of a restored node. Without a channel its backlog was drained through a temporary one."""
 
     paused: bool
     channels: dict[str, FoundChannel]
@@ -360,14 +360,14 @@ class FoundTopic:
 
 @dataclass(slots=True)
 class Found:
-    """What a restored node has; messages come with their sequence."""
+    """What a restored node has, with the sequences of the messages."""
 
     topics: dict[str, FoundTopic]
     seqs: dict[bytes, int]
-    # Where the sequence of a topic that is made now begins.
+    # Where the sequences of a new topic begin.
     first_seq: int
     lost: int = 0
-    # Those that have come with two sequences.
+    # Messages that came with two sequences.
     doubles: set[bytes] = field(default_factory=set)
-    # Those that would be stored once more, though they have an id and their window lasts.
+    # Messages with an id that would be stored again, although they are within the window.
     forgotten: set[bytes] = field(default_factory=set)

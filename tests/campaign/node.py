@@ -1,4 +1,4 @@
-"""A whole node without sockets: broker, storage, turns, checkpoints and connections, on a simulated disk."""
+"""A whole node without sockets on a simulated disk: broker, storage, turns, checkpoints and connections."""
 
 import asyncio
 import importlib
@@ -47,10 +47,10 @@ CHAIN_BYTES: Final = 1000
 MSG_TIMEOUT_NS: Final = 4 * SECOND
 SYNC_EVERY: Final = 7
 SYNC_TIMEOUT_S: Final = 2.0
-# How long a stop lets requests be answered.
+# How long a stop waits for requests to be answered.
 _ANSWERED_S: Final = 3.0
 NODE_ID: Final = 7
-# Of one topic what is finished stays for a while.
+# The topic whose finished messages are kept for a while.
 KEEPS: Final = "events"
 RETAIN_NS: Final = 15 * SECOND
 _RETAINED: Final = Settings(retain_time_ns=RETAIN_NS)
@@ -58,7 +58,7 @@ QUIET: Final = Log("[campaign] ", LogLevel.FATAL)
 
 
 class NoLookups:
-    """No nsqlookupd is there to be told."""
+    """Stands in for nsqlookupd connections: there is none."""
 
     def register(self, topic: str, channel: str = "") -> None: ...
 
@@ -69,7 +69,7 @@ class NoLookups:
 
 
 class SmallStores(DataPath):
-    """Segments that are compacted and checkpoints that are written whole again though they are small."""
+    """A data path that compacts segments and rewrites checkpoints even if they are small."""
 
     def _store(self, topic_name: str) -> TopicStore:
         folder = topic_folder(self.path, topic_name)
@@ -91,7 +91,7 @@ def settings_of(topic_name: str, channel_name: str) -> Settings:
 
 
 class Storage:
-    """What a node has on its disk, and the broker made of it."""
+    """A node's storage, and the broker that is restored from it."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Storage:
         self.broker.apply(settings_of)
 
     def load(self) -> None:
-        """As the daemon does at its start."""
+        """Load the data path, as the daemon does at its start."""
         clock.keep_true(self.broker.wall)
         self.data.restore(
             self.broker, metadata.load(self.data.disk, DATA, self.warnings.append), clock.now_ns()
@@ -116,7 +116,7 @@ class Storage:
 
 
 class Node:
-    """See the module. The order of start and stop is that of `nsqd.server.daemon`."""
+    """A node. It starts and stops in the same order as `nsqd.server.daemon`."""
 
     def __init__(
         self,
@@ -127,14 +127,14 @@ class Node:
         settings_of: SettingsOf = settings_of,
         watermark: str = "",
     ) -> None:
-        # A new process: the engine's clock starts from the time on the wall.
+        # As in a new process, the engine's clock starts from the wall clock.
         importlib.reload(clock)
         self.loop = loop
         self.disk = disk
-        # Called with the positions between which everything was synced, or when calls failed meanwhile.
+        # Called with the positions before and after a sync of everything, or if calls failed meanwhile.
         self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
         self.on_sync_failed: Callable[[], None] = lambda: None
-        # Called when a channel was just set to a place in the log, or made there.
+        # Called when a channel was just set to a position in the log, or created there.
         self.on_placed: Callable[[str, str], None] = lambda _topic, _channel: None
         storage = Storage(disk, settings_of=settings_of)
         self._storage = storage
@@ -176,12 +176,12 @@ class Node:
         finder = Finder(disk)
         self.handling = HandlingApi(self.broker, finder, self.turn, QUIET)
         self.letters = DeadLettersApi(self.broker, finder, self.turn, QUIET)
-        # Whoever has none does not look at the disk.
+        # Without a watermark the free space is not watched.
         self.watermark = (
             Watermark(watermark, self.broker, disk, DATA, self.health, QUIET) if watermark else None
         )
         self._tasks: list[asyncio.Task[None]] = []
-        # Requests that are not answered yet.
+        # Unanswered requests.
         self._requests: set[asyncio.Task[None]] = set()
 
     @property
@@ -189,7 +189,7 @@ class Node:
         return self._storage.warnings
 
     async def start(self) -> None:
-        """Load what is on the disk and begin to work. Raises what the daemon would die of."""
+        """Load the data path and begin to work. Raises the error that would end the daemon."""
         self._storage.load()
         self.turn.ask()
         await self.changes.begin()
@@ -201,7 +201,7 @@ class Node:
             self._tasks.append(self.loop.create_task(self.watermark.watch()))
 
     async def stop(self) -> None:
-        """Stop in good order."""
+        """Stop cleanly."""
         await self._end_tasks()
         self.turn.run()
         await self.fsync.synced()
@@ -220,11 +220,11 @@ class Node:
                 store.close()
 
     def ended(self) -> BaseException | None:
-        """What a task has ended with that should run until the stop; the daemon would stop with it."""
+        """Return the error of a task that ended before the stop; it would stop the daemon."""
         return next((task.exception() for task in self._tasks if task.done() and not task.cancelled()), None)
 
     async def abandon(self) -> None:
-        """Let go of everything, as the end of a process that could not start does."""
+        """Release everything, as the end of a process that could not start does."""
         await self._end_tasks()
         self.turn.close()
         self.fsync.close()
@@ -239,12 +239,12 @@ class Node:
                 raise result
 
     def used_sequences(self) -> int:
-        """Behind the highest sequence that was given to a message; a topic without one has used none."""
+        """Return the end of the sequences given to messages; a topic without messages has used none."""
         topics = self.broker.topics.values()
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
     def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
-        """What waits in a channel, as far as it can be read; *stored*: as far as it is on the disk."""
+        """Return the waiting bodies of a channel that can be read; with *stored*, only those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         bodies = set()
@@ -257,7 +257,7 @@ class Node:
         return bodies
 
     def owed_by(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
-        """Everything a channel owes, with its sequence, as far as it can be read; *stored*: on the disk."""
+        """Return the readable bodies that a channel owes, and sequences; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         found = {}
@@ -275,12 +275,12 @@ class Node:
                     found[body_in(block, seq)] = seq
                     seq += 1
                 else:
-                    # Numbers that a restart has skipped are many.
+                    # Skip the whole gap, because a restart skips many numbers.
                     seq = block.end
         return found
 
     def bodies_from(self, topic_name: str, seq: int) -> dict[int, bytes]:
-        """What the log has from *seq* on, by sequence, as far as it can be read."""
+        """Return the readable bodies of the log from *seq* on, by sequence."""
         topic = self.broker.topics.get(topic_name)
         found: dict[int, bytes] = {}
         if topic is not None:
@@ -291,7 +291,7 @@ class Node:
         return found
 
     def waiting_letters(self, topic_name: str) -> dict[int, bytes]:
-        """The dead letters that nobody has sent back, by sequence, as far as they can be read."""
+        """Return the readable dead letters that nobody has sent back, by sequence."""
         topic = self.broker.topics.get(topic_name)
         letters = self.bodies_from(topic_name, 0)
         return {seq: body for seq, body in letters.items() if topic is not None and is_there(topic, seq)}
@@ -301,7 +301,7 @@ class Node:
         return seq < channel.end and seq not in channel.finished
 
     def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
-        """Whether the channel owes it and has not given it up."""
+        """Say whether the channel owes the message and it is not about to become a dead letter."""
         dying = self.broker.topics[topic_name].channels[channel_name].dying.ranges()
         return self.is_owed(topic_name, channel_name, seq) and not any(
             start <= seq < end for start, end in dying
@@ -324,9 +324,9 @@ class Node:
         answered: Callable[[bool], None],
         told: Callable[[Any], None] = lambda _answer: None,
     ) -> asyncio.Task[None]:
-        """Begin a request at once, as far as its first wait; *answered* hears whether it worked.
+        """Run a request at once up to its first wait; call *answered* with whether it worked.
 
-        Then *told* hears the answer, if it is JSON.
+        Then *told* is called with the answer, if it is JSON.
         """
         kind, verb = path.split("/")
         apis = {"message": self.handling, "dead_letters": self.letters}
@@ -364,7 +364,7 @@ class Node:
 
 
 class _Request:
-    """What handlers of /topic and /channel look at."""
+    """The part of a request that the handlers use."""
 
     def __init__(self, arguments: dict[str, str]) -> None:
         self.query = arguments
@@ -374,12 +374,12 @@ class _Request:
 
 
 def _begin(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-    """Run a coroutine to its first wait; what is returned goes on from there."""
+    """Run a coroutine to its first wait; return a coroutine that continues from there."""
     try:
         waited = coroutine.send(None)
     except StopIteration as stop:
         return _done(stop.value)
-    except Exception as error:  # noqa: BLE001 - raised where the rest is awaited
+    except Exception as error:  # noqa: BLE001 - raised again when the rest is awaited
         return _failed(error)
     return _go_on(coroutine, waited)
 
@@ -401,7 +401,7 @@ def _rest(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, An
     while True:
         try:
             sent = yield waited
-        except BaseException as error:  # noqa: BLE001 - it is the coroutine's to handle
+        except BaseException as error:  # noqa: BLE001 - the coroutine handles it
             step: Callable[[], Any] = lambda error=error: coroutine.throw(error)  # noqa: E731
         else:
             step = lambda sent=sent: coroutine.send(sent)  # noqa: E731

@@ -1,4 +1,4 @@
-"""The topics and channels of the random work; which gives up what was tried too often, and to where."""
+"""The topics and channels of the random work, including the channel with dead letters and their topic."""
 
 from typing import Final
 
@@ -6,5 +6,5 @@ TOPICS: Final = ("orders", "events")
 CHANNELS: Final = ("a", "b")
 DIES: Final = ("orders", "b")
 DEAD: Final = "orders.b.dead"
-# Of the clock.
+# In nanoseconds of the clock.
 MILLISECOND: Final = 1_000_000

@@ -1,4 +1,4 @@
-"""One workload played to its end, and everything that is known of it afterwards."""
+"""One workload played to its end, and everything that is known about it afterwards."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ from tests.campaign.workload import Broken, Workload
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SimulatedLoop, SimulatedTime
 
-# The clock of a node that starts after a crash is behind, so that it is of no help with sequences.
+# The clock of a node that starts after a crash is behind, so that sequences cannot rely on it.
 BEHIND_S: Final = -86_400
 
 
@@ -32,9 +32,9 @@ class Played:
     strict: bool
     workload: Workload
     disk: SimulatedDisk
-    # (steps done, engine's time, latest time on the wall), for each call.
+    # For each call: (steps done, engine's time, latest wall clock time).
     times: list[tuple[int, int, int]]
-    # What it did.
+    # What the workload did.
     ledger: Ledger
 
     @property
@@ -42,12 +42,12 @@ class Played:
         return self.workload.model
 
     def now_at(self, k: int) -> tuple[int, int]:
-        """The engine's time when *k* steps were done, and the latest that was ever on the wall by then."""
+        """Return the engine's time after *k* steps, and the latest wall clock time so far."""
         at = min(bisect_left(self.times, (k, 0, 0)), len(self.times) - 1)
         return self.times[max(0, at - 1)][1], self.times[at][2]
 
     def steps_at_call(self, number: int) -> int:
-        """How many steps were done when the call of that number was made."""
+        """Return how many steps were done when call *number* was made."""
         return self.times[number][0]
 
 
@@ -64,19 +64,19 @@ class World:
 
     def _called(self, call: Call) -> None:
         self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self.clock.latest_ns))
-        # The reservation is extended under a lock, which other threads would wait for.
+        # No switch while the reservation is extended, because other jobs would wait for its lock.
         if not call.path.endswith("reservation"):
             self.loop.maybe_switch()
 
     def play(self, main: Callable[[], object]) -> None:
-        """Run a coroutine function to its end."""
+        """Run the coroutine function *main* to its end."""
         with self.clock.everywhere():
             importlib.reload(clock)
-            # Ids of folders and salts come from the system and change nothing.
+            # Identities and salts come from the system and have no effect on the history.
             self.loop.run_until_complete(main())  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """End what still runs, as a kill does: nothing of it reaches the disk any more."""
+        """End everything that still runs, as a kill does, so that nothing of it reaches the disk."""
         self.disk.fail(errno.EIO, times=None)
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
@@ -87,7 +87,7 @@ class World:
 
 
 def run(world: World, workload: Workload, main: Callable[[], object], seed: int, *, strict: bool) -> Played:
-    """Run *main*, which lets *workload* work, and end what still runs then. Raises Broken."""
+    """Run *main*, which runs *workload*, and end what still runs then. Raises Broken."""
     calls = 0
     try:
         world.play(main)
@@ -126,7 +126,7 @@ async def _ended(tasks: set[asyncio.Task[None]]) -> None:
 
 @contextmanager
 def a_day_behind():
-    """A clock for starting from what a crash left."""
+    """Set a clock that is behind, for starts after a crash, until the end of the block."""
     time = SimulatedTime()
     time.set_wall(BEHIND_S)
     with time.everywhere():

@@ -1,34 +1,34 @@
-"""Kinds of work: what a workload does how often. The seed chooses the kind."""
+"""Kinds of work: how often a workload does what. The seed chooses the kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-# Minutes of DPUB and REQ: short, and longer than a workload lasts.
+# Delays of DPUB and REQ: short ones, and one longer than a workload lasts.
 _SOME_DELAYS_MS: Final = (200, 1500, 20_000, 3_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How often what is done; weights by the name of the action."""
+    """The frequency of each action, as weights by the action's name."""
 
     weights: Mapping[str, int]
     steps: int = 60
-    # How messages are published.
+    # Commands with which messages are published.
     kinds: tuple[str, ...] = ("pub", "pub", "pub", "mpub", "dpub")
-    # Bytes of a body; some larger than a page and than a segment.
+    # Bytes of a body; some are larger than a page and than a segment.
     sizes: tuple[int, ...] = (10, 40, 100, 100, 300, 700, 5000)
-    # Delays of DPUB and REQ in milliseconds, and how often one is drawn that no other message has.
+    # Delays of DPUB and REQ in milliseconds, and how often a message gets a different delay from all others.
     delays_ms: tuple[int, ...] = _SOME_DELAYS_MS
     requeue_ms: tuple[int, ...] = (0, 0, 700, 15_000, 2_000_000)
     own_delays: float = 0.0
-    # Of what a consumer has, these shares are finished, requeued and touched; the rest times out.
+    # Shares of a consumer's messages that are finished, requeued and touched; the rest times out.
     finished: float = 0.55
     requeued: float = 0.15
     touched: float = 0.05
     ready: tuple[int, ...] = (1, 3, 20)
     waits_s: tuple[float, ...] = (0.005, 0.03, 0.3, 1.2, 1.2, 5.0)
-    # How often a compaction that begins meets a channel that is made from the earliest.
+    # How often a channel is created from the earliest position while a compaction begins.
     meets_earliest: float = 0.3
 
 
@@ -49,7 +49,7 @@ _MIXED: Final = Profile(
     meets_earliest=0.7,
 )
 
-# Nearly all is finished soon, and a few messages are held for long: segments are dropped or compacted.
+# Most messages are finished soon and a few are held for long, so segments are dropped or compacted.
 _HELD: Final = Profile(
     {
         "publish": 40,
@@ -76,7 +76,7 @@ _HELD: Final = Profile(
     meets_earliest=0.15,
 )
 
-# Every message has a due time of its own, and comes back with another or times out.
+# Every message has a different due time, and comes back with another or times out.
 _TIMED: Final = Profile(
     {
         "publish": 40,

@@ -1,6 +1,6 @@
-"""What is refused to publishers in the random work: a channel that is full, a disk that is nearly so.
+"""Checks refusals of publishes in the random work, by a full channel or a nearly full disk.
 
-A publish that is refused was never there. Only while there is a reason is one refused, and then each is.
+A refused publish leaves no message. A publish is refused if, and only if, there is a reason.
 """
 
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 FILLS: Final = (KEEPS, "b")
 BOUND: Final = 12
-# So much has to be free.
+# The space that must be free.
 MARK: Final = "1MiB"
 _FULL: Final = b"topic is full"
 _LOW: Final = b"disk is nearly full"
-# The node looks every second, in a thread.
+# The node checks the free space every second, in a thread.
 _NOTICED_NS: Final = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How it stood when something was published: whether it had to be refused, and why."""
+    """The state when something was published: whether it had to be refused, and why."""
 
     full: bool = False
     low: bool = False
 
     def is_reason(self, data: bytes) -> bool:
-        """Whether that is what a publisher is told."""
+        """Say whether *data* is the refusal for one of these reasons."""
         return (self.full and data.endswith(_FULL)) or (self.low and data.endswith(_LOW))
 
 
@@ -40,11 +40,11 @@ class Refusals:
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
-        # Since when as much of the disk is free as now.
+        # Since when the free space has been the same as now.
         self._since_ns = 0
 
     def room(self, topic_name: str, count: int) -> Room:
-        """How it stands with *count* messages that are about to be published."""
+        """Return the state for *count* messages that are about to be published."""
         if not self._work.rules.ruled:
             return Room()
         broker = self._work.node.broker
@@ -54,7 +54,7 @@ class Refusals:
         return Room(full, broker.disk_low)
 
     def judge(self, topic_name: str, count: int, before: Room, data: bytes) -> bool:
-        """Whether it was refused; *data* is what its publisher was told. Without reason the work ends."""
+        """Say whether the answer *data* is a refusal. Raises Broken if that is wrong."""
         if data == b"OK":
             if before.full or before.low:
                 self._work.break_off(f"{count} messages of {topic_name} were taken in spite of {before}")
@@ -69,7 +69,7 @@ class Refusals:
     # --- the disk ---
 
     def fill(self, seconds: float) -> None:
-        """Have nothing be free for so long."""
+        """Let the disk have no free space for *seconds*."""
         if not self._work.disk.free_bytes:
             return
         self._set(0)
@@ -79,11 +79,11 @@ class Refusals:
         self._set(UNLIMITED)
 
     def started(self) -> None:
-        """A node has begun to look."""
+        """Note that a node has begun to check the free space."""
         self._since_ns = self._work.loop.clock.monotonic_ns
 
     def look(self) -> None:
-        """See that the node knows how much is free."""
+        """Check that the node knows whether space is low."""
         work = self._work
         low = not work.disk.free_bytes
         known = work.loop.clock.monotonic_ns - self._since_ns > _NOTICED_NS

@@ -1,6 +1,6 @@
-"""Publishing again in the random work what has an id: within its window that is stored once.
+"""Publishes messages with an id again in the random work: within the window they are stored only once.
 
-Who is told OK then is promised that the message is there, whichever of his publishes stored it.
+An OK then promises that the message exists, whichever of the publishes stored it.
 """
 
 from functools import partial
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from tests.campaign.workload import Workload
 
 WINDOW_NS: Final = 12 * SECOND
-# Times are taken a moment after they were asked for.
+# nsqd takes its times a moment after the request.
 _SLACK_NS: Final = SECOND // 5
-# Of the last so many one is published again.
+# One of the last so many messages is published again.
 _LATEST: Final = 6
 
 
 class Repeats:
-    """Publishes again, and watches what becomes of it."""
+    """Publishes again, and checks the results."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
-        # By id the message that was stored last with it, or is about to be.
+        # Id -> the message that was stored last with it, or is about to be.
         self._last: dict[str, Message] = {}
-        # Ids of which an answer is awaited.
+        # Ids with a pending answer.
         self._asked: set[str] = set()
 
     def published(self, message: Message) -> None:
-        """A message is about to be stored; perhaps it has an id."""
+        """Note a message that is about to be stored, if it has an id."""
         name = id_of(message.body)
         if name:
             self._last.pop(name, None)
             self._last[name] = message
 
     def started(self) -> None:
-        """Nobody waits for anything any more."""
+        """Forget pending answers, because a new node has started."""
         self._asked.clear()
 
     def publish_one(self) -> None:
-        """Publish once more one of the last that had an id."""
+        """Publish one of the last messages with an id again."""
         work = self._work
         topic = work.model.topic(KEEPS)
         names = [
@@ -60,7 +60,7 @@ class Repeats:
         first = self._last[work.rng.choice(names[-_LATEST:])]
         body = REPEAT + b"%06d %b " % (work.next_number(), id_of(first.body).encode())
         sure = self._is_sure(first)
-        # What is stored of it is behind this.
+        # If the repeat is stored, its sequence is at or after ``sequence_end`` of this topic.
         here = work.node.broker.topics[KEEPS]
         client = work.publishing()
         position, sent_ns = work.position, work.loop.clock.wall_ns
@@ -77,7 +77,7 @@ class Repeats:
         client.say(pub_ext(KEEPS, body))
 
     def _is_sure(self, first: Message) -> bool:
-        """Whether it certainly is not stored a second time."""
+        """Say whether the message is certainly not stored a second time."""
         work = self._work
         age_ns = work.loop.clock.wall_ns - first.published_ns
         was_told = first.stored.answered <= work.position
@@ -108,7 +108,7 @@ class Repeats:
             elif not work.faulty:
                 work.break_off(f"publishing again was answered with {data!r}")
         elif topic.name not in work.node.broker.topics or not topic.exists:
-            # It was deleted meanwhile, so nobody can see any more whether this is in its log.
+            # The topic was deleted meanwhile, so its log can no longer be checked.
             return
         elif stored and sure:
             work.break_off(f"{body[:21]!r} was stored once more")
@@ -116,7 +116,7 @@ class Repeats:
             fact.answered = min(fact.answered, work.position)
             self.published(work.model.messages[body])
         else:
-            # Then the first is there, whatever its own publisher was told.
+            # The first one exists, whatever its own publisher was told.
             if first.stored.answered == NEVER:
                 first.stored.answered = work.position
             topic.made.answered = min(topic.made.answered, work.position)

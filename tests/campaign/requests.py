@@ -1,4 +1,4 @@
-"""What is asked of topics and channels in the random work: make, empty, pause, delete, and make again."""
+"""Requests on topics and channels in the random work: create, empty, pause, delete, and create again."""
 
 from functools import partial
 from pathlib import Path
@@ -41,21 +41,21 @@ _DEEDS: Final = {
 
 
 class Requests:
-    """Asks, and tells the model; nothing of it is a place in the log, but for channels that begin at one."""
+    """Sends requests and updates the model; positions in the log matter only for channels created at one."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
-        # Topics of which a fault has left open whether they are paused, emptied, have a channel.
+        # Topics for which a fault has left open whether they are paused, emptied or have a channel.
         self._in_doubt: set[str] = set()
-        # Topics that are to be deleted when threads have let go of their files.
+        # Topics that are deleted as soon as threads have released their files.
         self.leaving: list[tuple[Topic, Fact, object]] = []
 
     def is_leaving(self, topic: Topic) -> bool:
-        """Whether somebody has asked for its deletion."""
+        """Say whether a request to delete the topic is pending."""
         return any(leaving is topic for leaving, _, _ in self.leaving)
 
     def notice_deleted(self) -> None:
-        """A topic is gone when its name stands for nothing, or for another."""
+        """Remove topics from the model whose name is free or belongs to another topic now."""
         work = self._work
         for topic, fact, was in list(self.leaving):
             if work.node.broker.topics.get(topic.name) is not was:
@@ -66,12 +66,12 @@ class Requests:
                 ]
 
     async def administrate(self) -> None:
-        """One request to /topic/* or /channel/*."""
+        """Send one request to /topic/* or /channel/*."""
         work = self._work
         self.request(work.rng.choice(_REQUESTS), work.rng.choice(TOPICS), work.rng.choice(CHANNELS))
 
     def request(self, what: str, name: str, channel_name: str) -> None:
-        """Ask by HTTP; the part of the work that comes before the first wait is done at once."""
+        """Send a request; its part before the first wait runs at once."""
         work = self._work
         what, _, query = what.partition("?")
         self.notice_deleted()
@@ -110,11 +110,11 @@ class Requests:
             if placed:
                 work.seeks.placing.pop((name, channel_name), None)
             if ok:
-                # Whatever the mode is, this is answered when it is on the disk for sure.
+                # In every mode this is answered only when it is durable.
                 fact.answered = fact.synced = work.position
                 return
             self.notice_deleted()
-            # A topic that could not be deleted stays; all else has been done, and is not promised.
+            # A topic that could not be deleted stays; other changes were made but are not promised.
             self.leaving = [entry for entry in self.leaving if entry[1] is not fact]
             if work.faulty:
                 self._in_doubt.add(name)
@@ -141,7 +141,7 @@ class Requests:
             work.model.pause(owner, fact, paused=verb == "pause")
 
     async def recreate(self) -> None:
-        """Delete a topic and make it again, and publish to it, in the same moment."""
+        """Delete a topic, create it again and publish to it, at the same moment."""
         work = self._work
         name = work.rng.choice(TOPICS)
         if work.model.topic(name) is None:
@@ -157,7 +157,7 @@ class Requests:
         work.publish_now(name, "pub", [work.body()])
 
     async def recreate_channel(self) -> None:
-        """Delete a channel and make it again in the same moment."""
+        """Delete a channel and create it again at the same moment."""
         work = self._work
         name, channel = work.rng.choice(TOPICS), work.rng.choice(CHANNELS)
         topic = work.model.topic(name)
@@ -166,7 +166,7 @@ class Requests:
             self.request("channel/create", name, channel)
 
     def watch_compactions(self) -> None:
-        """Have channels made from the earliest while what nobody owes is let go of: else that is rare."""
+        """Create channels from the earliest position while a compaction begins, which is otherwise rare."""
         work = self._work
         noted = work.disk.before_call
 

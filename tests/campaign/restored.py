@@ -1,4 +1,4 @@
-"""Starting from what is on a disk and taking out everything that is there, without a server."""
+"""Starts from a disk and drains everything that is there, without a server."""
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
@@ -23,11 +23,11 @@ _PROBE = "probe"
 
 
 class NotRestored(Exception):
-    """The node could not start, or could not give what it has; the text says why."""
+    """The node could not start, or could not deliver what it has; the text says why."""
 
 
 def key(body: bytes) -> int:
-    """What stands for the id of a message with this body."""
+    """Return the key of the id of a message with this body. Raises ValueError without an id."""
     found = key_of(extension(expected(body)))
     if found is None:
         raise ValueError(body)
@@ -43,7 +43,7 @@ class _Sink:
 def read_back(
     disk: SimulatedDisk, warnings: list[str] | None = None, settings_of: SettingsOf = settings_of
 ) -> Found:
-    """Start from *disk*, drain every channel, and say what was there; *warnings* get what the node says.
+    """Start from *disk*, drain every channel, and return what was there; *warnings* gets the node's warnings.
 
     Raises NotRestored.
     """
@@ -69,7 +69,7 @@ def read_back(
 
 
 def _forgotten(topic: Topic) -> set[bytes]:
-    """What of the log has an id within the window before the newest, and would be taken for new."""
+    """Return messages with an id, within the window before the newest, that would be taken for new."""
     ids: list[tuple[int, bytes]] = []
     if topic.published is None:
         return set()
@@ -122,7 +122,7 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
         for _, data in FrameParser().feed(b"".join(frames)):
             seq, body = ids.decode(data[10:26]), body_of(data[26:])
             if channel.topic_name == DEAD:
-                # A crash may leave one twice, and it has another id than the message that it was.
+                # A crash may leave a dead letter twice, and its id differs from that of its message.
                 bodies.append(body)
                 continue
             if found.seqs.setdefault(body, seq) != seq:

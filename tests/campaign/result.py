@@ -1,4 +1,4 @@
-"""What a run of a campaign has seen."""
+"""The result of a campaign's run."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tests.campaign.ledger import Ledger
 
 @dataclass(slots=True)
 class Result:
-    """Counts, and the *violations*, each with how to see it again."""
+    """Counts, and the *violations*, each with the command that shows it again."""
 
     states: int = 0
     messages: int = 0
@@ -23,16 +23,16 @@ class Result:
         self.ledger += other.ledger
 
     def broken(self, again: str, texts: Iterable[str]) -> None:
-        """A promise was broken; *again* is what shows it once more."""
+        """Note a broken promise; *again* is the command that shows it again."""
         self.violations.append("\n  ".join([again, *texts]))
 
     def failed(self, again: str, error: Exception) -> None:
-        """A run ended with an error that nobody expects."""
+        """Note that a run ended with an unexpected error."""
         notes = "\n".join(getattr(error, "__notes__", []))
         self.broken(again, [f"{type(error).__name__}: {error}", *notes.splitlines()])
 
 
 def again(campaign: str, seed: int, *, strict: bool, at: str = "") -> str:
-    """The command that runs one workload once more, or looks at one state of it."""
+    """Return the command that runs one workload again, or tests one state of it."""
     mode = "--strict" if strict else "--default"
     return f"python -m tests.campaign {campaign} --seed {seed} {mode}{f' --at {at}' if at else ''}"

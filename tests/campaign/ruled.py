@@ -1,9 +1,9 @@
 """Policies in the random work: time to live, attempts with dead letters, bounds, delays, ids.
 
-Each third seed has them, and some more of the later ones. What a policy takes away may be there or not from
-the moment on when it could; what it may not do is said here and broken when it does: to take earlier, to give
-what has expired, to try once more, to hold more than its bound, to come before its delay is over. `refusals`,
-`repeats` and `letters` have the rest.
+Each third seed has them, and some more of the later seeds. From the moment at which a policy may take a
+message, the message may exist or not. The work ends with Broken if a node takes a message earlier, delivers
+an expired one, tries one too often, holds more than a bound, or delivers before a delay is over.
+`refusals`, `repeats` and `letters` check the rest.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -28,10 +28,10 @@ RETRIES: Final = FILLS
 TTL_NS: Final = 5 * SECOND
 ATTEMPTS: Final = 2
 DEPTH: Final = 8
-# What comes back waits so long, twice as long the next time, and no longer than that.
+# A message that comes back waits DELAY_NS, twice as long the next time, and at most LONGEST_NS.
 DELAY_NS: Final = SECOND // 4
 LONGEST_NS: Final = SECOND * 3 // 4
-# So late may be what the node sees of the clock.
+# The node may see the clock this late.
 _SLACK_NS: Final = SECOND // 5
 
 _RULES: Final = {
@@ -41,9 +41,9 @@ _RULES: Final = {
     RETRIES: Settings(max_depth=BOUND, retry_delay_ns=DELAY_NS, retry_delay_max_ns=LONGEST_NS),
     (KEEPS, ""): Settings(retain_time_ns=RETAIN_NS, dedup_window_ns=WINDOW_NS),
 }
-# What is done besides what a profile says, and how often.
+# Additional actions of workloads with policies, and their weights.
 MORE: Final = {"repeat": 8, "send_back": 5, "fill_disk": 2}
-# How long the disk is nearly full.
+# How long the disk stays nearly full, in seconds.
 _FULL_S: Final = (1.5, 3.0, 6.0)
 
 
@@ -52,13 +52,13 @@ def is_ruled(seed: int) -> bool:
 
 
 def rules_of(topic_name: str, channel_name: str) -> Settings:
-    """What policies say where they are in force."""
+    """Return the settings of the policies."""
     found = _RULES.get((topic_name, channel_name), NOTHING)
     return settings_of(topic_name, channel_name) if found is NOTHING else found
 
 
 class Rules:
-    """Watches one workload; without being *ruled* it does nothing."""
+    """Watches one workload; does nothing unless it is *ruled*."""
 
     def __init__(self, work: "Workload", *, ruled: bool) -> None:
         self._work = work
@@ -67,18 +67,18 @@ class Rules:
         self.repeats = Repeats(work)
         self.letters = Letters(work)
         self.settings_of: SettingsOf = rules_of if ruled else settings_of
-        # Where the disk was at the last look, before which nothing was taken that is found taken now.
+        # The disk's position at the last look; messages found missing now were taken after it.
         self._looked = 0
-        # Of the channel that drops its oldest: what it held then, and all that has come to it so far.
+        # Of the channel that drops its oldest: how many it held then, and all messages that came so far.
         self._held = 0
         self._came: set[Debt] = set()
-        # Those that were given back after their last attempt, and the node that was told.
+        # Messages that were requeued after their last attempt, and the node that got the requeue.
         self._tried: dict[Debt, object] = {}
-        # When each was given last on the channel that delays, how often that was, by which node and to whom.
+        # On the channel with delays: last delivery of each message, as time, attempts, node and consumer.
         self._given: dict[Debt, tuple[int, int, object, Reader]] = {}
 
     def delivered(self, reader: "Reader", debt: Debt, attempts: int, id_: bytes) -> None:
-        """Raises Broken, through the work, when a policy forbids that."""
+        """Check a delivery. Raises Broken if a policy forbids it."""
         topic, channel = reader.topic, reader.channel
         if not self.ruled:
             return
@@ -88,7 +88,7 @@ class Rules:
         name, body = (topic.name, channel.name), debt.message.body
         if name == EXPIRES:
             late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
-            # What cannot be read just now is looked at again later.
+            # Skipped after faults, because the node looks again later at messages that it could not read.
             if late_ns > _SLACK_NS and in_order(self._work.model) and not self._work.faulty:
                 self._work.break_off(f"{body[:24]!r} came {late_ns / SECOND:.1f} s after it had expired")
         elif name == DIES:
@@ -100,7 +100,7 @@ class Rules:
             self._look_at_delay(reader, debt, attempts)
 
     def _look_at_delay(self, reader: "Reader", debt: Debt, attempts: int) -> None:
-        """What has timed out comes when its delay is over as well."""
+        """Check that a message that timed out comes only after its delay."""
         work = self._work
         now_ns = work.loop.clock.monotonic_ns
         before = self._given.get(debt)
@@ -115,35 +115,35 @@ class Rules:
             )
 
     def retry_after_ns(self, topic: Topic, channel: Channel, attempts: int) -> int:
-        """What a message waits that is requeued without a delay."""
+        """Return the delay of a message that is requeued without one."""
         if not self.ruled or (topic.name, channel.name) != RETRIES:
             return 0
-        # Said here once more, in other words than the node's.
+        # Computed independently of the node's code.
         return (DELAY_NS, 2 * DELAY_NS, LONGEST_NS)[min(attempts, 3) - 1]
 
     def lives_again(self, debt: Debt) -> None:
-        """It was sent back."""
+        """Note that a dead letter was sent back."""
         self._tried.pop(debt, None)
 
     def sought(self, topic: Topic, channel: Channel, owed: dict[bytes, int]) -> None:
-        """A channel was set to another place, or made from there, and owes these, by their sequences."""
+        """Note that a channel was set to a position, or created there, and owes *owed* (body -> sequence)."""
         if any(topic.alone.get(seq, channel.name) != channel.name for seq in owed.values()):
             self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
-        # What came back to one of that name that was deleted is in the log as well.
+        # Letters that came back to a deleted channel of that name are also in the log.
         for one in topic.channels:
             if one.name == channel.name:
                 channel.doubled |= one.returned.keys()
-        # What had died there may live once more.
+        # Messages that had died there may be delivered again.
         for debt in channel.debts.values():
             self._tried.pop(debt, None)
 
     def started(self) -> None:
-        """A node has started."""
+        """Note that a node has started."""
         self.refusals.started()
         self.repeats.started()
 
     def dies(self, topic: Topic, channel: Channel, debt: Debt, id_: bytes, attempts: int) -> bool:
-        """Whether a message that was given back after so many attempts becomes a dead letter."""
+        """Say whether a message requeued after *attempts* becomes a dead letter. Raises Broken."""
         if not self.ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
             return False
         self._tried[debt] = self._work.node
@@ -157,7 +157,7 @@ class Rules:
         return True
 
     def look(self, *, rested: bool = False) -> None:
-        """Note what may have been taken since the last look; when all have had their turn, see to bounds."""
+        """Note what may have been taken since the last look; if *rested*, also check the bounds."""
         if not self.ruled:
             return
         if rested:
@@ -165,7 +165,7 @@ class Rules:
         wall_ns, position = self._work.loop.clock.wall_ns, self._work.position
         for topic, channel in self._here_until_now(EXPIRES):
             old = (one.number for one in topic.messages if one.published_ns + TTL_NS - _SLACK_NS <= wall_ns)
-            # What lies before is older, whatever the clock said then.
+            # Messages before it are older, whatever the clock showed then.
             newest = max(old, default=-1)
             for debt in self._open(channel):
                 if debt.message.number <= newest:
@@ -184,31 +184,31 @@ class Rules:
         came = set(channel.debts.values()) - self._came
         self._came |= came
         if self._held + len(came) > DEPTH:
-            # Which of them is the first that waits, is the node's affair.
+            # Only the node knows which of them waits first.
             for debt in self._open(channel):
                 self._may_go(debt)
                 self._work.done[Deed.DROPPED] += 1
         here = self._work.node.broker.topics.get(topic.name)
         there = here.channels.get(channel.name) if here else None
         self._held = there.count() if there is not None else 0
-        # One that was made just now has its first turn yet to come.
+        # A channel that was created just now has not had its first turn.
         settled = rested and not self._work.faulty and there not in self._work.node.broker.wake
         if settled and there is not None and there.depth and self._held > DEPTH:
             self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
 
     def is_dead(self, body: bytes) -> bool:
-        """Whether it lies among the dead letters."""
+        """Say whether the message is among the dead letters."""
         return self.ruled and body in self._work.node.waiting_letters(DEAD).values()
 
     def fill_disk(self) -> None:
-        """Have the disk be nearly full for a while."""
+        """Let the disk be nearly full for a while."""
         self.refusals.fill(self._work.rng.choice(_FULL_S))
 
     def _may_go(self, debt: Debt) -> None:
         debt.dropped = Fact(self._looked)
 
     def _here_until_now(self, name: tuple[str, str]) -> list[tuple[Topic, Channel]]:
-        """All of that name that were there since the last look: what was deleted meanwhile as well."""
+        """Return all channels of that name since the last look, including those deleted meanwhile."""
         return [
             (topic, channel)
             for topic in self._work.model.incarnations(name[0])

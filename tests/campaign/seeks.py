@@ -1,5 +1,5 @@
-"""Places in the log, and single messages, in the random work: channels set to one or made there, and what an
-operator does to one message.
+"""Positions and single messages in the random work: channels are set to a position or created there, and an
+operator acts on one message.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Seeks:
-    """Asks, and tells the model what a channel owes that was set to a place or made there."""
+    """Sends requests, and tells the model what channels owe that were set to a position or created there."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
-        # Requests that set a channel to a place or make it there, and what is done when that happens.
+        # Pending requests that set a channel to a position or create it there, and what to do then.
         self.placing: dict[tuple[str, str], Callable[[], None]] = {}
 
     def _some_channel(self) -> tuple[Topic, Channel] | None:
@@ -41,7 +41,7 @@ class Seeks:
         work = self._work
 
         def answered(ok: bool) -> None:
-            # Its topic may have been deleted while files were looked at.
+            # The topic may have been deleted while files were read.
             self._work.requests.notice_deleted()
             if ok:
                 fact.answered = fact.synced = work.position
@@ -51,7 +51,7 @@ class Seeks:
         return answered
 
     def made_there(self, name: str, channel_name: str, fact: Fact) -> None:
-        """The channel was made just now, at a place in the log."""
+        """Note that the channel was created just now at a position in the log."""
         work = self._work
         work.requests.notice_deleted()
         topic = work.model.topic(name)
@@ -62,7 +62,7 @@ class Seeks:
         work.done[Deed.CHANNELS_MADE] += 1
 
     def _given(self, topic: Topic, made: Channel, position: int) -> None:
-        """A channel was made from the earliest: it has at least what others are owed, and that stays."""
+        """Note that a channel was created from the earliest: it owes at least what other channels owe."""
         work = self._work
         work.rules.sought(topic, made, work.node.owed_by(topic.name, made.name))
         bodies = work.node.owed_bodies(topic.name, made.name, stored=True)
@@ -70,14 +70,14 @@ class Seeks:
         owed = {
             body
             for one in others
-            # What was published and is not stored yet will be given to the new one as well.
+            # Messages that are published and not stored yet will also go to the new channel.
             for body in one.debts.keys() & work.node.owed_by(topic.name, one.name).keys()
             if one.debts[body].is_owed(position) and body not in one.mortal and body not in one.returned
         }
         missing = owed - bodies - made.debts.keys()
         if missing and not (work.faulty or work.was_faulty):
             work.break_off(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
-        # What was finished and let go of, or owed by a former channel of the name, may still be in memory.
+        # Messages that were finished and dropped, or owed by a former channel, may still be in memory.
         its = {body for body, debt in made.debts.items() if debt.dropped is None}
         remembered = work.node.owed_bodies(topic.name, made.name, stored=False) - bodies - its
         work.done[Deed.FROM_EARLIEST] += 1
@@ -85,14 +85,14 @@ class Seeks:
         for body in bodies | remembered:
             work.model.give(made, body, position, stays=body in bodies)
         if work.faulty:
-            # What could not be read just now may have been given as well.
+            # The channel may also owe messages that could not be read just now.
             for message in topic.messages:
                 debt = made.debts.get(message.body)
                 if message.body not in bodies and (debt is None or debt.dropped is not None):
                     work.model.give(made, message.body, position, stays=False)
 
     async def seek(self) -> None:
-        """Set a channel to the earliest, the latest, or one of the messages that are kept."""
+        """Set a channel to the earliest, the latest, or one of its owed messages."""
         work = self._work
         found = self._some_channel()
         if found is None:
@@ -121,7 +121,7 @@ class Seeks:
         work.ask("channel/seek", arguments, answered)
 
     def _sought(self, name: str, channel_name: str, to: str, fact: Fact) -> None:
-        """The channel was set to that place just now."""
+        """Note that the channel was set to that position just now."""
         work = self._work
         work.requests.notice_deleted()
         topic = work.model.topic(name)
@@ -147,7 +147,7 @@ class Seeks:
                     del reader.has[id_]
 
     def _look_what_is_kept(self, topic: Topic, channel: Channel, owed: set[bytes]) -> None:
-        """A channel that was set to the earliest owes whatever a policy keeps."""
+        """Check that a channel set to the earliest owes everything that a policy keeps."""
         work = self._work
         young_ns = work.loop.clock.wall_ns - RETAIN_NS
         waiting = {debt.message.body for debt in topic.backlog if debt.finished == NEVER}
@@ -161,7 +161,7 @@ class Seeks:
                     work.done[Deed.KEPT] += 1
 
     async def handle(self) -> None:
-        """Finish, requeue, send or cancel one message that a channel owes, by its id."""
+        """Finish, requeue, send or cancel one message that a channel owes, by id."""
         work = self._work
         found = self._some_channel()
         if found is None:

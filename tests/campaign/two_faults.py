@@ -1,4 +1,4 @@
-"""Two faults: a failed call and then a crash, and a crash while a start repairs what a crash has left."""
+"""Two faults: a failed call and then a crash, and a crash during the start after a crash."""
 
 import asyncio
 import errno
@@ -23,8 +23,8 @@ from tests.support.volume import Volume
 FAILED_CALL: Final = "failed-call"
 SECOND_CRASH: Final = "second-crash"
 
-# Of each operation so many calls fail, each in a run of its own, once or so many times in a row. A sync that
-# fails is the fault that a node can do least about.
+# Number of failing calls for each operation, each in a separate run; a call fails once or several times in a
+# row. Syncs are tested most, because a node can do least about a failed one.
 _FAILING: Final = {
     "sync": 4,
     "append": 2,
@@ -36,16 +36,16 @@ _FAILING: Final = {
     "remove": 1,
 }
 _ROWS: Final = (1, 1, 1, 3, 25)
-# Steps after the failed call at which the crash comes: all of the first ones, and some of the others.
+# Steps after the failed call at which a crash is tried: all of the first steps, and some of the others.
 _ALL_OF_FIRST: Final = 12
 _OTHERS: Final = 20
-# Crashes of the first life that are tried: some, and some behind a rename of a segment. Crashes of the start
-# after each: the first steps, and some of all.
+# Number of crashes tried: of the first life at random steps, and behind a rename of a segment; of the start
+# after each, at its first steps, and at random steps.
 _FIRST: Final = 8
 _RENAMED: Final = 2
 _BEGINNING: Final = 8
 _SECOND: Final = 12
-# How long the second life may work when nothing ends it: a sync, checkpoints, removals.
+# How long the second life works, for a sync, checkpoints and removals.
 _SECOND_LIFE_S: Final = (0.5, 1.2, 1.2, 1.2)
 
 
@@ -53,7 +53,7 @@ _SECOND_LIFE_S: Final = (0.5, 1.2, 1.2, 1.2)
 
 
 def failed_call(seed: int, *, strict: bool, only: str = "") -> Result:
-    """Calls of one workload fail, each in a run of its own, and a crash comes at some moment after that."""
+    """Let calls of one workload fail, each in a separate run, and crash at some moments after that."""
     result = Result()
     whole = play(seed, strict=strict, stop=False)
     for fault in _faults(whole.disk.calls, random.Random(seed)):
@@ -66,7 +66,7 @@ def failed_call(seed: int, *, strict: bool, only: str = "") -> Result:
             continue
         result.add(_crash_after(fault, played, only))
         if result.violations:
-            # What the other calls of this workload would tell is most often the same.
+            # The other calls of this workload would mostly show the same violation.
             break
     return result
 
@@ -96,10 +96,12 @@ def _play_with(fault: Fault, seed: int, *, strict: bool) -> Played:
 
 
 def _crash_after(fault: Fault, played: Played, only: str) -> Result:
-    """After a power cut only strict mode promises anything: what a failed sync covers is nowhere for sure."""
+    """Test crashes after a fault. After a power cut only strict mode promises anything, because a failed
+    sync leaves nothing certain.
+    """
     crashes = Crashes(FAILED_CALL, played, only=only)
     rng = random.Random(f"{played.seed} {fault.call}")
-    # Until the fault, this run was that of the workload without it.
+    # Until the fault, this run is equal to the run without it.
     failed_at = played.steps_at_call(fault.call)
     steps = len(played.disk.steps)
     chosen = set(range(failed_at, min(failed_at + _ALL_OF_FIRST, steps + 1)))
@@ -110,7 +112,7 @@ def _crash_after(fault: Fault, played: Played, only: str) -> Result:
                 continue
             place = f"{fault.call}-{k}"
             now_ns, wall_ns = played.now_at(k)
-            # A node whose disk fails may be late with its checkpoints.
+            # ``faulty``, because a node with a failing disk may be late with its checkpoints.
             crash = Crash(k, now_ns, wall_ns, After.KILL, faulty=True)
             crashes.look(f"{place}:kill", volume.copy(), crash)
             if played.strict:
@@ -125,7 +127,7 @@ def _crash_after(fault: Fault, played: Played, only: str) -> Result:
 
 
 def second_crash(seed: int, *, strict: bool, only: str = "") -> Result:
-    """A crash, and a node that starts, repairs, lives on for some seconds and crashes at any step of that."""
+    """Crash, start, repair and work for some seconds, and crash again at any step of that."""
     played = play(seed, strict=strict)
     crashes = Crashes(SECOND_CRASH, played, only=only)
     rng = random.Random(f"{seed} {strict}")
@@ -155,7 +157,7 @@ def second_crash(seed: int, *, strict: bool, only: str = "") -> Result:
 
 
 def _behind_renames(played: Played, rng: random.Random) -> set[int]:
-    """Some of the moments at which a compacted segment has its name, and that is not durable yet."""
+    """Return some of the moments at which a compacted segment was renamed and that is not durable yet."""
     renames = [
         number + 1
         for number, step in enumerate(played.disk.steps)
@@ -165,10 +167,10 @@ def _behind_renames(played: Played, rng: random.Random) -> set[int]:
 
 
 class _SecondLife:
-    """A node that starts from what the crash of another left, without clients."""
+    """A node without clients that starts from what a crash has left."""
 
     def __init__(self, played: Played, image: Volume, k: int) -> None:
-        """*k* steps of the first life were done when it crashed. Raises what the daemon would die of."""
+        """The first life crashed after *k* steps. Raises the error that would end the daemon."""
         before = played.workload.loop.clock
         world = World(played.seed + 7, SimulatedDisk(volume=image))
         _, wall_ns = played.now_at(k)
@@ -176,7 +178,7 @@ class _SecondLife:
         world.clock.set_wall((wall_ns - world.clock.wall_ns) / 1_000_000_000)
         self._disk = world.disk
         self._world = world
-        # Steps that were done when the start was.
+        # Steps that were done when the start was complete.
         self._started = 1 << 62
 
         async def main() -> None:
@@ -197,7 +199,7 @@ class _SecondLife:
             del self._disk.steps[steps:]
 
     def crash(self, crashes: Crashes, place: str, played: Played, k: int, first: After) -> int:
-        """Crash at some steps; nothing was published or taken since the first crash. Returns how many."""
+        """Crash at some steps; return how many states were tested. No client acted since the first crash."""
         rng = random.Random(f"{played.seed} {place}")
         steps = len(self._disk.steps)
         chosen = set(rng.sample(range(steps + 1), min(_SECOND, steps + 1)))
@@ -210,7 +212,7 @@ class _SecondLife:
             for j, volume in self._disk.history():
                 if j not in chosen:
                     continue
-                # A start makes durable what it has found.
+                # After its start everything that the node has found is durable.
                 after = first if j >= self._started else cut
                 at = f"{place}-{j}"
                 crashes.look(f"{at}:kill", volume.copy(), Crash(k, now_ns, wall_ns, first))

@@ -1,8 +1,8 @@
-"""Random histories of a home and of a node that carries its log beside its own: kills, power cuts, returns.
+"""Random histories of a home and a node that carries its log beside its own: kills, power cuts, returns.
 
-What was answered when it was in the copy is given to each channel that was there, by the home or by the
-carrier; what is told as finished was finished. Without a crash, and unless both serve at once, nothing that
-was finished is given again.
+A message that was answered when it was in the copy is delivered on each channel that existed, by the home or
+by the carrier. Facts about finished messages are true. Without a crash, and unless both nodes serve at once,
+no finished message is delivered again.
 
     python -m tests.campaign.two_nodes 1000 [FROM]
 """
@@ -35,12 +35,12 @@ CHANNELS: Final = ("a", "b")
 
 
 class BrokenPromise(Exception):
-    """The text says which."""
+    """A promise was broken; the text says which."""
 
 
 @dataclass(eq=False)
 class Sent:
-    """A message that was answered, and the channels that were there then."""
+    """A message that was answered, and the channels that existed then."""
 
     body: bytes
     channels: set[str]
@@ -50,13 +50,13 @@ class Sent:
 
 @dataclass
 class World:
-    """Two nodes and what was promised."""
+    """Two nodes and the promises."""
 
     seed: int
     crashes: bool = True
     both: bool = True
     sent: list[Sent] = field(default_factory=list)
-    # By channel: bodies that consumers finished, or that were emptied.
+    # By channel: bodies that consumers have finished, or that were emptied.
     done: dict[str, set[bytes]] = field(default_factory=dict)
     again: int = 0
     deeds: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class World:
         self.bodies: dict[bytes, bytes] = {}
         self.known = 0
 
-    # --- what may happen ---
+    # --- events ---
 
     def publish(self) -> None:
         own = self.rng.random() < 0.3
@@ -97,7 +97,7 @@ class World:
             self.stream()
 
     def stream(self) -> None:
-        """The copy is brought up to date, unless it is served."""
+        """Bring the copy up to date, unless it is served."""
         if self.home is None or self.copy is not None:
             return
         here, there = self.disks
@@ -122,7 +122,7 @@ class World:
                 self.stream()
 
     def consume(self) -> None:
-        """A consumer takes some, answers some, and leaves."""
+        """Let a consumer take some messages, answer some, and leave."""
         node = self.rng.choice([one for one in (self.home, self.carrier) if one is not None])
         if NAME not in node.broker.topics or not node.topic(NAME).channels:
             return
@@ -167,7 +167,7 @@ class World:
             self.stream()
 
     def die(self) -> None:
-        """The home is killed, or its power fails: then what is in no copy may be gone."""
+        """Kill the home or cut its power; after a power cut messages that are in no copy may be lost."""
         if self.home is None:
             return
         if not self.crashes:
@@ -204,9 +204,9 @@ class World:
             self.carrier.turn()
 
     def return_home(self) -> None:
-        """The home is back, learns what was finished, and serves the rest."""
+        """Bring the home back; it learns what was finished and serves the rest."""
         if self.home is None:
-            # Its copy may have what the home has lost.
+            # The copy may have messages that the home has lost.
             self.carry()
             self.home = Machine(DATA, HOME_ID, self.disks[0])
         if NAME not in self.home.broker.topics:
@@ -222,7 +222,7 @@ class World:
             self.home.turn()
         self._check(topic)
         self._check(copy)
-        # What the copy has and the home has lost is the carrier's to give.
+        # The carrier gives out the messages that the copy has and the home has lost.
         lacking = _minus(facts.had(copy), facts.had(topic))
         carried.allow(self.carrier.broker, copy, lacking)
         self.carrier.turn()
@@ -244,10 +244,10 @@ class World:
         forget_here(self.carrier.data, COPY)
         self.deeds["returned"] = self.deeds.get("returned", 0) + 1
 
-    # --- what is promised ---
+    # --- promises ---
 
     def _check(self, topic: Topic) -> None:
-        """What is told as finished was: by a consumer, or it was published before the channel was."""
+        """Check facts: a finished message was finished by a consumer, or published before the channel."""
         for name, told in facts.all_facts(topic).items():
             for body in _bodies(topic, told.finished):
                 owed = any(one.body == body and name in one.channels for one in self.sent)
@@ -269,7 +269,7 @@ class World:
             node.broker.leave(consumer)
 
     def run(self, steps: int = 60) -> None:
-        """Play a history, heal everything, and see whether anything is missing. Raises BrokenPromise."""
+        """Play a history, heal everything, and check that nothing is missing. Raises BrokenPromise."""
         self.create()
         events = [self.publish] * 8 + [self.consume] * 8 + [self.checkpoint] * 4 + [self.create, self.die]
         events += [self.carry] * 2 + [self.crash_carrier, self.return_home, self.empty]

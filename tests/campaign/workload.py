@@ -1,4 +1,4 @@
-"""Random work for a simulated node, and the model of what was promised meanwhile."""
+"""Random work for a simulated node, with a model of what it promises meanwhile."""
 
 import asyncio
 import random
@@ -26,21 +26,21 @@ from tests.campaign.seeks import Seeks
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
-# How often a node is started again that a fault has kept from starting.
+# How often a start is tried that a fault prevents.
 STARTS: Final = 50
-# How long the node may take to notice that a fault is over.
+# Seconds the node may take to notice that a fault is over.
 RECOVERY_S: Final = 70
-# Until everything has come that was deferred, for 50 minutes at most.
+# Rounds of waiting until all deferred messages have come, which are deferred for at most 50 minutes.
 DRAIN_ROUND_S: Final = 20
 DRAIN_ROUNDS: Final = 160
 
 
 class Broken(Exception):
-    """The node broke a promise while it ran; the text says which."""
+    """The running node broke a promise; the text says which."""
 
 
 class Workload:
-    """Plays steps drawn from *rng* on a node; everything it asks for and hears goes into the model."""
+    """Plays steps drawn from *rng* on a node; its requests and their answers go into the model."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Workload:
         model: Model | None = None,
         ruled: bool = False,
     ) -> None:
-        """With *ruled* policies are in force."""
+        """With *ruled* policies apply."""
         self.disk = disk
         self.loop = loop
         self.rng = rng
@@ -62,11 +62,11 @@ class Workload:
         self.model = model or Model()
         self.node: Node
         self.trace: list[str] = []
-        # What was done so far.
+        # Counts of what was done so far.
         self.done: Ledger = Counter()
-        # Times at which positions were reached: (position, engine's time, time on the wall).
+        # Times at which positions were reached: (position, engine's time, wall clock time).
         self.times: list[tuple[int, int, int]] = []
-        # Calls may fail: an error is no broken promise, an answer is one as ever.
+        # Calls may fail: an error then breaks no promise, but an answer still is a promise.
         self.faulty = False
         self.bodies_by_id: dict[tuple[str, bytes], bytes] = {}
         self._publisher: Client | None = None
@@ -74,7 +74,7 @@ class Workload:
         self._tasks: set[asyncio.Task[None]] = set()
         self.was_faulty = False
         self._count = len(self.model.messages)
-        # When messages were stored in this life of the node, by the wall.
+        # When messages were stored in this life of the node, by the wall clock.
         self.stored_ns: dict[bytes, int] = {}
         self.rules = Rules(self, ruled=ruled)
         self.requests = Requests(self)
@@ -110,7 +110,7 @@ class Workload:
 
     @property
     def settings_of(self) -> SettingsOf:
-        """What policies say."""
+        """The function that returns the settings of policies."""
         return self.rules.settings_of
 
     async def start(self) -> None:
@@ -131,7 +131,7 @@ class Workload:
         self._note_used()
 
     async def start_at_last(self) -> None:
-        """Start the node, again and again when it ends with an error, as whoever keeps it running does."""
+        """Start the node, again if it ends with an error, as a supervisor does."""
         for attempt in range(STARTS):
             try:
                 await self.start()
@@ -144,7 +144,7 @@ class Workload:
                 return
 
     def _forget_unpromised(self) -> None:
-        """What was made while calls failed, and nobody was told that it is there for sure, may be gone."""
+        """Forget topics and channels that are gone and were not promised, because calls failed."""
         for topic in self.model.living() if self.faulty else []:
             here = self.node.broker.topics.get(topic.name)
             gone = [topic] if here is None else [one for one in topic.living if one.name not in here.channels]
@@ -153,7 +153,7 @@ class Workload:
                     self.model.remove(owner, self.model.fact(self.position))
 
     async def stop(self) -> None:
-        """Stop the node in good order."""
+        """Stop the node cleanly."""
         self.note("stop")
         failed = self.disk.failed
         await self.node.stop()
@@ -161,7 +161,7 @@ class Workload:
         if self.disk.open_paths:
             raise Broken(f"descriptors are left open: {self.disk.open_paths}")
         if self.faulty:
-            # Perhaps the last checkpoint could not be written.
+            # The last checkpoint may have failed.
             self.consumers.finished.clear()
             self.consumers.unsure_until = self.position
         self.requests.notice_deleted()
@@ -183,7 +183,7 @@ class Workload:
             await self.turns()
 
     async def turns(self) -> None:
-        """Let what was asked for be done; answers that wait for a thread come later."""
+        """Let pending requests be done; answers that wait for a thread come later."""
         for _ in range(3):
             await asyncio.sleep(0)
         self.requests.notice_deleted()
@@ -196,7 +196,7 @@ class Workload:
             raise Broken(f"a task of the node ended: {ended!r}")
 
     def note(self, text: str) -> None:
-        """Say what was asked for, for who reads of a violation."""
+        """Add a request to the trace that a violation shows."""
         self.trace.append(f"{self.position}: {text}")
 
     def _note_used(self) -> None:
@@ -205,23 +205,23 @@ class Workload:
     # --- publishing ---
 
     def next_number(self) -> int:
-        """What the next message is called."""
+        """Return the number of the next message."""
         self._count += 1
         return self._count
 
     def body(self, kind: str = "pub", name: str = "") -> bytes:
-        """That of a message to be published."""
+        """Return the body of the next message."""
         self.next_number()
         size = self.rng.choice(self.profile.sizes)
         filler = self.rng.choice((b"\0", b"x", b"NSQLOG\x02\n", b"\xb5NSQ"))
-        # Not drawn, so that the work of a seed stays what it was.
+        # Not drawn, so that the work of a seed does not change.
         headed = kind != "dpub" and self._count % 5 in {1, 4}
         unique = self.rules.ruled and name == KEEPS
         head = ((UNIQUE if unique else HEADED) if headed else b"message ") + b"%06d " % self._count
         return (head + filler * size)[: max(size, len(head))]
 
     def publishing(self) -> Client:
-        """The connection of the publisher."""
+        """Return the publisher's connection, a new one if the last was closed."""
         if self._publisher is None or self._publisher.closed:
             client = self._publisher = self.node.connect()
             replies: deque[Callable[[bool, bytes], None]] = deque()
@@ -237,7 +237,7 @@ class Workload:
         return self._publisher
 
     def await_reply(self, answered: Callable[[bool, bytes], None]) -> None:
-        """Have that called with the answer to what the publisher says next."""
+        """Call *answered* with the answer to the publisher's next command."""
         self._replies.append(answered)
 
     async def publish(self) -> None:
@@ -254,7 +254,7 @@ class Workload:
         position = self.position
         dues_ns = [0 for _ in bodies]
         if kind == "dpub":
-            # Those of one moment and one delay are stored together.
+            # Messages of one moment with one delay are stored together.
             own = self.rng.random() < self.profile.own_delays
             common_ms = self.rng.choice(self.profile.delays_ms)
             delays_ms = [self.rng.randrange(50, 20_000) if own else common_ms for _ in bodies]
@@ -310,12 +310,12 @@ class Workload:
         answered: Callable[[bool], None],
         told: Callable[[Any], None] = lambda _answer: None,
     ) -> None:
-        """Begin a request, whose answer comes later."""
+        """Begin a request; its answer comes later."""
         self._tasks.add(task := self.node.request(what, arguments, answered, told))
         task.add_done_callback(self._tasks.discard)
 
     async def repeat(self) -> None:
-        """Publish again what has an id."""
+        """Publish a message with an id again."""
         self.requests.notice_deleted()
         self.rules.repeats.publish_one()
 
@@ -325,11 +325,11 @@ class Workload:
         self.rules.letters.send_back()
 
     async def fill_disk(self) -> None:
-        """Have the disk be nearly full for a while."""
+        """Let the disk be nearly full for a while."""
         self.rules.fill_disk()
 
     async def wait(self) -> None:
-        """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
+        """Let time pass for syncs, checkpoints, time-outs and deferred messages."""
         seconds = self.rng.choice(self.profile.waits_s)
         await asyncio.sleep(seconds)
         self.rules.look(rested=True)
@@ -339,7 +339,7 @@ class Workload:
                 raise Broken(f"the consumer of {reader.topic.name} was disconnected")
 
     async def restart(self) -> None:
-        """A clean stop, and a start by another clock."""
+        """Stop cleanly and start with another clock."""
         await self.stop()
         step_s = self.rng.choice((0, 0, -3600, 3600, -86_400 * 30))
         self.note(f"start, clock {step_s:+} s")
@@ -350,7 +350,7 @@ class Workload:
     # --- the end ---
 
     async def recover(self) -> None:
-        """All faults are over: the node must become healthy and publish by itself, and give all it owes."""
+        """End all faults; the node must become healthy, accept publishes and deliver all it owes."""
         self.disk.heal()
         self.rules.refusals.clear()
         self.was_faulty = self.faulty
@@ -369,14 +369,14 @@ class Workload:
         dues = [due_ns for debt in debts for _, due_ns in debt.dues]
         latest_ns = max([0, *dues, *(message.due_ns for message in self.model.messages.values())])
         if latest_ns > self.loop.clock.wall_ns + DRAIN_ROUNDS * DRAIN_ROUND_S * SECOND:
-            # The clock was set back for long: nobody wants to wait for that.
+            # The clock was set far back, so it is set forward instead of waiting.
             await self.stop()
             self.loop.clock.set_wall((latest_ns - self.loop.clock.wall_ns) / SECOND)
             await self.start_at_last()
         await self._drain()
 
     async def _drain(self) -> None:
-        """Take and finish everything, and see that nothing is missing."""
+        """Take and finish everything, and check that nothing is missing. Raises Broken."""
         self.consumers.draining = True
         for topic in self.model.living():
             if not topic.living:

@@ -1,1 +1,1 @@
-"""Carried logs: the model of their rules."""
+"""Campaigns on carried logs, and a model of their rules."""

@@ -2,7 +2,7 @@
 
 python -m tests.campaign.carried model 30000 [--without RULE]   the model of the rules
 python -m tests.campaign.carried histories 20000 [--from SEED]  several nodes on simulated disks and networks
-python -m tests.campaign.carried orphan 1024                    a data path of so many MB without a process
+python -m tests.campaign.carried orphan 1024                    a data path of that many MB without a process
 """
 
 import argparse
@@ -14,12 +14,12 @@ from tests.campaign.carried import orphan as orphans
 from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.carried.model import RULES, History
 
-# A long run says how far it is.
+# A long run reports its progress after this many.
 _TOLD_EVERY: Final = 500
 
 
 def main() -> int:
-    """Run many; losses decide the exit code."""
+    """Run many histories; the exit code says whether anything was lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.carried")
     commands = parser.add_subparsers(dest="command", required=True)
     model = commands.add_parser("model")
@@ -77,7 +77,7 @@ def _histories(chosen: argparse.Namespace) -> int:
         try:
             lost = history.run().lost()
             deeds.update(history.deeds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        except Exception as error:  # noqa: BLE001 - every error is reported
             lost = [f"{type(error).__name__}: {error}"]
             history.site.close()
         else:

@@ -1,4 +1,4 @@
-"""Nodes of a site that leave for good: the `Departure` that nsqd has, on a site's time and connections."""
+"""Nodes of a site that leave permanently: nsqd's own `Departure`, with a site's time and connections."""
 
 import asyncio
 import random
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 DATA: Final = Path("/data")
 _SECOND: Final = 1_000_000_000
-# How often a task may go on in one moment.
+# How many steps a task may do in one moment.
 _TURNS: Final = 6
 _IN_FLIGHT_S: Final = 20.0
 
 
 class Killed(KeyboardInterrupt):
-    """The process is gone in the middle of a call of its disk."""
+    """The process is killed in the middle of a call of its disk."""
 
 
 class TickLoop(asyncio.BaseEventLoop):
-    """An event loop that goes on when it is told; threads do their work at once."""
+    """An event loop that runs only in ``go``; jobs for threads run at once."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class TickLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(lambda _loop, context: self.failures.append(str(context)))
 
     def __del__(self) -> None:  # type: ignore[override]
-        """A site may go with its loops: there is nothing of the system in them."""
+        """A site may be dropped without closing its loops, because they hold no system resources."""
         if not self.is_closed():
             self.close()
 
@@ -78,10 +78,10 @@ class TickLoop(asyncio.BaseEventLoop):
         try:
             future.set_result(job(*arguments))
         except Killed as killed:
-            # Nothing follows.
+            # The process is dead, so nothing more runs.
             self._killed = killed
             self.stop()
-        except Exception as error:  # noqa: BLE001 - it is the future's now
+        except Exception as error:  # noqa: BLE001 - the future passes it on
             future.set_exception(error)
         finally:
             self.in_job = False
@@ -89,11 +89,11 @@ class TickLoop(asyncio.BaseEventLoop):
 
     @property
     def may_be_killed(self) -> bool:
-        """Whether a task can end here as a process does: its last words are not heard."""
+        """Say whether a kill here ends a task as a process would end, without its cleanup."""
         return self.in_job or not self.is_running()
 
     def go(self) -> None:
-        """Do what can be done at this moment."""
+        """Run everything that is ready at this moment. Raises Killed."""
         for _ in range(_TURNS):
             self.call_soon(self.stop)
             self.run_forever()
@@ -110,7 +110,7 @@ class _Connection:
 
 
 class SiteLinking:
-    """What of `Linking` those need who hand over; the site makes the connection."""
+    """The part of `Linking` that a hand-over needs; the site makes the connection."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class SiteLinking:
         self.connection: _Connection | None = None
         self.problem, self.refused = "not connected yet", 0
         self.offers: Callable[[], int] | None = None
-        # A task keeps it up; one that ends before it has begun does nothing. And nobody wants it any more.
+        # Whether the task that keeps the connection has begun, and whether it has ended.
         self.begun = False
         self.over = False
         self._heard = heard
@@ -154,7 +154,7 @@ class SiteLinking:
             self.problem = ""
 
     async def run(self) -> None:
-        """The site looks after it until this is cancelled."""
+        """Wait until this task is cancelled; the site makes the connection meanwhile."""
         self.begun = True
         try:
             await asyncio.sleep(1e9)
@@ -173,7 +173,7 @@ class _Says:
 
 
 class SiteCheckpoints:
-    """What of `Checkpoints` those need who write them in between."""
+    """The part of `Checkpoints` that is needed to write single checkpoints."""
 
     def __init__(self, node: "CarryingNode") -> None:
         self._node = node
@@ -199,7 +199,7 @@ class SiteCheckpoints:
 
 
 class Standing:
-    """A node stands in for homes that do not come back: the `StandsIn` that nsqd has."""
+    """Lets a node stand in for homes that do not come back, with nsqd's own `StandsIn`."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class Standing:
         others: Callable[[], list[Any]],
         connects: list[SiteLinking],
     ) -> None:
-        """*others* are those that keep, as nsqlookupd names them; the site makes those of *connects*."""
+        """*others* are the keepers that nsqlookupd names; the site makes the connections in *connects*."""
         self._node, self._patience_ns = node, patience_ns
         self._connects = connects
         self.loop = TickLoop(lambda: node.now)
@@ -238,7 +238,7 @@ class Standing:
         return made
 
     def go(self) -> None:
-        """It is later now."""
+        """Run what is due at the present time."""
         node, carrier = self._node, self._node.carrier
         homes = {one.identity for one in carrier if one.phase is CopyPhase.CARRIED}
         wants = any(stands_in(carrier, one, node.now, self._patience_ns) for one in homes)
@@ -249,14 +249,14 @@ class Standing:
         self._begun = bool(carrier.stood_in)
         if not self._begun:
             for one in self._made:
-                # Also where its task ended before it began.
+                # Also if its task ended before it began.
                 one.over = True
             self._made.clear()
         node.broken += self.loop.failures
         self.loop.failures.clear()
 
     def end(self) -> None:
-        """The process is gone."""
+        """End with the process."""
         if self._begun:
             task = self.loop.create_task(self._stands.close())
             for _ in range(20):
@@ -267,16 +267,16 @@ class Standing:
 
 
 class Leaving:
-    """One node on its way; made for each try, and gone with its process."""
+    """The departure of one node; it is forgotten when the process ends."""
 
     def __init__(
         self, node: "CarryingNode", others: Callable[[], list[str]], connects: list[SiteLinking]
     ) -> None:
-        """*others* are those that could take, the best first; the site makes those of *connects*."""
+        """*others* are possible takers, the best first; the site makes the connections in *connects*."""
         self.node = node
         self._others = others
         self._connects = connects
-        # Connection to whoever takes the node's own logs, and whom the home speaks to no more.
+        # The connection to the taker of the node's own logs, and a taker that the home no longer connects to.
         self.linking: SiteLinking | None = None
         self.left = ""
         self.options = SimpleNamespace(node_id=node.number, address=node.address, home=HomeSettings())
@@ -295,13 +295,13 @@ class Leaving:
         )
 
     def begin(self, to: str) -> None:
-        """The operator asks for it; perhaps once more."""
+        """Begin the hand-over as the operator asks, possibly again."""
         self.node.broker.draining = True
         self.loop.call_soon(self.departure.begin, to, _IN_FLIGHT_S)
         self.go()
 
     def go(self) -> None:
-        """It is later now."""
+        """Run what is due at the present time."""
         if self.linking is not None:
             self.linking.met()
         self.loop.go()
@@ -309,11 +309,11 @@ class Leaving:
         self.loop.failures.clear()
         task = self.departure._task
         if task is not None and task.done() and not task.cancelled() and task.exception() is not None:
-            # What it does not foresee is a fault of its own.
+            # An exception that Departure does not handle is a fault.
             self.node.broken.append(f"hand-over: {task.exception()!r}")
 
     def cancel(self) -> bool:
-        """The operator takes it back, where that may be."""
+        """Cancel the hand-over if that is still allowed; say whether it was cancelled."""
         if not self.departure.may_be_cancelled:
             return False
         self._cancel()
@@ -328,7 +328,7 @@ class Leaving:
             self.loop.go()
 
     def end(self) -> None:
-        """The process is gone."""
+        """End with the process."""
         self._cancel()
         self.loop.close()
 
@@ -338,11 +338,11 @@ class Leaving:
 
     @property
     def told(self) -> str:
-        """How far it is, and what is in its way."""
+        """Return the progress, and the current problem."""
         progress = self.departure.progress
         return f"{progress.state}, {progress.what} to {progress.to}, {progress.problem or 'no problem'}"
 
-    # --- what `Departure` wants of `Replication` ---
+    # --- the part of `Replication` that `Departure` needs ---
 
     @property
     def home(self) -> Home:
@@ -391,7 +391,7 @@ def begin_again(
     reach: Callable[[int, int], bool],
     rng: random.Random,
 ) -> None:
-    """What a start does before anything is loaded. Raises NotTold."""
+    """Do what a start does before anything is loaded. Raises NotTold."""
 
     async def tell(note: HandedOver, home: Home, *_parts: object) -> None:
         taker = nodes.get(int(note.to[1:].partition(":")[0]))
@@ -401,7 +401,7 @@ def begin_again(
             return
         known = home.identity in taker.carrier.inherited
         if not (known or taker.keeping.copies.appointments(home.identity)):
-            # Lost with its disk: people know, and remove the note.
+            # The taker has lost its disk; operators know that and remove the note.
             handed_over.remove(disk, DATA if home.identity == reservation.named() else _folder(home.identity))
         raise NotTold(f"{note.to}: it does not say that it has it")
 
@@ -429,7 +429,7 @@ def _folder(identity: bytes) -> Path:
 
 
 def _told(note: HandedOver, home: Home, taker: "CarryingNode", rng: random.Random) -> bool:
-    """Whether the taker has said that it knows; the connection may be cut at any step."""
+    """Tell the taker, on a connection that may be cut at any step; say whether it has acknowledged."""
     link = HomeLink(home, Appointed(note.appointment, note.to), taker.now, visit=True)
     kept = KeeperLink(taker.keeping)
     said = False

@@ -20,7 +20,7 @@ CHANNELS: Final = ("a", "b")
 
 
 def checkpoints_in(disk: SimulatedDisk, folder: Path) -> list[bytes]:
-    """What of a copy says who is owed it."""
+    """Return the checkpoints of a copy, which say to which channels it is owed."""
     try:
         names = disk.names(folder)
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def checkpoints_in(disk: SimulatedDisk, folder: Path) -> list[bytes]:
 
 
 def is_beginning(file: bytes) -> bool:
-    """Whether it is the first of a log: all notes of the topic are in it."""
+    """Say whether the file is the first of a log, which contains the topic's notes from the beginning."""
     try:
         return not decode_file_header(file).notes
     except NotALog:
@@ -39,12 +39,12 @@ def is_beginning(file: bytes) -> bool:
 def bodies_in(
     disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None, *, untold: bool = False
 ) -> bytes:
-    """All that is in the log files of a disk, as one piece in which a body can be found.
+    """Return the contents of all log files of a disk in one piece, in which a body can be searched.
 
-    What is another's by now is left out; with *untold* not while that has not said that it has it, for until
-    then no start removes it. A copy in which neither a checkpoint nor the beginning of the log says who is
-    owed it is none yet; and none any more is one of those *harmed*, whose checkpoints are still what a power
-    cut has left of them.
+    Logs that were handed over are left out; with *untold* only those whose taker has confirmed that, because
+    until then no start removes them. A copy without a checkpoint and without the beginning of its log does
+    not count yet, because nothing says to which channels it is owed. A copy in *harmed* no longer counts
+    while its checkpoints are those that a power cut has left.
     """
     found: list[bytes] = []
 
@@ -75,7 +75,7 @@ def bodies_in(
 
 
 class CarriedHistory:
-    """One seed; *power*: disks lose what was not synced, too; *people*: operators are at work as well."""
+    """One seed. With *power* disks also lose unsynced bytes; with *people* operators also act."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class CarriedHistory:
         self.trace: list[str] = []
         self.count = 0
         self._readers: list[tuple[CarryingNode, Reader]] = []
-        # Under which names those have accepted messages that lost power since the last step.
+        # Identities of the nodes that lost power since the last step.
         self._lost_power: set[bytes] = set()
-        # Copies of which a power cut has taken who is owed them, by node: what it has left of that.
+        # By node: copies whose checkpoints a power cut has changed, with the checkpoints that it left.
         self._harmed: dict[int, dict[Path, list[bytes]]] = {}
 
     EVENTS: Final = {
@@ -187,7 +187,7 @@ class CarriedHistory:
                 self._readers.remove((node, reader))
                 continue
             if reader not in node.readers:
-                # Its channel was deleted, and its connection with that.
+                # Its channel was deleted, which also ended its connection.
                 self._readers.remove((node, reader))
                 continue
             reader.take()
@@ -230,7 +230,7 @@ class CarriedHistory:
             self._kill(node.number)
 
     def _kill(self, number: int) -> None:
-        """A process ends, or all of its machine."""
+        """Kill a process, or cut the power of its machine."""
         self.told.learned += self.site.nodes[number].coming.learned
         if self.power and self.rng.random() < 0.5:
             left = self.site.disks[number].after_power_cut(self.rng)
@@ -242,7 +242,7 @@ class CarriedHistory:
         self.site.kill(number)
 
     def _see_off(self) -> None:
-        """A node that was handed over ends, mostly with its volume; one that was not stays."""
+        """End nodes that were handed over, mostly with their volume; the other nodes stay."""
         for number, node in list(self.site.nodes.items()):
             leaving = node.leaving
             if leaving is None or number not in self.site.nodes:
@@ -250,8 +250,8 @@ class CarriedHistory:
             self.deeds[f"hand-over {leaving.state}"] += 1
             if leaving.state == "handed over":
                 only_here = self._only_here(number)
-                # Another node may have lost its end in this very moment, of which a copy is here. That the
-                # disk with the copy goes as well would be the second of two losses.
+                # Another home may have lost its last messages at this moment, and a copy of them is here.
+                # Losing the disk with that copy would be a second loss.
                 alone = self._only_here(number, untold=True)
                 if any(self.told.made[body].home not in self._lost_power for body in alone):
                     self.wrong.append(f"node {number} was handed over, and has what nobody else has")
@@ -260,7 +260,7 @@ class CarriedHistory:
                 else:
                     self.site.kill(number)
             elif leaving.state == "waiting" and node.broker.leaving:
-                # Nobody is given the rest of an older copy here: it is a keeper again behind a start.
+                # This node gives the rest of an older copy to nobody; after a restart it is a keeper again.
                 if self.rng.random() < 0.3:
                     self.site.kill(number)
             elif leaving.state in ("failed", "nobody"):
@@ -271,7 +271,7 @@ class CarriedHistory:
         self._lost_power.clear()
 
     def lose(self) -> None:
-        """A disk is gone for good."""
+        """Lose a disk permanently."""
         number = self.rng.choice(sorted(self.site.disks))
         if not self._is_safe(number, None):
             return
@@ -281,15 +281,15 @@ class CarriedHistory:
             self.site.disks[number] = SimulatedDisk(DATA)
 
     def _is_safe(self, number: int, left: SimulatedDisk | None) -> bool:
-        """That the last copy of a message goes is a fault too many."""
+        """Say whether no last copy of a message would be lost, which would be one fault too many."""
         return not self._only_here(number, left)
 
     def _only_here(
         self, number: int, left: SimulatedDisk | None = None, *, untold: bool = False
     ) -> list[bytes]:
-        """What would be lost with a disk, but for what is *left* of it.
+        """Return the open messages that would be lost with a disk, of which only *left* remains.
 
-        That a taker has it may be on its way to who has handed it over, but for who asks with *untold*.
+        Without *untold* a log that was handed over counts as the taker's before the taker has confirmed that.
         """
         open_ones = self.told.open()
         if not open_ones:
@@ -301,7 +301,7 @@ class CarriedHistory:
         return [body for body in open_ones if body not in there]
 
     def _harmed_of(self, number: int, left: SimulatedDisk) -> dict[Path, list[bytes]]:
-        """The copies that a power cut harms which leaves that of a node's disk."""
+        """Return the copies that a power cut harms, if it leaves *left* of a node's disk."""
         before, found = self.site.disks[number], dict(self._harmed.get(number, {}))
         copies = self.site.nodes[number].keeping.copies
         for identity in copies.identities():
@@ -334,7 +334,7 @@ class CarriedHistory:
     # --- the end ---
 
     def heal(self) -> None:
-        """All are there and reach each other, and consumers of every channel take all there is."""
+        """Start all nodes, connect them, and let consumers of every channel take everything."""
         self.site.alone.clear()
         self.site.deaf.clear()
         for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
@@ -345,8 +345,8 @@ class CarriedHistory:
                     node.answer(reader, message, "REQ")
                 node.leave(reader)
         self._readers = []
-        # So long, because a keeper that was away for longer than `--keeper-patience` is asked again after
-        # twice as much, and is filled then.
+        # This long, because a keeper that was away for longer than `--keeper-patience` is asked again after
+        # twice that time and then has to be filled.
         for _ in range(40):
             for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
                 self.site.start(number)
@@ -363,7 +363,7 @@ class CarriedHistory:
             if node.broker.leaving:
                 continue
             for name, topic in list(node.broker.topics.items()):
-                # As one that is made knows from nsqlookupd.
+                # A topic without channels gets one, as a new topic would from nsqlookupd.
                 for channel in list(topic.channels) or CHANNELS[:1]:
                     reader = node.read(name, channel, 1000)
                     for _ in range(20):
@@ -375,7 +375,7 @@ class CarriedHistory:
                     node.leave(reader)
 
     def _unsettled(self) -> list[str]:
-        """Copies that are not as they are when all is well, and nodes that do not get away."""
+        """Return copies that are in a wrong state for a healthy site, and departures that do not end."""
         found = [
             f"node {number} is on its way yet: {node.leaving.told}"
             for number, node in self.site.nodes.items()
@@ -392,7 +392,7 @@ class CarriedHistory:
                 number, whose = one.serving.appointment, one.identity.hex()[:4]
                 what = f"node {node.number} has appointment {number} of {whose}"
                 if home is None:
-                    # Gone for good: it is carried for ever, or another stands in, and owes nothing.
+                    # The home is permanently gone: its copy must be carried, or kept by a stand-in.
                     stood_in = one.phase is CopyPhase.KEPT and node.carrier.is_here(one.identity)
                     if one.phase is not CopyPhase.CARRIED and not stood_in:
                         found.append(f"{what}, whose home is gone, {one.phase.value}")
@@ -410,11 +410,11 @@ class CarriedHistory:
         return found
 
     def _is_unheard_of(self, node: CarryingNode, one: CarriedCopy, home: CarryingNode) -> bool:
-        """Whether somebody stood in for this home who is lost, too.
+        """Say whether the home cannot learn of this copy, because the node that stood in for it is lost.
 
-        The home is told of the copy by nobody then, and what is left there comes twice: docs/replication.md
-        says so, and that nobody knows of copies in a data path that was copied. While there is another who
-        stood in the home hears of it.
+        Messages that are left there are then delivered twice, as docs/replication.md says; it also says that
+        nobody knows of copies in a copied data path. If another node that stood in exists, the home hears of
+        the copy from it.
         """
         known = home.file.appointments
         named = {(it.address, it.number) for it in (*known.current, *known.former)}
@@ -430,11 +430,11 @@ class CarriedHistory:
         }
         if not knows or knows & copied:
             return True
-        # Whoever kept it has handed it on, perhaps, and is gone: the home hears of nobody who knows.
+        # Its former keeper may have handed it on and be gone; then the home hears of no node that knows.
         return not self._heard_of(one.identity, {address for address, _ in named}) & knows
 
     def _heard_of(self, identity: bytes, addresses: set[str]) -> set[int]:
-        """The nodes that a home hears of which knows these, by whom they have appointed."""
+        """Return the nodes that a home hears of, starting from *addresses*, through their appointments."""
         while True:
             there = [node for node in self.site.nodes.values() if node.address in addresses]
             more = {one.address for node in there for one in node.carrier.successors.of(identity)}
@@ -443,9 +443,9 @@ class CarriedHistory:
             addresses = addresses | more
 
     def _come_again(self) -> int:
-        """All nodes are killed and begin anew; how much is given out that was finished before."""
+        """Kill and restart all nodes; return how many finished messages are given out again."""
         before = self.told.again
-        # What is finished is noted within a second or two; successors hear of it within some five.
+        # Finished messages are noted within a second or two; successors hear of them within about five.
         self.site.advance(12 if self.site.successors else 3)
         self.site.settle()
         for node in self.site.nodes.values():
@@ -460,10 +460,10 @@ class CarriedHistory:
         return self.told.again - before
 
     def lost(self) -> list[str]:
-        """What is wrong at the end of it."""
+        """Heal the site and return everything that is wrong at the end."""
         self.heal()
         found = self.told.lost() + self._unsettled() + self.wrong
-        # What lies in the folder of copies of a data path that was copied is given out there once more.
+        # Copies in a copied data path are given out there once more.
         exact = self.deeds["seek"] == 0 and not self.people.cloned
         if not found and exact and self.rng.random() < 0.25:
             self.deeds["all begun anew at the end"] += 1

@@ -1,29 +1,29 @@
-"""A model of carried logs as nsqd has them: which rule keeps which message. docs/replication.md
+"""A model of nsqd's carried logs that shows which rule keeps which message. See docs/replication.md.
 
-One home's log and its copies. There is no time: whatever may happen in some order happens in that order for
-some seed. A log is a row of entries, each at a position: messages, and notes (a channel was made, messages
-were finished by somebody who is no consumer). A copy is the home's entries as far as they came, and the
-home's last checkpoint; what a carrier learns is beside them, in checkpoints of its own.
+It has one home's log and its copies. There is no time: every possible order of events happens with some seed.
+A log is a row of entries, each at a position: messages, and notes (a channel was created, or messages were
+finished other than by a consumer). A copy has the home's entries that have arrived, and the home's last
+checkpoint; a carrier keeps what it learns beside them, in its own checkpoints.
 
     python -m tests.campaign.carried model 20000                  the rules as they are
     python -m tests.campaign.carried model 20000 --without aside  with one left out
 
-What each rule is:
+The rules:
 
-    had         a fact is said only of messages that the speaker once had, not of what its engine skipped
-    here        so it is with what a carrier wrote down: later the holes of its copy may be filled
-    generation  facts of another making of a channel mean nothing; the higher holder's channel is the channel
-    adopt       a channel that one knows and the other does not is made by the other
-    note        what is learned is written down before anything is served on the strength of it
-    held        the lower one leaves to the higher what that has now, not what it has numbers for
-    linked      a keeper's word counts while the stream is whole since home and keeper met
-    checkpoint  it counts only when the copy has what its home owes as of then: older notes are not filled yet
-    again       what a process knows of a copy ends when the copy grows; then it is recovered again
-    aside       a copy that has what its home never had or lost is not written over: it stays, as an older one
-    older       an older copy goes when all that its channels owe is held by the home and by today's keeper
+    had         a node tells facts only about messages that it once had, not about those its engine skipped
+    here        the same holds for a carrier's own checkpoints, because gaps of its copy may be filled later
+    generation  facts of another generation of a channel are ignored; the higher holder's channel is valid
+    adopt       a channel that only one of two nodes knows is created by the other
+    note        a node writes down what it learns before it serves anything on that basis
+    held        the lower holder leaves to the higher one the messages that it has now, not all below its end
+    linked      a keeper's acknowledgements count while the stream since they met is complete
+    checkpoint  they count only if the copy has the home's checkpoint of then: older notes may be missing
+    again       what a process knows of a copy is void when the copy grows; it is then recovered again
+    aside       a copy with messages that its home never had or lost is not overwritten but stays as older
+    older       an older copy is removed when the home and its present keeper have all that its channels owe
     whole       a home is handed over when its keeper has all of it, and the last checkpoint
     durable     and has it on its disk
-    spare       and other copies stay: one may have what the home lost
+    spare       and other copies stay, because one may have what the home lost
 """
 
 import random
@@ -53,7 +53,7 @@ MOST_APPOINTED: Final = 4
 
 @dataclass
 class Made:
-    """A channel: which making of that name it is, and what is finished for whoever has it."""
+    """A channel as one holder knows it: its generation, and the finished messages."""
 
     generation: int
     finished: set[int]
@@ -68,12 +68,12 @@ def copied(channels: dict[str, Made]) -> dict[str, Made]:
 
 @dataclass
 class Saved:
-    """A checkpoint: what was finished at a position of the log, and of which messages that may be said."""
+    """A checkpoint: what was finished at a position of the log, and which messages the holder had."""
 
     position: int = 0
     had: set[int] = field(default_factory=set)
     channels: dict[str, Made] = field(default_factory=dict)
-    # Of those that were had: what all have finished, and whose bytes are gone.
+    # Of the messages it had: those finished on all channels whose bytes were removed.
     gone: set[int] = field(default_factory=set)
 
     def copy(self) -> "Saved":
@@ -82,7 +82,7 @@ class Saved:
 
 @dataclass
 class Entry:
-    """A message, or a note on a channel: that it was made, or what of it was finished."""
+    """A message, or a note that a channel was created or that messages of it were finished."""
 
     seq: int = 0
     channel: str = ""
@@ -90,7 +90,7 @@ class Entry:
 
 
 class Holder:
-    """A node's files of one log, and what its process knows of them."""
+    """A node's files of one log, and its process's knowledge of them."""
 
     def __init__(self, node: int, rank: int) -> None:
         self.node, self.rank = node, rank
@@ -98,14 +98,14 @@ class Holder:
         # --- on its disk ---
         self.entries: dict[int, Entry] = {}
         self.unsynced: set[int] = set()
-        # The home's checkpoint, and what a carrier wrote beside it.
+        # The home's checkpoint, and the carrier's own beside it.
         self.saved, self.here = Saved(), Saved()
         # --- in its process ---
         self.channels: dict[str, Made] = {}
         self.had: set[int] = set()
-        # The files are no longer what they were when they were recovered.
+        # The files have changed since they were recovered.
         self.grown = False
-        # Of a home that was handed over: what may be lost in a power cut yet, and is nowhere else.
+        # Positions of a log that was handed over that a power cut may still take, and that no other node has.
         self.fragile: set[int] = set()
 
     @property
@@ -132,19 +132,19 @@ class Holder:
         self.unsynced.discard(position)
 
     def lose_power(self, rng: random.Random) -> None:
-        """What is written and not synced is there up to some place."""
+        """Lose the unsynced entries from a random place on."""
         tail = sorted(self.unsynced)
         for position in tail[rng.randint(0, len(tail)) :]:
             self.remove(position)
         self.unsynced = set()
 
     def recover(self, without: frozenset[str], numbers: int) -> None:
-        """What a start makes of the files; *numbers*: there may be messages below it."""
+        """Recover the files as a start does; messages have numbers up to *numbers*."""
         held, self.grown = self.held, False
         self.had = held | self.saved.gone | self.here.gone
         self.channels = {}
         for name, made in self.saved.channels.items():
-            # Facts of what this one has; the home's numbers of what it never got say nothing here.
+            # Only facts about messages that the home had: it also counts numbers it never got as finished.
             self.channels[name] = Made(made.generation, made.finished & self.saved.had)
         for name, made in self.here.channels.items():
             known = made.finished if "here" in without else made.finished & self.here.had
@@ -162,7 +162,7 @@ class Holder:
                 self.channels[entry.channel] = entry.made.copy()
             elif mine.generation == entry.made.generation:
                 mine.finished |= entry.made.finished
-        # Nobody waits for what is not there.
+        # Messages that are not here are owed to nobody.
         for made in self.channels.values():
             made.finished |= set(range(1, numbers + 1)) - held
 
@@ -170,7 +170,7 @@ class Holder:
         return self.held - self.channels[name].finished
 
     def save(self) -> None:
-        """A checkpoint of its own: the home's among its files, a carrier's beside them."""
+        """Write a checkpoint: the home's among its files, a carrier's beside them."""
         saved = Saved(self.end, set(self.had), copied(self.channels))
         saved.gone = {
             seq for seq in self.had - self.held if all(seq in one.finished for one in self.channels.values())
@@ -197,13 +197,13 @@ class History:
         self.current: Holder | None = None
         self.linked = False
         self.cut: set[int] = set()
-        # What was answered with OK: the channels that were there.
+        # Message answered with OK -> the channels that existed then.
         self.promised: dict[int, set[str]] = {}
         self.done: dict[str, set[int]] = {}
         self.again = self.asides = self.carried = self.handed = 0
         self.trace: list[str] = []
 
-    # --- who is there ---
+    # --- holders ---
 
     def holders(self) -> list[Holder]:
         return [*([self.home] if self.home else []), *self.keepers]
@@ -222,7 +222,7 @@ class History:
     # --- the home's log ---
 
     def append(self, entry: Entry) -> None:
-        """The home writes, and its keeper the same in that order."""
+        """Append at the home and, in the same order, at its keeper."""
         assert self.home is not None
         self.position += 1
         self.home.write(self.position, entry)
@@ -250,7 +250,7 @@ class History:
     # --- facts ---
 
     def know(self, one: Holder) -> Holder:
-        """What a process knows of its files, made sure of."""
+        """Recover the holder's files again if they have grown, and return the holder."""
         if one.grown:
             if "again" in self.without and one.channels:
                 one.had |= one.held
@@ -272,7 +272,7 @@ class History:
                 one.save()
 
     def tell(self, other: Holder, name: str, mine: Holder, *, higher: bool) -> None:
-        """*mine* learns what *other* knows of a channel."""
+        """Let *mine* learn what *other* knows of a channel."""
         facts, generation = self.facts(other, name), other.channels[name].generation
         known = mine.channels.get(name)
         if known is None:
@@ -297,7 +297,7 @@ class History:
                 may -= set(range(1, self.number + 1)) if "held" in self.without else other.held
         return may
 
-    # --- what may happen ---
+    # --- events ---
 
     def publish(self) -> None:
         if self.home is None or not self.home.up:
@@ -320,7 +320,7 @@ class History:
         if name in self.know(one).channels:
             return
         self.generation += 1
-        # The first one takes what waits; a later one begins with what comes.
+        # The first channel takes the waiting messages; a later one begins with new messages.
         made = Made(self.generation, set(one.held) if one.channels else set())
         one.channels[name] = made
         if one is self.home:
@@ -346,7 +346,7 @@ class History:
         done.add(seq)
 
     def trim(self) -> None:
-        """The home lets go of what everybody has finished: removed segments, or made smaller ones."""
+        """Let the home remove messages that all channels have finished, as dropping and compaction do."""
         home = self.home
         if home is None or not home.up or not home.channels:
             return
@@ -383,11 +383,11 @@ class History:
         power = self.rng.random() < 0.5
         others: set[int] = set().union(*(one.held for one in self.holders() if one.node != node), ())
         for one in [one for one in up if one.node == node]:
-            # What is not synced lies on two nodes; that both lose it is a second fault.
+            # Unsynced messages are on two nodes; losing both copies would be a second fault.
             kept = {p for p, entry in one.entries.items() if entry.seq and entry.seq not in others}
             one.unsynced -= {p for p in kept - one.fragile if self.is_open(one.entries[p].seq)}
             if power and one.unsynced:
-                # A file ends in one place: what is behind it goes, what is before it stays.
+                # A file is cut at one place, so entries before a synced entry stay.
                 last = max((p for p in one.entries if p not in one.unsynced), default=0)
                 one.unsynced = {p for p in one.unsynced if p > last}
             if power:
@@ -410,7 +410,7 @@ class History:
                 one.up = True
 
     def destroy(self) -> None:
-        """A disk is gone for good; that the last copy of a message goes is a second fault."""
+        """Lose a disk permanently, unless it has the last copy of a message: that would be a second fault."""
         node = self.rng.choice(sorted({one.node for one in self.holders()}))
         others: set[int] = set().union(*(one.held for one in self.holders() if one.node != node), ())
         if not others or not all(seq in others for seq in self.promised if not self.settled(seq)):
@@ -423,7 +423,7 @@ class History:
         self.linked = False
 
     def rot(self) -> None:
-        """A message cannot be read any more, and its holder finds out."""
+        """Make messages unreadable, and let their holder notice."""
         up = [one for one in self.here() if one is not self.home or self.current is not None]
         if not up:
             return
@@ -455,7 +455,7 @@ class History:
             self.meet(a, b)
 
     def link(self) -> None:
-        """The home comes to its keeper of today."""
+        """Connect the home to its present keeper."""
         home, keeper = self.home, self.current
         assert home is not None
         assert keeper is not None
@@ -471,10 +471,10 @@ class History:
         elif more:
             for position in [p for p, entry in keeper.entries.items() if entry.seq in more]:
                 keeper.remove(position)
-        # The home learns what was finished; what it knows itself the keeper has from its files alone.
+        # The home learns what was finished. The keeper learns what the home knows only from its files.
         for name in list(self.know(keeper).channels):
             self.tell(keeper, name, home, higher=False)
-        # What its home let go of meanwhile goes here too.
+        # Messages that the home removed meanwhile are removed here too.
         for position in [p for p, e in keeper.entries.items() if e.seq and e.seq in home.saved.gone]:
             keeper.remove(position)
         if "checkpoint" not in self.without:
@@ -483,7 +483,7 @@ class History:
         self.linked = True
 
     def fill(self) -> None:
-        """What the copy lacks comes behind the stream, the oldest first, as far as it goes."""
+        """Send some of the entries that the copy lacks, the oldest first."""
         home, keeper = self.home, self.current
         if home is None or keeper is None or not self.streams():
             return
@@ -510,7 +510,7 @@ class History:
                 self.link()
 
     def drop(self) -> None:
-        """An older copy goes."""
+        """Remove an older copy if the rules allow it."""
         current, home = self.current, self.home
         old = [one for one in self.keepers if one is not current and one.up]
         if not old or current is None or home is None:
@@ -529,7 +529,7 @@ class History:
         self.keepers.remove(one)
 
     def hand_over(self) -> None:
-        """The home leaves for good: its keeper has all of it, and its disk is given away."""
+        """Let the home leave permanently: its keeper has all of it, and its disk is removed."""
         home, keeper = self.home, self.current
         if home is None or keeper is None or not self.streams():
             return
@@ -576,7 +576,7 @@ class History:
         return self
 
     def lost(self) -> list[tuple[int, str]]:
-        """All who live are up and meet, and consumers take all there is: what was promised and never came."""
+        """Start and connect all holders, consume everything, and return promised messages that never came."""
         self.cut = set()
         for node in {one.node for one in self.holders()}:
             self.start_node(node)
@@ -607,7 +607,7 @@ class History:
 def losses(
     seeds: range, without: frozenset[str] = frozenset(), *, leaves: bool = False
 ) -> Iterator[tuple[int, History, list[tuple[int, str]]]]:
-    """The seeds that lose something."""
+    """Yield the seeds that lose something."""
     for seed in seeds:
         history = History(seed, without, leaves=leaves).run()
         lost = history.lost()

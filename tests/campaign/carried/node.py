@@ -1,4 +1,4 @@
-"""A node that is a home and a keeper, on a simulated disk: all that carries logs, but sockets and threads."""
+"""A home and keeper on a simulated disk: all code of carried logs, without sockets and threads."""
 
 import struct
 from collections.abc import Callable
@@ -45,12 +45,12 @@ MSG_TIMEOUT: Final = 20 * SECOND
 
 @dataclass
 class Reader:
-    """A consumer of one channel, and what it has and has not answered."""
+    """A consumer of one channel, and its unanswered messages."""
 
     topic: str
     channel: str
     frames: list[bytes] = field(default_factory=list)
-    # Ids and bodies.
+    # Ids and bodies of unanswered messages.
     has: list[tuple[bytes, bytes]] = field(default_factory=list)
     consumer: Consumer | None = None
 
@@ -60,7 +60,7 @@ class Reader:
     def close(self) -> None: ...
 
     def take(self) -> list[tuple[bytes, bytes]]:
-        """What has come since the last call."""
+        """Return the messages that have come since the last call."""
         parser = FrameParser()
         frames = parser.feed(b"".join(self.frames))
         self.frames = []
@@ -71,7 +71,7 @@ class Reader:
 
 
 class CarryingNode:
-    """See the module. It is made anew from its disk for each of its lives."""
+    """A node; each start creates a new object from its disk."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class CarryingNode:
         replicas: int = 1,
         begins: Callable[[Reservation], None] = lambda _reservation: None,
     ) -> None:
-        """*ahead*: by so much its clock on the wall is; *draw* names a data path that is new.
+        """*ahead* is added to its wall clock in ns; *draw* draws the identity of a new data path.
 
         *begins* is called before anything is loaded.
         """
@@ -130,7 +130,7 @@ class CarryingNode:
         self.home.gone = self._gone
         self.home.others_keep = self._others_keep
         self.readers: list[Reader] = []
-        # It looks for keepers; and it is about to leave for good.
+        # Whether it looks for keepers, and its departure, if it is about to leave permanently.
         self.chooses = True
         self.leaving: Leaving | None = None
         self.standing: Standing | None = None
@@ -144,12 +144,12 @@ class CarryingNode:
         return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def _gone(self, keeper: Appointed, appointment: int) -> None:
-        """A keeper has no copies of former days."""
+        """Note that a keeper has no copies up to an appointment."""
         if self.file.appointments.forget_up_to(keeper.address, appointment):
             self.file.save()
 
     def _others_keep(self, keepers: tuple[Fellow, ...]) -> None:
-        """Somebody has stood in for this home."""
+        """Note the keepers that another node has appointed in the place of this home."""
         others = [(one.number, one.address) for one in keepers if one.address != self.address]
         if self.file.appointments.heard_of(others):
             self.file.save()
@@ -165,7 +165,7 @@ class CarryingNode:
     # --- what clients do ---
 
     def publish(self, name: str, body: bytes) -> object:
-        """Returns what the publisher waits for: None when no keeper's word counts."""
+        """Publish and return what the publisher waits for; None if it is refused."""
         if self.broker.draining:
             return None
         topic = self.broker.topic(name, self.now)
@@ -190,7 +190,7 @@ class CarryingNode:
         return made
 
     def read(self, name: str, channel: str, rdy: int) -> Reader:
-        """A consumer subscribes."""
+        """Subscribe a consumer and return it."""
         reader = Reader(name, channel)
         found = self.channel(name, channel)
         reader.consumer = Consumer(reader, MSG_TIMEOUT)
@@ -208,7 +208,7 @@ class CarryingNode:
         self.turn()
 
     def answer(self, reader: Reader, message: tuple[bytes, bytes], verb: str) -> bool:
-        """FIN or REQ; whether it was taken."""
+        """Answer with FIN or REQ; say whether that was accepted."""
         reader.has.remove(message)
         consumer = reader.consumer
         if consumer is None or consumer.channel is None:
@@ -222,7 +222,7 @@ class CarryingNode:
             else:
                 channel.requeue(seq, consumer, 0, self.now)
         except NotInFlight:
-            # Another consumer has it by now.
+            # Another consumer has the message now.
             return False
         if consumer.channel.refresh(consumer):
             self.broker.serve(consumer.channel)
@@ -231,7 +231,7 @@ class CarryingNode:
         return True
 
     def leave(self, reader: Reader) -> None:
-        """Its connection is gone."""
+        """Close the consumer's connection."""
         self.readers.remove(reader)
         if reader.consumer is not None and reader.consumer.channel is not None:
             channel = reader.consumer.channel
@@ -240,12 +240,12 @@ class CarryingNode:
         self.turn()
 
     def send_away(self) -> None:
-        """All connections of clients end."""
+        """Close the connections of all clients."""
         for reader in list(self.readers):
             self.leave(reader)
 
     def forget_readers(self, topic: str, channel: str | None) -> None:
-        """A channel is about to be deleted, or all of the topic: connections of its consumers end."""
+        """Close the connections of a channel's consumers, or of all of the topic's, before it is deleted."""
         for reader in [one for one in self.readers if one.topic == topic and channel in (None, one.channel)]:
             self.leave(reader)
 
@@ -272,7 +272,7 @@ class CarryingNode:
             self.broker.commit(topic)
 
     def advance(self, now: int) -> None:
-        """Time passes; whatever is due is done."""
+        """Advance the time and do everything that is due."""
         self.now = now
         self.broker.expire(now)
         self.meet()
@@ -284,7 +284,7 @@ class CarryingNode:
             self.standing.go()
 
     def meet(self) -> None:
-        """Look after the homes that have copies here."""
+        """Meet the homes that have copies here."""
         for job in self.meeting.tick(self.now):
             error: Exception | None = None
             try:
@@ -294,7 +294,7 @@ class CarryingNode:
             self.meeting.ended(job, error, self.now)
 
     def checkpoint(self) -> None:
-        """As once a second."""
+        """Do what the server does once a second."""
         wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
         for topic in list(self.broker.topics.values()):
             self.broker.sequences.note_used(topic.sequence_end)
@@ -308,7 +308,7 @@ class CarryingNode:
             low_water = topic.unwanted_below()
             if store.can_drop_below(low_water, store.notes):
                 topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
-                # Files go when both checkpoints agree.
+                # Files are removed when both checkpoints agree.
                 topic.changed = True
             job = self.write_checkpoint(topic, store)
             self.home.checkpointed(store, job)
@@ -317,7 +317,7 @@ class CarryingNode:
             store.remove_files()
 
     def note_carried(self, topic: Topic) -> None:
-        """Write down what was done with the logs of others, as far as the disk takes it."""
+        """Note what was done with carried logs, as far as the disk takes it."""
         for carried in topic.carried:
             theirs = store_of(carried)
             if theirs is not None and carried.take_changed():
@@ -354,7 +354,7 @@ class CarryingNode:
                 store.end_sync(job, None)
 
     def owed(self) -> dict[tuple[str, str], int]:
-        """What each channel here owes, the carried ones included."""
+        """Return what each channel here owes, including carried ones."""
         found: dict[tuple[str, str], int] = {}
         for topic in self.broker.topics.values():
             for one in (topic, *topic.carried):

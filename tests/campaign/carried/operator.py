@@ -1,4 +1,4 @@
-"""What people do to the nodes of a site while these may or may not talk to each other."""
+"""What operators do to the nodes of a site, whether or not the nodes reach each other."""
 
 import errno
 import random
@@ -28,15 +28,15 @@ MOST_NODES: Final = 5
 
 
 class Operator:
-    """See the module; each event picks a node, and does nothing where there is nothing to do it to."""
+    """An operator. Each event is applied to a node, and does nothing if it does not apply there."""
 
     def __init__(self, site: CarryingSite, rng: random.Random, promises: Promises) -> None:
         self.site, self.rng, self.promises = site, rng, promises
-        # Copies of others that came with a copied data path: their homes know nothing of them, and they stay.
+        # Copies of homes that came with a copied data path. Their homes do not know of them, so they stay.
         self.cloned: set[tuple[int, bytes, int]] = set()
-        # Under which names a data path has accepted messages before: it is a copy of others.
+        # Identity of a data path -> its earlier identities, if it is a copy.
         self.before: dict[bytes, set[bytes]] = {}
-        # The same of copied data paths that have not begun yet, by node.
+        # The same for copied data paths that have not started yet, by node.
         self._copied: dict[int, set[bytes]] = {}
         site.on_started = self._started
 
@@ -46,7 +46,7 @@ class Operator:
             getattr(self, event)(self.rng.choice(nodes), self.rng.choice(topics))
 
     def _homes(self, node: CarryingNode, name: str) -> set[bytes]:
-        """Whose messages of a topic are given out at this node."""
+        """Return the identities of the homes whose messages of a topic are given out at this node."""
         topic = node.broker.topics.get(name)
         carried = [] if topic is None else topic.carried
         homes = self.names_of(node.identity)
@@ -55,7 +55,7 @@ class Operator:
         return homes
 
     def names_of(self, identity: bytes) -> set[bytes]:
-        """Those under which a data path has accepted messages: a copied one has had others."""
+        """Return all identities that a data path has had; a copied one has had others."""
         return self.before.get(identity, set()) | {identity}
 
     def _started(self, number: int) -> None:
@@ -68,7 +68,7 @@ class Operator:
         return self.rng.choice(sorted(topic.channels)) if topic is not None and topic.channels else None
 
     def _done(self, node: CarryingNode, name: str) -> None:
-        """It is answered when it is on the disk, that of carried logs included."""
+        """Write the request to disk, also for carried logs, because it is answered only then."""
         node.turn()
         topic = node.broker.topics.get(name)
         if topic is not None:
@@ -106,7 +106,7 @@ class Operator:
         topic = node.broker.topics.get(name)
         if topic is not None:
             if any(one.paused for one in (topic, *topic.carried)):
-                # Whatever was published since waits at the topic.
+                # Messages published since the pause wait at the topic.
                 self.promises.waive(name, self._homes(node, name), None)
             self.promises.waive_unclaimed(name, self._homes(node, name))
             node.broker.empty_topic(topic)
@@ -141,7 +141,7 @@ class Operator:
     # --- nodes ---
 
     def drain(self, node: CarryingNode, _name: str) -> None:
-        """Until its next life it takes nothing."""
+        """Drain the node, so that it takes nothing until its next start."""
         node.broker.draining = True
 
     def fill_disk(self, node: CarryingNode, _name: str) -> None:
@@ -155,13 +155,13 @@ class Operator:
         self.site.slow ^= {node.number}
 
     def copy_disk(self, node: CarryingNode, _name: str) -> None:
-        """The data path is copied to another disk, and the node goes on there."""
+        """Copy the data path to another disk, and continue the node there."""
         self._copied[node.number] = self.names_of(node.identity)
         self.site.end(node.number, copy_of(node))
         self.site.start(node.number)
 
     def clone(self, node: CarryingNode, _name: str) -> None:
-        """Another node begins with a copy of the data path, while this one goes on."""
+        """Start another node on a copy of the data path, while this one continues."""
         if len(self.site.disks) < MOST_NODES:
             number = max(self.site.disks) + 1
             self.site.disks[number] = copy_of(node)
@@ -175,7 +175,7 @@ class Operator:
             self.site.start(number)
 
     def hand_over(self, node: CarryingNode, _name: str) -> None:
-        """A node is to leave for good; a process may end in the middle of it."""
+        """Let a node leave permanently; a process may be killed in the middle of that."""
         rng, site = self.rng, self.site
         if node.leaving is not None and rng.random() < 0.5:
             node.leaving.cancel()
@@ -192,7 +192,7 @@ class Operator:
     # --- the end ---
 
     def mend(self) -> None:
-        """Nothing is paused, full, slow or draining any more."""
+        """Undo all pauses, full disks, slowness and draining."""
         self.site.slow.clear()
         self.site.armed.clear()
         for node in self.site.nodes.values():
@@ -214,7 +214,7 @@ class Operator:
 
 
 def copy_of(node: CarryingNode):  # type: ignore[no-untyped-def]
-    """A disk with the data path copied as ``cp -r`` does."""
+    """Return a disk with the data path copied as ``cp -r`` does."""
     disk = node.disk.killed()
     number = len(disk.names(DATA.parent))
     old = DATA.with_name(f"old{number}")

@@ -1,4 +1,4 @@
-"""A data path of real size without a process goes to a running nsqd: what that takes, and what is counted.
+"""Hands a data path of real size without a process over to a running nsqd, and measures and counts it.
 
 python -m tests.campaign.carried orphan 1024
 """
@@ -17,13 +17,13 @@ from tests.support.wire import Wire
 ROOT = Path(__file__).parents[3]
 BODY = 1000
 BATCH = 500
-# Messages that are read before the node ends, and again and again counted at a time.
+# Messages that are read before the node ends, and messages read at a time.
 READ = 5_000
 TURN = 2_000
 
 
 def run(megabytes: int) -> bool:
-    """Whether nothing was lost and nothing came twice."""
+    """Return whether nothing was lost and nothing came twice."""
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder))
         try:
@@ -67,9 +67,9 @@ def _run(cluster: Cluster, megabytes: int) -> bool:
 
 
 def _read(node: Daemon, count: int) -> list[int]:
-    """Numbers of so many messages, all of which are answered."""
+    """Finish *count* messages and return their numbers."""
     wire = Wire(("127.0.0.1", node.tcp_port))
-    # A heartbeat would come between the messages of a slow machine.
+    # On a slow machine a heartbeat would otherwise come between the messages.
     wire.identify(heartbeat_interval=60_000)
     wire.subscribe("t", "c", TURN)
     found: list[int] = []

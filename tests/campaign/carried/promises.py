@@ -1,25 +1,25 @@
-"""What clients of a site were told, and what of that still holds."""
+"""What clients of a site were promised, and which promises are still open."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Promise:
-    """A message that was answered with OK: where, and the channels that were owed it then."""
+    """A message that was answered with OK, with its place and the channels that were owed it then."""
 
     topic: str
     home: bytes
     channels: set[str]
-    # Nobody had made a channel yet: the first one takes it.
+    # No channel existed yet, so the first one gets the message.
     free: bool
 
 
 @dataclass
 class Promises:
-    """See the module."""
+    """The promises of one history."""
 
     made: dict[bytes, Promise] = field(default_factory=dict)
-    # Published, and not answered yet.
+    # Messages that are published and not answered yet.
     pending: dict[bytes, Promise] = field(default_factory=dict)
     done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
     refused: int = 0
@@ -29,16 +29,16 @@ class Promises:
     waived: int = 0
 
     def finished(self, topic: str, channel: str, body: bytes, *, carried: bool) -> None:
-        """A consumer has answered."""
+        """Note that a consumer has finished a message."""
         done = self.done.setdefault((topic, channel), set())
         self.again += body in done
         self.carried += carried
         done.add(body)
 
     def waive(self, topic: str, homes: set[bytes], channel: str | None) -> None:
-        """Somebody deleted, emptied or passed over what these homes accepted: it is owed no more.
+        """Drop promises of messages that these homes accepted: somebody deleted, emptied or skipped them.
 
-        Without a channel all of the topic is meant.
+        Without a channel the whole topic is meant.
         """
         for promises in (self.made, self.pending):
             for body, one in list(promises.items()):
@@ -51,7 +51,7 @@ class Promises:
                     one.channels.discard(channel)
 
     def waive_unclaimed(self, topic: str, homes: set[bytes]) -> None:
-        """What waits for a first channel is owed to none any more."""
+        """Drop promises of messages that wait for a first channel."""
         for promises in (self.made, self.pending):
             for body in [body for body, one in promises.items() if one.topic == topic and one.home in homes]:
                 if promises[body].free:
@@ -59,7 +59,7 @@ class Promises:
                     del promises[body]
 
     def answered(self, body: bytes) -> None:
-        """Its publisher was told OK."""
+        """Note that a publisher got OK."""
         promise = self.pending.pop(body, None)
         if promise is not None:
             self.made[body] = promise
@@ -74,7 +74,7 @@ class Promises:
         return [body for body in self.made if not self.settled(body)]
 
     def lost(self) -> list[str]:
-        """What was promised and never came."""
+        """Return the promised messages that never came."""
         found = []
         for body in self.open():
             one = self.made[body]

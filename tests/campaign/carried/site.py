@@ -1,4 +1,4 @@
-"""Several nodes, and the connections between them: bytes that are moved, held up and cut at any place."""
+"""Several nodes and the connections between them, whose bytes are moved, held up and cut at any place."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PATIENCE = 120 * SECOND
 
 @dataclass
 class Line:
-    """A connection of a home to a keeper, with what is on its way."""
+    """A connection of a home to a keeper, with the bytes on their way."""
 
     home: int
     keeper: int
@@ -30,13 +30,13 @@ class Line:
     kept: KeeperLink
     out: bytearray = field(default_factory=bytearray)
     back: bytearray = field(default_factory=bytearray)
-    # Who waits for it, as one who hands over does; *apart*: for logs that are not the node's own.
+    # The hand-over that waits for it; *apart* says that the logs are not the node's own.
     linking: SiteLinking | None = None
     apart: bool = False
 
 
 class CarryingSite:
-    """See the module."""
+    """A site of several nodes."""
 
     def __init__(self, count: int, rng: random.Random, *, strict: bool, replicas: int = 1) -> None:
         self.rng, self.strict, self.replicas = rng, strict, replicas
@@ -46,18 +46,18 @@ class CarryingSite:
         self.nodes: dict[int, CarryingNode] = {}
         self.lines: list[Line] = []
         self.patience: dict[int, KeeperPatience] = {}
-        # Who each node was when it began last.
+        # The identity of each node at its last start.
         self.identities: dict[int, bytes] = {}
-        # Nodes that nobody reaches, and pairs of which the second hears nothing of the first.
+        # Nodes that nobody reaches, and pairs of nodes whose second gets nothing from the first.
         self.alone: set[int] = set()
         self.deaf: set[tuple[int, int]] = set()
-        # Keepers that take next to nothing in.
+        # Keepers that receive only a few bytes at a time.
         self.slow: set[int] = set()
-        # Connections for logs of others that a node hands on, by node.
+        # By node: connections for logs of other homes that it hands on.
         self.apart: dict[int, list[SiteLinking]] = {}
-        # Identity of the home, address and number of each keeper that somebody else has appointed.
+        # (identity of the home, address, number) of each keeper that another node has appointed for it.
         self.successors: set[tuple[bytes, str, int]] = set()
-        # Nodes that are killed in the middle of one of their next calls of the disk, and what then happens.
+        # Nodes to be killed in one of their next disk calls, with the number of calls until then.
         self.armed: dict[int, int] = {}
         self.on_killed: Callable[[int], None] = self.kill
         self.on_started: Callable[[int], None] = lambda _number: None
@@ -68,7 +68,7 @@ class CarryingSite:
     # --- nodes ---
 
     def start(self, number: int) -> bool:
-        """Whether it serves: one that was handed over does not before its taker is told."""
+        """Start a node; return whether it serves: a handed-over one does only after its taker was told."""
         ahead = self.rng.choice((0, 0, 0, 3600 * SECOND, -3600 * SECOND))
         disk = self.disks[number]
         try:
@@ -78,7 +78,7 @@ class CarryingSite:
                 self.now,
                 strict=self.strict,
                 ahead=ahead,
-                # Whom a home chooses depends on it.
+                # The identity affects which keepers a home chooses.
                 draw=self.rng.randbytes,
                 replicas=self.replicas,
                 begins=lambda reservation: begin_again(
@@ -97,7 +97,7 @@ class CarryingSite:
         return True
 
     def _named(self, number: int) -> list[SimpleNamespace]:
-        """Those that nsqlookupd names to a node."""
+        """Return the nodes that nsqlookupd names to a node."""
         return [
             SimpleNamespace(
                 tcp_address=node.address,
@@ -111,7 +111,7 @@ class CarryingSite:
         ]
 
     def leave(self, number: int, to: str) -> None:
-        """A node is to leave for good; without *to* to the best there is."""
+        """Let a node leave permanently and hand over to *to*, or to the best taker."""
         node = self.nodes[number]
         if node.leaving is None:
             node.leaving = Leaving(node, lambda: self._takers(number), self.apart[number])
@@ -124,7 +124,7 @@ class CarryingSite:
         return list(dict.fromkeys((*best, *others)))
 
     def arm(self, number: int, calls: int) -> None:
-        """Have the process of a node end in the middle of so many calls of its disk, while time passes."""
+        """Kill the process of a node in its *calls*-th disk call from now on, while time passes."""
         self.armed[number] = calls
         disk = self.disks[number]
 
@@ -143,7 +143,7 @@ class CarryingSite:
         disk.before_call = before
 
     def end(self, number: int, disk: SimulatedDisk) -> None:
-        """The process is gone, and this is what it leaves."""
+        """End a process; *disk* is what it leaves."""
         self.armed.pop(number, None)
         for line in [one for one in self.lines if number in (one.home, one.keeper)]:
             self.cut(line, dead=number)
@@ -153,7 +153,7 @@ class CarryingSite:
         self.disks[number] = disk
 
     def close(self) -> None:
-        """It is over."""
+        """End what the nodes still run."""
         for node in self.nodes.values():
             self._give_up(node)
 
@@ -179,7 +179,7 @@ class CarryingSite:
         return not {a, b} & self.alone
 
     def cut(self, line: Line, dead: int = 0) -> None:
-        """The connection is gone; some of what was on its way still arrives."""
+        """Cut a connection; some of the bytes on their way still arrive."""
         self.lines.remove(line)
         if line.home != dead:
             line.out += b"".join(line.link.flush(self.now)) if self.rng.random() < 0.5 else b""
@@ -192,18 +192,18 @@ class CarryingSite:
                 appointed = line.link.appointed
                 self.successors.add((line.link.home.identity, appointed.address, appointed.number))
         elif line.apart:
-            # What it had noted when it died: the number of a link rises when it begins another copy.
+            # Take the noted appointments, because the number of a link rises when it begins another copy.
             identity = line.link.home.identity
             noted = self.nodes[line.home].carrier.successors.of(identity)
             self.successors.update((identity, it.address, it.number) for it in noted)
         if line.keeper != dead:
-            # The keeper may be killed at that.
+            # The keeper may be killed by what it receives here.
             if self.reach(line.home, line.keeper):
                 line.kept.receive(bytes(line.out[: self.rng.randint(0, len(line.out))]))
             line.kept.closed()
 
     def choose(self) -> None:
-        """Each home appoints, and connects to whom it has appointed and can reach."""
+        """Let each home appoint keepers, and connect it to those that it can reach."""
         for number, node in self.nodes.items():
             appointments, patience = node.file.appointments, self.patience[number]
             own = [line for line in self.lines if line.home == number and not line.apart]
@@ -244,7 +244,7 @@ class CarryingSite:
             self._connect_takers(node)
 
     def _connect_takers(self, node: CarryingNode) -> None:
-        """Those who hand over have a connection, or wait for one."""
+        """Give connections to nodes that hand over, as far as the takers are reachable."""
         linking = None if node.leaving is None else node.leaving.linking
         for line in [one for one in self.lines if one.home == node.number]:
             if line.apart:
@@ -287,7 +287,7 @@ class CarryingSite:
         self.lines.append(Line(node.number, keeper, link, KeeperLink(there.keeping)))
 
     def move(self) -> None:
-        """Some of what is on its way arrives."""
+        """Let some of the bytes on their way arrive."""
         for line in list(self.lines):
             if line in self.lines:
                 self._move(line)
@@ -324,7 +324,7 @@ class CarryingSite:
             self.cut(line)
 
     def _ask_fellows(self, node: CarryingNode) -> None:
-        """A keeper asks the others of a home that is gone; what one hears the other has heard."""
+        """Let a keeper of a lost home ask the others and exchange what they know."""
         for home, address in node.fellowship.to_ask(self.now):
             number = int(address[1:].partition(":")[0])
             there = self.nodes.get(number)
@@ -352,7 +352,7 @@ class CarryingSite:
                 kept.ended(job, error)
 
     def settle(self) -> None:
-        """Nothing is held up any more."""
+        """Let all bytes arrive."""
         for _ in range(100):
             before = [(line.link.out.sent, line.link.out.written) for line in self.lines]
             for line in list(self.lines):
@@ -364,7 +364,7 @@ class CarryingSite:
     # --- time ---
 
     def advance(self, seconds: float) -> None:
-        """Time passes, a moment at a time."""
+        """Let time pass, in steps."""
         until = self.now + int(seconds * SECOND)
         while self.now < until:
             self.now = min(until, self.now + self.step)

@@ -1,1 +1,1 @@
-"""Faults put into nsqd on purpose, one at a time: each is caught, or is shown to change nothing."""
+"""Faults put into nsqd on purpose, one at a time; each must be caught, or is shown to change nothing."""

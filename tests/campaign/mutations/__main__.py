@@ -1,9 +1,9 @@
-"""Put each fault of the catalogue into a copy of the project and see that it is caught.
+"""Put each fault of the catalogue into a copy of the project and check that it is caught.
 
 python -m tests.campaign.mutations                        all of them, two at a time
 python -m tests.campaign.mutations compaction-not-synced  some of them
-python -m tests.campaign.mutations outside                those of a group: inside (the engine), outside
-python -m tests.campaign.mutations --check                only see that each can be applied
+python -m tests.campaign.mutations outside                a group: inside (the engine) or outside
+python -m tests.campaign.mutations --check                only check that each can be applied
 """
 
 import argparse
@@ -17,7 +17,7 @@ from tests.campaign.mutations.trial import ROOT, Outcome, attempt, copied_projec
 
 
 def main() -> int:
-    """Any mutation that is not caught, or not to be applied, decides the exit code."""
+    """Try the mutations; the exit code says whether one was not caught or could not be applied."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.mutations")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--check", action="store_true", help="only see that each can be applied")

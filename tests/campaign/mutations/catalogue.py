@@ -1,4 +1,4 @@
-"""All mutations, by the room whose code they change."""
+"""All mutations, by the part of the project that they change."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from tests.campaign.mutations.of_storage import STORAGE
 from tests.campaign.mutations.of_tools import TOOLS
 from tests.campaign.mutations.of_waiting import WAITING
 
-# What may be asked for by one word: the promises about messages, and all that is outside of the engine.
+# Groups by name: mutations of promises about messages, and all mutations outside the engine.
 GROUPS: Final = {
     "inside": (*LOG, *STORAGE, *ENGINE, *WAITING, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED, *CARRIERS),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),

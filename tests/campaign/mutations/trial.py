@@ -1,4 +1,4 @@
-"""Trying mutations in a copy of the project, so that the tree itself is never changed."""
+"""Tries mutations in a copy of the project, so that the tree itself is never changed."""
 
 import os
 import shlex
@@ -18,22 +18,22 @@ from tests.campaign.mutations.mutation import Mutation, Stale
 
 ROOT: Final = Path(__file__).parents[3]
 TIME_LIMIT_S: Final = 900
-# pytest's and the campaigns' exit code for: it ran, and something is wrong.
+# Exit code of pytest and the campaigns if the run was complete and found a fault.
 _WRONG: Final = 1
-# Nothing of these is needed, and a compiled module would hide the source that is changed.
+# These files are not needed, and a compiled module would hide the changed source.
 _LEFT_OUT: Final = shutil.ignore_patterns(
     ".*", "__pycache__", "*.so", "build", "dist", "*.egg-info", "node_modules", "docs"
 )
 
 
 class Verdict(StrEnum):
-    """What became of a mutation."""
+    """The result of a mutation."""
 
     CAUGHT = "caught"
     EQUIVALENT = "equivalent"
-    # Nothing noticed it.
+    # No command caught it.
     SURVIVED = "SURVIVED"
-    # The source has changed, and the mutation with it no longer means anything.
+    # The source has changed, so the mutation no longer applies.
     STALE = "STALE"
     # The command neither passed nor failed, so it proves nothing.
     BROKEN = "BROKEN"
@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one mutation, by which command, and the line that says how."""
+    """The result of one mutation, the command that gave it, and the line that shows it."""
 
     mutation: Mutation
     verdict: Verdict
@@ -56,7 +56,7 @@ class Outcome:
 
 @contextmanager
 def copied_project() -> Iterator[Path]:
-    """A copy of the project in a temporary folder. Raises RuntimeError if its source would not be used."""
+    """Yield a copy of the project in a temporary folder. Raises RuntimeError if its source is not used."""
     with TemporaryDirectory(prefix="mutations-") as folder:
         copy = Path(folder) / "project"
         shutil.copytree(ROOT, copy, ignore=_LEFT_OUT)
@@ -67,7 +67,7 @@ def copied_project() -> Iterator[Path]:
 
 
 def attempt(mutation: Mutation, copy: Path) -> Outcome:
-    """Apply a mutation to the copy, run what is to catch it, and undo it."""
+    """Apply a mutation to the copy, run the commands that should catch it, and undo it."""
     began = time.monotonic()
     try:
         source = mutation.apply(copy)
@@ -100,7 +100,7 @@ def _arguments(command: str) -> list[str]:
 def _run(arguments: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "PYTHONPATH": str(folder),
-        # A mutation of the same length within the same second would be hidden by the bytecode of another.
+        # Bytecode of one mutation would hide another one of the same length within the same second.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     try:
@@ -118,7 +118,7 @@ def _run(arguments: list[str], folder: Path, seconds: float) -> subprocess.Compl
 
 
 def _only_errors(output: str) -> bool:
-    """Whether no test has failed: what it needed could not be made, as on a machine that is too busy."""
+    """Say whether tests only had errors in their set-up, as on a busy machine, and none has failed."""
     lines = output.splitlines()
     return any(line.startswith("ERROR") for line in lines) and not any(
         line.startswith("FAILED") for line in lines
@@ -126,7 +126,7 @@ def _only_errors(output: str) -> bool:
 
 
 def _evidence(output: str) -> str:
-    """The line that says what is wrong: of pytest the failed test, of a campaign the broken promise."""
+    """Return the line that says what is wrong: pytest's failed test, or a campaign's broken promise."""
     lines = output.splitlines()
     failed = [line for line in lines if line.startswith("FAILED")]
     promises = [line.strip() for line in lines if line.startswith("  ")]
