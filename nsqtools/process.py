@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,10 @@ class Failed(Exception):
     """The reason why the command ends with exit code 1, as one sentence."""
 
 
+class ReaderEnded(Failed):
+    """The reader of stdout has ended, as in ``nsq_tail ... | head``: the command ends without a word."""
+
+
 def say(sentence: str) -> None:
     """Write one line for the operator on stderr; stdout is for data."""
     print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
@@ -31,12 +36,15 @@ def run(
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and its
-    sentence goes to *tell*.
+    sentence goes to *tell*. When nobody reads stdout any more, the exit code is the one that a shell reports
+    for the original, which SIGPIPE ends.
     """
     raise_file_limit()
     show_client_lines()
     try:
         run_until_stopped(main)
+    except ReaderEnded:
+        return 128 + signal.SIGPIPE
     except Failed as failure:
         tell(str(failure))
         return 1
