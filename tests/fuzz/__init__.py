@@ -1,4 +1,4 @@
-"""Fuzzers: each module holds one, its invariant in the first line, as a function ``fuzz`` made by Hypothesis.
+"""Fuzzers: each module has one, a function ``fuzz`` made by Hypothesis, and its invariant in the first line.
 
-A module may have a function ``close`` for what it has opened.
+A module may have a function ``close`` that closes what it has opened.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: run the fuzzers for a number of examples each, or for some time all together."""
+"""``python -m tests.fuzz``: run the fuzzers for a number of examples each, or for some time together."""
 
 import argparse
 import importlib
@@ -30,7 +30,7 @@ def main() -> int:
         "--part", default="1/1", metavar="N/M", help="only each M-th of them, from the N-th on"
     )
     args = parser.parse_args()
-    # A failing example is kept in .hypothesis and tried first the next time.
+    # A failing example is kept in .hypothesis and is tried first the next time.
     settings.register_profile(
         "fuzz", max_examples=args.examples, deadline=None, suppress_health_check=list(HealthCheck)
     )

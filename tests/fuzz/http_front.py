@@ -1,7 +1,7 @@
-"""The same bytes get the same answers, and the same end, from the front as from aiohttp alone.
+"""The same bytes get the same answers, and the same end of the connection, from the front and from aiohttp.
 
-One thing may differ. aiohttp forgets the requests that came in one read before a bad one, and only refuses
-that; the front has published and answered them by then.
+One difference is allowed. If a read contains requests and then a bad one, aiohttp drops the requests and only
+refuses the bad one; the front has already published and answered them.
 """
 
 import asyncio
@@ -83,13 +83,13 @@ requests = st.one_of(
 
 
 class House:
-    """One nsqd for all examples, in a loop of its own."""
+    """One nsqd for all examples, in its own event loop."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._runner = asyncio.Runner()
         self.doors = self.run(self._open())
-        # Every refusal is a line of it.
+        # It would log a line for every refusal.
         logging.getLogger("nsqcore.http").setLevel(logging.CRITICAL)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Any bytes of the V1 protocol, whole or in any split, get the same replies and leave the same registry.
 
-An error is the last word. When the connection is gone, however little is forgotten at a time, nothing tells
-of it any more, and other peers are untouched.
+After an error nothing more is sent. Once the connection has ended, no lookup finds anything of it, however
+small the steps in which it is forgotten, and other peers are unchanged.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Any bytes are frames or one documented error, in whatever pieces, and are written as they were read."""
+"""Any bytes, in any pieces, are frames or one documented error, and frames are written as they were read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

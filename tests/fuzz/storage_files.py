@@ -1,6 +1,6 @@
-"""Whatever is in the files of a data path, nsqd starts or refuses as documented, and invents nothing.
+"""With any content of a data path's files, nsqd starts or refuses as documented, and invents no message.
 
-Files of a real life are damaged: overwritten, cut, lengthened, put in each other's place.
+Files of a real node are damaged: overwritten, cut, lengthened, swapped.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each reader takes any bytes, also with a true checksum, and gives a value or its documented error."""
+"""Each reader takes any bytes, also with a correct checksum, and gives a value or its documented error."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ NOTES = st.one_of(
 
 
 def sealed(body: bytes, salt: int = 0) -> bytes:
-    """The body with a checksum that is right."""
+    """Return the body with a correct checksum."""
     return body + struct.pack("<Q", xxh3_64_intdigest(body, salt))
 
 

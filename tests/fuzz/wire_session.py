@@ -1,7 +1,7 @@
-"""Any bytes, whole or in any split, are commands or a ProtocolError; the state is in the table; nothing else.
+"""Any bytes, whole or in any split, are commands or a ProtocolError, and the state is one of the table.
 
-An error that is fatal comes at most once, is the last word, and closes the connection. What was published is
-what was answered OK, and the split makes no difference to any of it.
+A fatal error comes at most once, is the last frame, and closes the connection. Exactly the messages that were
+answered with OK are published, and the split makes no difference to any of this.
 """
 
 import struct
@@ -36,7 +36,7 @@ numbers = st.one_of(
 ).map(lambda number: b"%d" % number)
 names = st.sampled_from([b"t", b"u#ephemeral", b"", b"$", b"t" * 65, b"c"])
 bodies = st.binary(min_size=1, max_size=120)
-# Headers before bodies, as PUB_EXT has them, some of them wrong.
+# Headers before bodies, as in PUB_EXT, some of them wrong.
 extended = st.one_of(
     st.tuples(st.sampled_from([b"", b"{}", b'{"a":"b"}', b"[]", b'{"a":1}']), bodies).map(
         lambda of: struct.pack(">H", len(of[0])) + of[0] + of[1]
@@ -94,13 +94,13 @@ class Outcome:
 
 
 def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
-    """What a session and the server round it make of the pieces and of the end after them."""
+    """Return what a session, with a simulated server, makes of the pieces and of the end after them."""
     node = Node(max_msg_size=100, max_body_size=64 << 10, auth_required=auth)
     session, _ = node.session()
     replies = b""
 
     def served() -> bytes:
-        """The server's part: it answers questions, takes slices, sends replies."""
+        """Do the server's part: answer auth questions, apply slices, take replies."""
         out = b""
         while session.waits():
             if session.query is not None:
