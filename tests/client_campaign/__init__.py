@@ -1,1 +1,1 @@
-"""The client under faults: kills, bad and slow lines, frozen nsqd, a hundred of them, discovery away."""
+"""The client under faults: kills, bad and slow lines, frozen nsqd, a hundred nsqd, failing discovery."""

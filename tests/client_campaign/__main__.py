@@ -15,7 +15,7 @@ from tests.client_campaign.troubles import KINDS, Run
 
 
 def main() -> int:
-    """Run what was asked for; a violation decides the exit code."""
+    """Run what was asked for; the exit code says whether there were violations."""
     parser = argparse.ArgumentParser(prog="python -m tests.client_campaign")
     parser.add_argument("kind", nargs="*", choices=[[], *KINDS], default=[])
     parser.add_argument("--seconds", type=float, default=60, help="of trouble, for each kind")

@@ -1,10 +1,10 @@
-"""What one run has published, what became of it, and which of it no fault explains. Pure."""
+"""What one run has published, the outcomes, and the outcomes that no fault explains. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# An answer of the last second may be lost with the nsqd, and a stalled line keeps one back for as long.
+# A killed nsqd may lose its answers of the last second, and a stalled line may hold an answer back as long.
 SLACK_SECONDS = 3.0
 
 
@@ -32,14 +32,14 @@ class Journal:
     never_ended: list[str] = field(default_factory=list)
 
     def fault(self, kind: str, *times: float) -> None:
-        """From its first to its last moment something was wrong."""
+        """Note a fault that lasted from the first to the last of *times*."""
         self.done[kind] += 1
         first, last = min(times), max(times)
         steps = int((last - first) / SLACK_SECONDS) + 1
         self.faults += [first + step * SLACK_SECONDS for step in range(steps)] + [last]
 
     def lost(self, channel: str) -> list[int]:
-        """Those that nsqd has confirmed and nobody has got."""
+        """Return the messages that nsqd has confirmed and the channel's consumer never got."""
         return sorted(self.confirmed.keys() - self.handled[channel].keys())
 
     @property
@@ -50,7 +50,7 @@ class Journal:
         return sum(len(deliveries) - 1 for deliveries in self.handled[channel].values())
 
     def unexplained(self, channel: str) -> list[int]:
-        """Those handled twice although nothing had happened to them."""
+        """Return the messages that were handled twice without a fault that explains it."""
         return [
             number
             for number, deliveries in self.handled[channel].items()

@@ -1,4 +1,4 @@
-"""A line that carries so many bytes a second and no more, both ways."""
+"""A line with a limited number of bytes a second in each direction."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ _PIECE = 4096
 
 @asynccontextmanager
 async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterator[str]:
-    """The address of its near end."""
+    """Yield the address of the line's near end."""
     ends: set[asyncio.Task[None]] = set()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,5 +42,5 @@ async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterato
         for task in list(ends):
             task.cancel()
         await asyncio.gather(*ends, return_exceptions=True)
-        # What was closed is closed in the next round of the loop.
+        # Connections are really closed in the next round of the loop.
         await asyncio.sleep(0)

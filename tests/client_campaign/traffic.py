@@ -1,4 +1,4 @@
-"""What a run sends: publishes of all kinds, on the event loop and from threads, read by two channels."""
+"""The traffic of a run: all kinds of publishes, on the event loop and from threads, and two channels."""
 
 import asyncio
 import random
@@ -15,14 +15,14 @@ from tests.support.waiting import eventually
 
 TOPIC = "campaign"
 
-# Nothing may take longer to end once the faults are over.
+# Everything must end within this time after the faults.
 PATIENCE_SECONDS = 90.0
 CLOSE_SECONDS = 45.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is sent, and how large it is."""
+    """The number and size of the published messages."""
 
     per_turn: int = 8
     pause: float = 0.01
@@ -30,7 +30,7 @@ class Load:
 
 
 class Traffic:
-    """Publishes and reads with the addresses and settings it is given, and keeps the journal."""
+    """Publishes and reads with the given addresses and settings, and writes the journal."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Traffic:
         to: dict[str, object],
         of: dict[str, object],
     ) -> None:
-        """*to* are arguments of the producers, *of* those of the consumers, which find so many *nodes*."""
+        """*to* are arguments of the producers, *of* of the consumers, which must find *nodes* nsqd."""
         self._nodes = nodes
         self._journal = journal
         self._rng = random.Random(seed)
@@ -55,13 +55,13 @@ class Traffic:
         self._waiting_of_threads: list[Future[None]] = []
 
     async def run(self, trouble: Awaitable[None]) -> None:
-        """Send until *trouble* is over, then see what becomes of it all."""
+        """Send until *trouble* ends, then wait for all outcomes."""
         loop = asyncio.get_running_loop()
         consumer = Consumer(TOPIC, "loop", self._handle, **self._of)  # type: ignore[arg-type]
         in_threads = sync.Consumer(TOPIC, "threads", self._handle_in_a_thread, concurrency=4, **self._of)  # type: ignore[arg-type]
         await consumer.start()
         await loop.run_in_executor(None, in_threads.start)
-        # What is published before there is a channel goes to the first one alone.
+        # Messages published before the channels exist would go only to the first one.
         await eventually(
             lambda: min(len(consumer.nsqd_addresses), len(in_threads.nsqd_addresses)) >= self._nodes,
             "the consumers have found all nsqd",
@@ -85,7 +85,7 @@ class Traffic:
             loop.run_in_executor(None, of_threads.close, 30),
             CLOSE_SECONDS,
         )
-        with suppress(AssertionError):  # what is lost is counted
+        with suppress(AssertionError):  # lost messages are counted later
             await eventually(lambda: self._journal.is_all_handled, "all is handled", PATIENCE_SECONDS)
         await self._ends("close of the consumer", consumer.close(10), CLOSE_SECONDS)
         closing = loop.run_in_executor(None, in_threads.close, 10)
@@ -170,7 +170,7 @@ class Traffic:
             await eventually(lambda: all(one.done() for one in done), "they ended", PATIENCE_SECONDS)
         except AssertionError:
             self._journal.never_ended.append("futures of threads did not end")
-        await asyncio.sleep(0)  # what was told last is noted by now
+        await asyncio.sleep(0)  # lets the last outcomes be noted
 
     # --- reading
 

@@ -1,4 +1,4 @@
-"""The kinds of trouble: each has its nsqd, and does to them what it does for so many seconds."""
+"""The kinds of trouble: each starts some nsqd and disturbs them for a number of seconds."""
 
 import asyncio
 import json
@@ -21,11 +21,11 @@ from tests.client_campaign.traffic import TOPIC, Load, Traffic
 from tests.support.processes import Cluster, Daemon
 from tests.support.proxy import FaultyProxy
 
-# A line of half a megabyte a second, where nothing is cut: all of it is to come once.
+# Bytes a second of a slow line that is never cut, so every message must come exactly once.
 SLOW_BYTES: Final = 500_000
 MANY: Final = 100
 
-# Each delivery that a broken connection took counts as an attempt, and none is to be given up for that.
+# Without a limit of attempts, because each delivery lost with a connection counts as one.
 PATIENT = Config(
     max_in_flight=200,
     max_attempts=0,
@@ -33,7 +33,7 @@ PATIENT = Config(
     lookupd_poll_timeout=2,
     max_backoff_duration=0,
 )
-# Notices a dead line in two seconds.
+# A configuration that notices a dead line in two seconds.
 ALERT = replace(PATIENT, read_timeout=2, heartbeat_interval=1)
 
 
@@ -50,13 +50,13 @@ class Run:
         return time.monotonic() - began < self._seconds
 
     async def until_it_ends(self, trouble: Callable[[], Awaitable[None]]) -> None:
-        """Trouble again and again until the time is up."""
+        """Call *trouble* repeatedly until the time is over."""
         began = time.monotonic()
         while self.is_on(began):
             await trouble()
 
     def traffic(self, load: Load | None = None, *, nodes: int, **arguments: object) -> Traffic:
-        """*arguments* are of producers and consumers alike; some are of producers alone."""
+        """*arguments* are for producers and consumers; ``spread`` is only for producers."""
         of_producers = {
             "addresses": arguments.pop("nsqd", ()),
             "retry_seconds": 60,
@@ -95,7 +95,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def kills(run: Run) -> None:
-    """Three nsqd that nsqlookupd knows; one after the other is killed and comes back."""
+    """Kill and restart random nsqd, one at a time, of three that nsqlookupd knows."""
     async with cluster() as daemons:
         lookupd = daemons.nsqlookupd()
         nsqds = [prepared(daemons.nsqd()) for _ in range(3)]
@@ -114,7 +114,7 @@ async def kills(run: Run) -> None:
 
 
 async def bad_line(run: Run) -> None:
-    """One nsqd behind a proxy that stalls, and cuts in the middle of frames."""
+    """Use one nsqd behind a proxy that stalls, and cuts in the middle of frames."""
     async with cluster() as daemons:
         nsqd = prepared(daemons.nsqd())
         with FaultyProxy(("127.0.0.1", nsqd.tcp_port), seed=run.seed) as proxy:
@@ -136,7 +136,7 @@ async def bad_line(run: Run) -> None:
 
 
 async def frozen(run: Run) -> None:
-    """Three nsqd, of which one stands still for a while, again and again."""
+    """Freeze one of three nsqd for a while, again and again."""
     async with cluster() as daemons:
         nsqds = [prepared(daemons.nsqd()) for _ in range(3)]
 
@@ -155,7 +155,7 @@ async def frozen(run: Run) -> None:
 
 
 async def slow(run: Run) -> None:
-    """A line that is slow and sound: nothing is cut, so nothing comes twice and nothing fails."""
+    """Use a slow line that is never cut, so nothing may come twice and nothing may fail."""
     async with cluster() as daemons:
         nsqd = prepared(daemons.nsqd())
         async with slow_line("127.0.0.1", nsqd.tcp_port, SLOW_BYTES) as address:
@@ -163,7 +163,7 @@ async def slow(run: Run) -> None:
             async def wait() -> None:
                 await asyncio.sleep(0.05)
 
-            # More than the line carries: what waits is to wait, and not to be taken for dead.
+            # More than the line carries, so publishes must wait and must not be taken for failed.
             load = Load(per_turn=1, pause=0.1, sizes=(10, 1000, 100_000))
             config = replace(PATIENT, max_in_flight=20)
             traffic = run.traffic(load, nodes=1, nsqd=[address], config=config)
@@ -174,7 +174,7 @@ async def slow(run: Run) -> None:
 
 
 class Discovery:
-    """An nsqlookupd that knows what it is told, and may be away, silent or out of its mind."""
+    """An nsqlookupd that names given addresses, and may be away, be silent or answer nonsense."""
 
     def __init__(self, addresses: list[str]) -> None:
         self.addresses = addresses
@@ -223,12 +223,12 @@ class Discovery:
             for task in list(self._answering):
                 if task is not None:
                     task.cancel()
-            # What was closed is closed in the next rounds of the loop.
+            # Connections are really closed in the next rounds of the loop.
             await asyncio.sleep(0.01)
 
 
 async def many(run: Run) -> None:
-    """A hundred nsqd, of which some freeze and some cut their connections all the time."""
+    """Use a hundred nsqd, of which always some freeze and some cut their connections."""
     async with AsyncExitStack() as stack:
         nsqds = [stack.enter_context(MemoryNsqd()) for _ in range(MANY)]
         discovery = Discovery([nsqd.address for nsqd in nsqds])
@@ -253,7 +253,7 @@ async def many(run: Run) -> None:
 
 
 async def discovery_away(run: Run) -> None:
-    """Nsqlookupd comes and goes, answers nonsense or not at all, while now and then an nsqd starts again."""
+    """Let two nsqlookupd be away, be silent or answer nonsense, while sometimes an nsqd is restarted."""
     async with cluster() as daemons:
         nsqds = [prepared(daemons.nsqd()) for _ in range(2)]
         discoveries = [Discovery([nsqd.tcp_address for nsqd in nsqds]) for _ in range(2)]
