@@ -1,1 +1,1 @@
-"""A standalone cluster of Spark that archives a topic, while one process after the other is killed."""
+"""A standalone Spark cluster that archives a topic while one process after the other is killed."""

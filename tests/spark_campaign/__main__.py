@@ -1,4 +1,4 @@
-"""Long runs of the archive on a standalone cluster of Spark, on which one process after the other is killed.
+"""Long runs of the archive on a standalone Spark cluster, while one process after the other is killed.
 
 python -m tests.spark_campaign                               every kind three times, both writers
 python -m tests.spark_campaign worker jvm --kills 20         these kinds, twenty kills
@@ -17,7 +17,7 @@ from tests.spark_campaign.run import WRITERS, Run
 
 
 def main() -> int:
-    """Run what was asked for; the exit code is 1 when a message is missing or there twice."""
+    """Run what was asked for; the exit code is 1 if a message is missing or stored twice."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark_campaign")
     parser.add_argument("kind", nargs="*", choices=[[], *KINDS], default=[])
     parser.add_argument("--kills", type=int, default=3 * len(KINDS))
@@ -40,7 +40,7 @@ def main() -> int:
                     run.one_more_batch()
                     name = kinds[number % len(kinds)]
                     run.kill(name, KINDS[name])
-                    # For who has to stop it before the count.
+                    # For users who stop the run before the count.
                     print(
                         f"kill {number + 1}: {name}, {run.published} published", file=sys.stderr, flush=True
                     )

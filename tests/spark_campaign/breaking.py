@@ -1,4 +1,4 @@
-"""What is killed: each kind kills one thing of a run, and starts again what does not come by itself."""
+"""The kinds of kill: each kills one part of a run, and restarts it if it does not restart by itself."""
 
 import os
 import signal
@@ -20,17 +20,17 @@ def _kill_one(run: Run, pids: list[int]) -> bool:
 
 
 def executor(run: Run) -> bool:
-    """The JVM in which tasks run; the worker starts another."""
+    """Kill the JVM in which tasks run; the worker starts another."""
     return _kill_one(run, run.spark.executors())
 
 
 def python_worker(run: Run) -> bool:
-    """A Python process that reads ranges and writes files."""
+    """Kill a Python process that reads ranges and writes files."""
     return _kill_one(run, run.spark.python_workers())
 
 
 def worker(run: Run) -> bool:
-    """A worker with its executor and Python processes: a machine that is gone, and comes back."""
+    """Kill a worker with its executor and Python processes, like a machine, and start it again."""
     chosen = run.draw.choice(run.spark.workers)
     chosen.kill(with_children=True)
     run.spark.start_worker(chosen)
@@ -38,9 +38,10 @@ def worker(run: Run) -> bool:
 
 
 def master(run: Run) -> bool:
-    """The master, which knows nothing of the job when it is back: its executors end, and it waits for others.
+    """Kill the master and start it again, and kill the job.
 
-    So somebody starts the job again.
+    The new master does not know the job: the job's executors end and it would wait for others. So it must be
+    started again.
     """
     run.spark.master.kill()
     run.spark.start_master()
@@ -49,28 +50,28 @@ def master(run: Run) -> bool:
 
 
 def planner(run: Run) -> bool:
-    """The Python process beside the driver that plans the batches."""
+    """Kill the Python process beside the driver that plans the batches."""
     return _kill_one(run, job_processes(run.pid)["planner"])
 
 
 def jvm(run: Run) -> bool:
-    """The JVM of the driver."""
+    """Kill the JVM of the driver."""
     return _kill_one(run, job_processes(run.pid)["jvm"])
 
 
 def driver(run: Run) -> bool:
-    """The Python process of the job."""
+    """Kill the Python process of the job."""
     return _kill_one(run, [run.pid])
 
 
 def everything(run: Run) -> bool:
-    """All processes of the job at once."""
+    """Kill all processes of the job at once."""
     run.job.kill()
     return True
 
 
 def nsqd(run: Run) -> bool:
-    """An nsqd, which comes back at once."""
+    """Kill an nsqd and start it again at once."""
     chosen = run.draw.choice(run.nodes.nsqds)
     with run.publishing:
         chosen.kill()
@@ -79,7 +80,7 @@ def nsqd(run: Run) -> bool:
 
 
 def nsqlookupd(run: Run) -> bool:
-    """nsqlookupd, which knows nobody when it is back."""
+    """Kill nsqlookupd and start it again; it then knows no nsqd."""
     run.nodes.lookupd.kill()
     run.nodes.lookupd.start()
     return True

@@ -1,7 +1,7 @@
-"""One run: messages are published all the time, a job on the cluster archives them, things are killed.
+"""One run: messages are published, a job on the cluster archives them, and processes are killed.
 
-Every death ends in one of two ways: the job goes on, or it ends with a sentence that is known and is started
-again with its checkpoint. At the end each message is in the archive once.
+After every kill the job either continues, or ends with a known sentence and is started again with its
+checkpoint. At the end each message must be in the archive once.
 """
 
 import json
@@ -29,7 +29,7 @@ _PER_MPUB: Final = 100
 _PER_BATCH: Final = 5000
 _PAUSE_S: Final = 0.05
 _BATCH_S: Final = 300
-# What a job may say when it ends because something was killed.
+# Sentences with which a job may end because something was killed.
 NAMED: Final = re.compile(
     r"nsq-archive: (the Python process that plans the batches has died|a Python worker of Spark has died|"
     r"Spark's JVM has died|Spark's master|an executor of Spark|nsqd \S+ |no nsqlookupd answered)"
@@ -37,12 +37,12 @@ NAMED: Final = re.compile(
 
 
 class Run:
-    """A cluster of NSQ, one of Spark, and the job."""
+    """An NSQ cluster, a Spark cluster, and the job."""
 
     def __init__(
         self, folder: Path, seed: int, writer: str = "python", spark: Standalone | None = None
     ) -> None:
-        """*spark* runs already, and is left running."""
+        """If *spark* is given, it runs already and is left running."""
         self.draw = random.Random(seed)
         self.folder = folder
         self.writer = writer
@@ -63,7 +63,7 @@ class Run:
             f"--master={self.spark.url}",
             *(f"--conf={key}={value}" for key, value in CONF.items()),
         ]
-        # Held while nobody may publish.
+        # Held by others while nothing may be published.
         self.publishing = threading.Lock()
         self.published = 0
         self.kills: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class Run:
         return self.job.process is None or self.job.process.poll() is not None
 
     def one_more_batch(self) -> None:
-        """Wait until the job has stored a batch; start it again when it has ended."""
+        """Wait until the job has stored another batch; start it again if it has ended."""
         before = self._last_batch()
 
         def stored() -> bool:
@@ -117,7 +117,7 @@ class Run:
         wait_until(stored, "another batch is stored", _BATCH_S)
 
     def note_the_end(self) -> None:
-        """What a job said that has ended by itself must be known; one that was killed says nothing."""
+        """Check that a job that ended by itself ended with a known sentence; a killed job says nothing."""
         assert self.job.process is not None
         code = self.job.process.returncode
         if code < 0:
@@ -130,19 +130,19 @@ class Run:
         self.endings[found[1]] += 1
 
     def _last_batch(self) -> int:
-        """The number of the last batch that Spark has noted as stored."""
+        """Return the number of the last batch that Spark has noted as stored."""
         names = [path.name for path in self.job.checkpoint.glob("commits/*")]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def kill(self, name: str, how: Callable[["Run"], bool]) -> None:
-        """Kill something; *how* says whether there was something to kill."""
+        """Kill something by *how*, which returns whether there was something to kill."""
         wait_until(lambda: self.has_ended() or how(self), f"there is some {name} to kill", 30)
         self.kills[name] += 1
 
-    # --- what is there
+    # --- the archive
 
     def finish(self) -> None:
-        """Let the job read all that was published, and count."""
+        """Let the job read everything that was published, then count."""
         self._stop.set()
         self._thread.join()
         self.job.process.terminate()  # type: ignore[union-attr]
@@ -159,7 +159,7 @@ class Run:
         assert (missing, twice, len(found)) == (0, 0, self.published), (missing, twice)
 
     def stored(self) -> list[int]:
-        """The numbers of the messages in the archive."""
+        """Return the numbers of the messages in the archive."""
         return [
             int(body)
             for path in self._files()
@@ -169,7 +169,7 @@ class Run:
     def _files(self) -> list[Path]:
         if self.writer == "python":
             return [path for path in self.job.output.rglob("*.parquet") if "_unfinished" not in path.parts]
-        # Spark's own sink leaves incomplete files behind; its list has the others.
+        # Spark's own sink may leave incomplete files; its log lists only the complete ones.
         logs: dict[int, list[Any]] = {}
         for path in (self.job.output / "_spark_metadata").iterdir():
             number, _, compact = path.name.partition(".")

@@ -1,4 +1,4 @@
-"""Spark's own cluster out of the package from pip: a master, and workers that start executors."""
+"""Spark's own cluster from the pip package: a master, and workers that start executors."""
 
 import os
 import signal
@@ -15,14 +15,14 @@ from tests.pipelines.spark_jobs import descendants
 from tests.support.waiting import wait_until
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
-# Java's own compiler for long runs takes more than it gives here.
+# Java's compiler for long runs costs more than it saves here.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# What a job on this cluster is given: everything is on this machine, and small.
+# Settings of a job on this small cluster on one machine.
 CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "768m",
-    "spark.executor.memory": "512m",  # Spark takes no less
+    "spark.executor.memory": "512m",  # Spark accepts no less
     "spark.sql.shuffle.partitions": "2",
     "spark.executor.extraJavaOptions": SHORT_LIVED,
 }
@@ -46,7 +46,7 @@ class SparkDaemon:
         return self._process.pid
 
     def start(self, until: str) -> Self:
-        """Start it, again after a kill, and wait until it has said *until*."""
+        """Start it, also after a kill, and wait until its log contains *until*."""
         return self.spawn().wait_for(until)
 
     def wait_for(self, until: str) -> Self:
@@ -73,13 +73,13 @@ class SparkDaemon:
         return self
 
     def said(self) -> str:
-        """What it has said since its last start."""
+        """Return its log since the last start."""
         with self.log.open("rb") as log:
             log.seek(self._before)
             return log.read().decode(errors="replace")
 
     def kill(self, *, with_children: bool = False) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         if self._process is None or self._process.poll() is not None:
             return
         victims = [*descendants(self.pid), self.pid] if with_children else [self.pid]
@@ -90,7 +90,7 @@ class SparkDaemon:
 
 
 class Standalone:
-    """A master and workers of one core each. As a context manager it kills what is left of them."""
+    """A master and workers of one core each. As a context manager it kills those that still run."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,11 +132,11 @@ class Standalone:
         worker.start(_REGISTERED)
 
     def executors(self) -> list[int]:
-        """The JVMs in which tasks run."""
+        """Return the pids of the JVMs in which tasks run."""
         return [pid for worker in self.workers for pid in descendants(worker.pid) if _runs(pid, _EXECUTOR)]
 
     def python_workers(self) -> list[int]:
-        """The Python processes of executors."""
+        """Return the pids of the executors' Python processes."""
         return [
             pid for worker in self.workers for pid in descendants(worker.pid) if _runs(pid, b"pyspark.daemon")
         ]
@@ -152,7 +152,7 @@ def _runs(pid: int, word: bytes) -> bool:
 
 
 def job_processes(pid: int) -> dict[str, list[int]]:
-    """The processes of a job by what they are: its JVM, and the Python process that plans."""
+    """Return the pids of a job by kind: its JVM, and the Python process that plans."""
     found: dict[str, list[int]] = {"jvm": [], "planner": []}
     for child in descendants(pid):
         if _runs(child, b"python_streaming_source_runner"):
