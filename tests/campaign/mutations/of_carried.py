@@ -1,4 +1,4 @@
-"""Mutations of what carries the logs of other nsqd: what is told, what is learned, what is withheld."""
+"""Mutations of carried logs of other nsqd: the facts told and learned, and the messages held back."""
 
 from typing import Final
 

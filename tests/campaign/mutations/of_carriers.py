@@ -1,4 +1,4 @@
-"""Mutations of who gives out what: carriers, homes that come back, older copies."""
+"""Mutations of which node gives out messages: carriers, homes that come back, older copies."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutations of `nsqd/replication`: of how copies are made, and of when one counts."""
+"""Mutations of `nsqd/replication`: how copies are made, and when a copy counts."""
 
 from typing import Final
 

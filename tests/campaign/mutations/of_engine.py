@@ -1,4 +1,4 @@
-"""Mutations of `nsqd/engine`: what is owed, and the notes that tell the log of it."""
+"""Mutations of `nsqd/engine`: owed messages, and the notes about them in the log."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutations of `nsqd/log`: writing, syncing, finding again, compacting."""
+"""Mutations of `nsqd/log`: writing, syncing, recovery, compaction."""
 
 from typing import Final
 
@@ -306,7 +306,7 @@ segment.last_note > mark.notes:
         "salt=new_salt())",
         (KILLS, CUTS),
     ),
-    # --- finding again ---
+    # --- recovery ---
     Mutation(
         "start-does-not-sync-what-it-found",
         _FINDING,

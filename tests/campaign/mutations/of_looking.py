@@ -1,10 +1,10 @@
-"""Mutations of what a look into the log promises: policies in the random work, headers, who is owed what."""
+"""Mutations of policies, headers, and the state of messages that a look into the log reports."""
 
 from typing import Final
 
 from tests.campaign.mutations.mutation import Mutation
 
-# Of these seeds policies are in force.
+# Seeds in which policies apply.
 _RULED: Final = tuple(f"kill --seed {seed} --every 5 --stop" for seed in (14, 17, 26, 44, 50, 2, 5, 35))
 _DYING: Final = tuple(f"kill --seed {seed} --stop" for seed in (35, 41, 47, 29))
 _ALONE: Final = "tests/unit/nsqd/engine/test_alone.py"
@@ -12,7 +12,7 @@ _REPEATED: Final = ("kill --seed 8 --every 40", "kill --seed 11 --every 40")
 _REFUSED: Final = tuple(f"kill --seed {seed} --every 40" for seed in (14, 23, 5, 2, 11))
 _RETRIED: Final = tuple(f"kill --seed {seed} --every 25" for seed in (23, 8, 26, 113))
 _SENT_BACK: Final = (*(f"kill --seed {seed} --every 20" for seed in (47, 71)), "kill --seed 77 --every 1")
-# A fault has to meet the moment between a message and its own.
+# Unit tests, because here a fault must come between a message with an id and its repeat.
 _FAILING: Final = ("tests/unit/nsqd/engine/test_dedup.py", "tests/unit/nsqd/server/test_fsync.py")
 _PLACES: Final = "tests/unit/nsqd/server/http/test_topics.py"
 _DEDUP: Final = "nsqd/engine/dedup.py"

@@ -1,4 +1,4 @@
-"""Mutations of what policies do: bounds, time to live, attempts, dead letters and sending them back."""
+"""Mutations of policies: bounds, time to live, attempts, dead letters and sending them back."""
 
 from typing import Final
 

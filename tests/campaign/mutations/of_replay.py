@@ -1,4 +1,4 @@
-"""Mutations of what sets channels back, keeps what is finished, and handles single messages."""
+"""Mutations of setting channels back, keeping finished messages, and handling single messages."""
 
 from typing import Final
 

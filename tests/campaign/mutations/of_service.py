@@ -1,4 +1,4 @@
-"""Mutations of what the daemons share, and of nsqd's doors: HTTP, TLS, heartbeats, drain, figures."""
+"""Mutations of code that daemons share, and of nsqd's interfaces: HTTP, TLS, heartbeats, drain, figures."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutations of `nsqd/storage` and of what the server does with it."""
+"""Mutations of `nsqd/storage` and of the server's use of it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutations of who waits for what: turns, fsyncs, checkpoints and what is let go of after them."""
+"""Mutations of waiting: turns, fsyncs, checkpoints, and the removal of data after them."""
 
 from typing import Final
 
