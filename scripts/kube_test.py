@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install the chart on a cluster, do to it what operators do, and count every message meanwhile.
+"""Install the chart on a cluster, change it as operators do, and count every message meanwhile.
 
 Any context works (kind, k3d, a real cluster). It needs helm, kubectl and openssl, an image that the nodes
 have or can pull, and a StorageClass. It creates a namespace and removes it at the end. A failed publish is

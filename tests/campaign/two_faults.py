@@ -61,7 +61,7 @@ def failed_call(seed: int, *, strict: bool, only: str = "") -> Result:
             continue
         try:
             played = _play_with(fault, seed, strict=strict)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        except Exception as error:  # noqa: BLE001 - every error is reported
             result.failed(f"{again(FAILED_CALL, seed, strict=strict)}, {fault}", error)
             continue
         result.add(_crash_after(fault, played, only))
@@ -147,7 +147,7 @@ def second_crash(seed: int, *, strict: bool, only: str = "") -> Result:
                 image = volume.after_power_cut(random.Random(f"{seed} {k} {strict}"))
             try:
                 life = _SecondLife(played, image, k)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+            except Exception as error:  # noqa: BLE001 - every error is reported
                 crashes.result.failed(again(SECOND_CRASH, seed, strict=strict, at=place), error)
                 continue
             seconds += life.crash(crashes, place, played, k, first)

@@ -1,4 +1,4 @@
-"""One fault to put into the source, and what should catch it."""
+"""One fault to put into the source, and the commands that should catch it."""
 
 from dataclasses import dataclass
 from pathlib import Path
