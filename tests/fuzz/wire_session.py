@@ -1,7 +1,7 @@
 """Any bytes, whole or in any split, are commands or a ProtocolError, and the state is one of the table.
 
-A fatal error comes at most once, is the last frame, and closes the connection. Exactly the messages that were
-answered with OK are published, and the split makes no difference to any of this.
+A fatal error comes at most once, is the last frame, and closes the connection. The split makes no difference
+to the frames, to the state, or to how many messages are published to each topic.
 """
 
 import struct
