@@ -1,6 +1,6 @@
 """A real nsqd that the tests of this folder share, and connections to it that are closed after each test.
 
-Tests keep out of each other's way by topics of their own: ``topic`` is a fresh name.
+Tests do not disturb each other, because each has its own topics: ``topic`` is a fresh name.
 """
 
 import itertools
@@ -23,7 +23,7 @@ def shared_nsqd(tmp_path_factory):
 
 @pytest.fixture
 def nsqd(shared_nsqd, request):
-    """The shared nsqd; a test that brings it down or makes it stumble fails itself."""
+    """The shared nsqd; a test fails if nsqd ends or logs a traceback during the test."""
     before = len(shared_nsqd.logs())
     yield shared_nsqd
     said = shared_nsqd.logs()[before:]
@@ -57,7 +57,7 @@ def wire(connect):
 
 @pytest.fixture
 def topic():
-    """A topic name nobody used before."""
+    """A topic name that was not used before."""
     return f"topic{next(_numbers)}"
 
 

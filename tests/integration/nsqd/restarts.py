@@ -27,7 +27,7 @@ def figures(channel):
 
 
 def consume(connect, nsqd, count, topic="t", channel="ch"):
-    """Subscribe, take *count* messages, and see that there are no more."""
+    """Subscribe, take *count* messages, and assert that there are no more."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel, ready=count + 10)
     messages = wire.messages(count)

@@ -129,7 +129,7 @@ def test_topics_and_channels_that_are_not_granted_are_refused_by_name(connect, g
     assert [topic["topic_name"] for topic in guarded.get("/stats?format=json")["topics"]] == ["mine"]
 
 
-# A pattern, a topic, and what a PUB of it is answered.
+# (pattern, topic, the answer to a PUB to it)
 REFUSED = b"E_UNAUTHORIZED"
 PATTERNS = [
     ("o", "foo", b"OK"),
@@ -267,7 +267,7 @@ def test_a_server_that_takes_too_long_grants_nothing(cluster, servers, connect):
 
 
 def expired(wire, servers, answer, *, status=200):
-    """Publish with a ttl of a second until the server was asked again, and return how that ended."""
+    """Publish under a grant of one second until the server was asked again; return how that ended."""
     servers.answer = granted(ttl=1)
     wire.ask(auth())
     servers.answer, servers.status = answer, status

@@ -1,4 +1,4 @@
-"""Auth servers that want TLS."""
+"""Auth servers that require TLS."""
 
 import ssl
 
@@ -50,7 +50,7 @@ def https(authority):
 
 @pytest.fixture
 def plain(https):
-    """Refuses, and says where it wants to be asked."""
+    """An auth server that refuses plain requests and names its HTTPS port."""
     with AuthServer(status=403, answer={"message": "TLS_REQUIRED", "https_port": https.port}) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""One data path in turns: the original, ours, the original again, ours again. What was owed stays owed.
+"""The original and ours use one data path in turn, twice each. Owed messages stay owed.
 
 The original is not part of this project: `tests.support.processes.go_program` says where it is looked for.
 """
@@ -18,7 +18,7 @@ def nodes(cluster, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     flags = ["--broadcast-address=127.0.0.1", f"--data-path={data}"]
-    # So it writes everything to its disk queues at once.
+    # Without a memory queue the original writes everything to its disk queues at once.
     go = cluster.daemon("nsqd", [*flags, "--mem-queue-size=0"], kind=GoDaemon)
     return go, cluster.daemon("nsqd", flags), data
 
@@ -40,7 +40,7 @@ def owed(nsqd):
 
 
 def take(nsqd, connect, topic, channel, count):
-    """Bodies and attempts of so many messages, finished."""
+    """Take and finish *count* messages; return them."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
     taken = []
@@ -92,7 +92,7 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     ours.start()
     assert owed(ours) == there
     one = take(ours, connect, "a", "one", 400)
-    # Two messages of topic d are delivered and come back.
+    # Two messages of topic a are delivered and requeued.
     wire = connect(ours)
     wire.subscribe("a", "two", ready=2)
     wire.send(b"RDY 0\n", *[req(message, 0) for message in wire.messages(2)])
@@ -101,7 +101,7 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     publish(ours, connect, "a", bodies(b"ours", 30))
     assert ours.stop() == 0
 
-    # A step back: the original finds its topics and channels, and none of the messages.
+    # Back to the original: it finds its topics and channels, and none of the messages.
     go.start()
     assert owed(go) == {("a", "one"): 0, ("a", "two"): 0, ("p", "ch"): 0, ("d", "ch"): 0}
     (paused,) = go.get("/stats?format=json&topic=p")["topics"]
@@ -139,10 +139,10 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     assert Counter(message.attempts for message in two) == {1: 1128, 2: 2}
     back = take(ours, connect, "d", "ch", 15)
     assert Counter(message.body for message in back) == Counter(bodies(b"first", 10) + bodies(b"deferred", 5))
-    # Those that the original had delivered once before.
+    # The original had delivered five of them once before.
     assert Counter(message.attempts for message in back) == {1: 10, 2: 5}
     new = take(ours, connect, "b", "made.later", 57)
     assert [message.body for message in new] == bodies(b"first", 50) + bodies(b"second", 7)
-    # What was taken over is kept under another name until somebody removes it.
+    # Files that were taken over are kept under another name until somebody removes them.
     assert list(data.glob("*.diskqueue.*.adopted"))
     assert [path for path in data.glob("*.diskqueue.*") if path.suffix != ".adopted"] == []

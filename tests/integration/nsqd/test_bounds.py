@@ -1,4 +1,4 @@
-"""Bounds: publishers of a topic that is full are told, or the oldest go; and a disk that is nearly full."""
+"""Bounds: a full topic refuses publishes or drops its oldest messages; and a disk that is nearly full."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""A node dies, its keeper gives out what it left, and it comes back: real processes, kill -9."""
+"""A node dies, its keeper gives out its messages, and it comes back: real processes, kill -9."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def home(cluster, *flags, **more):
 
 
 def linked(node):
-    """Its keeper's word counts for all it has."""
+    """Wait until the keeper's acknowledgements count for all topics of the node."""
 
     def counts():
         kept = node.get("/carried")["kept_by"]
@@ -62,7 +62,7 @@ def carries(node, count):
 
 
 def take(node, count, *, finish=True):
-    """Bodies of messages that a consumer gets, and its connection."""
+    """Take *count* messages as a consumer; return their bodies and the connection."""
     wait_until(lambda: channel(node).get("depth", 0) >= count, f"{count} messages wait", seconds=20)
     wire = Wire(("127.0.0.1", node.tcp_port))
     wire.subscribe("t", "c", count)
@@ -113,7 +113,7 @@ def test_what_a_carrier_has_in_flight_is_answered_there(cluster):
     assert sorted(at_keeper + at_home) == sorted(bodies)
     assert not other.has_more(0.5)
     wire.close()
-    # It left without an answer: the home has them now.
+    # The keeper's consumer left without an answer, so the home has its messages now.
     again, last = take(node, 4)
     assert sorted(again) == sorted(at_keeper)
     for one in (other, last):
@@ -158,7 +158,7 @@ def test_of_two_keepers_the_one_that_was_appointed_last_gives_out_and_then_the_o
     rest, wire = take(low, channel(low)["depth"])
     wire.close()
 
-    # What was finished in the last second it has perhaps not heard.
+    # The second keeper may not have heard which messages were finished in the last second.
     assert set(got + rest) == set(bodies)
 
 
@@ -173,7 +173,7 @@ def test_a_node_that_is_lost_with_its_disk_and_then_its_keeper_too_cost_nothing(
     bodies = publish(node, 30)
     address = node.get("/carried")["kept_by"][0]["address"]
     first, second = sorted(keepers, key=lambda one: not address.endswith(f":{one.tcp_port}"))
-    # It keeps for the other one, too, which has no topics.
+    # The first keeper also keeps copies for the second one, which has no topics.
     identity = next(one["identity"] for one in first.get("/carried")["keeps"] if one["topics"])
     node.kill()
     shutil.rmtree(node.folder)
@@ -209,7 +209,7 @@ def test_a_topic_that_was_deleted_at_the_keeper_does_not_come_back_with_it(clust
 
     wait_until(lambda: kept.get("/carried")["keeps"][0]["phase"] == "carried", "it carries again", seconds=20)
     assert not kept.get("/stats?format=json&topic=t")["topics"]
-    # The home has the topic, and nothing of what it was; what it takes since is carried as ever.
+    # The home still has the topic, but none of its earlier messages. Later messages are carried as usual.
     node.start()
     linked(node)
     wait_until(lambda: not channel(node).get("depth"), "the home has heard of it", seconds=20)

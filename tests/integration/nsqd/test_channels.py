@@ -1,4 +1,4 @@
-"""Sections 3.1 to 3.5: the life of topics and channels, pause, empty, delete, and what is ephemeral."""
+"""Sections 3.1 to 3.5: the life of topics and channels, pause, empty, delete, and ephemeral ones."""
 
 import pytest
 
@@ -280,7 +280,7 @@ def depths_of_channel(nsqd):
 
 
 def in_order(bodies, key=None):
-    """As they came; the original has them in any order."""
+    """The bodies in the order in which they came; sorted for the original, which has no order."""
     return list(bodies) if beside.OURS else sorted(bodies, key=key)
 
 

@@ -36,8 +36,8 @@ def keeper(cluster, *flags):
 def home(cluster, address, *flags, timeout="15s"):
     """A node with a keeper.
 
-    After the time-out OK may come without a copy, so it is long unless the test is about that: a busy machine
-    must not make a copy late.
+    After *timeout* an OK may come without a copy. Unless the test is about that, it is long, so that a busy
+    machine does not cause it.
     """
     return cluster.nsqd(
         f"--node-id={next(numbers)}",
@@ -67,7 +67,7 @@ def copies(node, topic):
 
 
 def bodies(folder):
-    """All messages that can be read of a folder, which nobody writes to."""
+    """All messages that can be read from a folder that nobody writes to."""
     store = TopicStore(Disk(), folder, 1 << 30, lambda _text: None)
     store.recover(Mark())
     found = b""
@@ -82,7 +82,7 @@ def bodies(folder):
 
 
 class Load:
-    """Publishes numbered messages until it is told to stop; remembers those that were answered."""
+    """Publishes numbered messages until it is told to stop; keeps those that were answered."""
 
     def __init__(self, node, topic):
         self.node, self.topic = node, topic
@@ -286,7 +286,7 @@ def test_a_copy_stays_when_somebody_removes_the_topic_s_files_at_home(cluster):
     shutil.rmtree(node.folder / "t.topic")
 
     def moved():
-        # The file that was removed is open; the next checkpoint misses it.
+        # nsqd still has the removed file open; its next checkpoint notices that the file is missing.
         node.request("POST", "/pub?topic=t", b"more")
         return kept_by(node)["appointment"] == 2
 

@@ -1,4 +1,4 @@
-"""The original's daemons among ours that keep copies: they neither keep nor are kept, and nothing breaks.
+"""The original's daemons among ours with copies: they neither keep copies nor are copied; nothing breaks.
 
 The original is not part of this project: `tests.support.processes.go_program` says where it is looked for.
 """
@@ -69,7 +69,7 @@ def test_the_original_s_nsqd_is_nobody_s_keeper_and_serves_as_ever(cluster, tmp_
     wait_until(lambda: node.get("/carried")["kept_by"], "it has chosen", seconds=20)
     wait_until(lambda: node.get("/carried")["kept_by"][0]["filled_topics"], "the copy is whole", seconds=20)
 
-    # Two are wanted: there is one that keeps.
+    # Two copies are wanted, but only one nsqd keeps copies.
     (by,) = node.get("/carried")["kept_by"]
     assert by["address"].endswith(f":{kept.tcp_port}")
     assert node.get("/stats?format=json")["under_copied"] == 1

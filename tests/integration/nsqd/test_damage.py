@@ -1,4 +1,4 @@
-"""Files that a power cut or a bad disk left behind: what is whole is delivered, and nsqd always starts."""
+"""Files that a power cut or a bad disk left behind: sound messages are delivered, and nsqd always starts."""
 
 import re
 
@@ -13,7 +13,7 @@ APPENDS = 9
 
 @pytest.fixture
 def nsqd(cluster):
-    """Killed, with three times three appends of two messages in a segment and a channel that is owed them."""
+    """A killed nsqd with a segment of APPENDS appends of two messages, and a channel that is owed them."""
     nsqd = cluster.nsqd()
     with_channel(nsqd)
     return nsqd
@@ -35,13 +35,13 @@ ALL = bodies_of(*range(APPENDS))
 
 
 def log_of(nsqd):
-    """The file of the one segment."""
+    """The file of the only segment."""
     (log,) = (nsqd.folder / "t.topic").glob("*.log")
     return log
 
 
 def appends_of(log):
-    """(where its header begins, the append) of all that is not a note."""
+    """List (offset of its header, the append) of every append that is not a note."""
     content = log.read_bytes()
     salt = decode_file_header(content).salt
     at, found = FILE_HEADER_BYTES, []
@@ -64,7 +64,7 @@ def cut(path, drop):
 
 
 def delivered(nsqd, connect, channel="ch"):
-    """Start, and take all that is owed."""
+    """Start nsqd and consume everything that is owed."""
     nsqd.start()
     wire = connect(nsqd)
     assert wire.ask(sub("t", channel)) == b"OK"
@@ -145,7 +145,7 @@ def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
 
 
 def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
-    """What was written whole behind the hole that a power cut has left is kept."""
+    """Data behind the hole that a power cut has left is kept if it was written completely."""
     nsqd = cluster.nsqd("--sync-timeout=1h", "--sync-every=0")
     nsqd.post("/topic/create?topic=t")
     nsqd.post("/channel/create?topic=t&channel=ch")

@@ -1,4 +1,4 @@
-"""nsqd-data on what a real nsqd has left, whole and damaged in many ways."""
+"""nsqd-data on the files of a real nsqd, whole and damaged in many ways."""
 
 import io
 import json
@@ -22,8 +22,8 @@ BODIES = [f"{n}-{which}-{'.' * 300}" for n in range(BATCHES) for which in "ab"]
 
 
 def filled(cluster, connect):
-    """Topic t has several segments, channel ch is owed all but the first message, of which one was delivered
-    before; channel other is paused. Topic empty has no channel and one message.
+    """A running nsqd. Topic t has several segments; channel ch is owed all messages but the first, and one of
+    them was delivered before; channel other is paused. Topic empty has no channel and one message.
     """
     nsqd = cluster.nsqd("--max-bytes-per-file=8192")
     for path in (
@@ -47,7 +47,7 @@ def filled(cluster, connect):
 
 @pytest.fixture
 def nsqd(cluster, connect):
-    """Killed when a checkpoint had all of that."""
+    """The filled nsqd, killed after a checkpoint had recorded all of it."""
     nsqd = filled(cluster, connect)
     wait_until(lambda: owed_on_disk(nsqd) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
     nsqd.kill()
@@ -56,7 +56,7 @@ def nsqd(cluster, connect):
 
 @pytest.fixture
 def clean(cluster, connect):
-    """Stopped cleanly, so all files are durable: damage is damage, and not the work of a power cut."""
+    """The filled nsqd, stopped cleanly: its files are durable, so damage is not the effect of a power cut."""
     nsqd = filled(cluster, connect)
     assert nsqd.stop() == 0
     assert lines(nsqd, "verify") == []
@@ -90,7 +90,7 @@ def lines(nsqd, command, *flags, code=0):
 
 
 def content(nsqd):
-    """Every file of the data path but the log of the process."""
+    """Every file of the data path except the log of the process."""
     files = (path for path in nsqd.folder.rglob("*") if path.is_file() and path.name != "nsqd.log")
     return {str(path.relative_to(nsqd.folder)): path.read_bytes() for path in files}
 
@@ -100,7 +100,7 @@ def segments(nsqd):
 
 
 def messages_of(log):
-    """Where the headers of its messages begin."""
+    """The offsets at which the file's appends of messages begin."""
     raw = log.read_bytes()
     salt = decode_file_header(raw).salt
     at, found = FILE_HEADER_BYTES, []
@@ -123,7 +123,7 @@ def delivered(nsqd, connect, count):
 
 
 def test_of_a_whole_data_path_there_is_nothing_to_say(clean):
-    lines(clean, "repair", "--write")  # its last indexes may not be written yet
+    lines(clean, "repair", "--write")  # the last indexes may not be written yet
     before = content(clean)
     assert lines(clean, "verify") == []
     assert lines(clean, "repair") == []
@@ -199,7 +199,7 @@ def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, 
 @pytest.mark.parametrize("command", ["dump --owed", "summary"])
 def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
     tool = f"{sys.executable} -m nsqd.data {command} --data-path={clean.folder}"
-    # The reader goes before there is anything to read.
+    # The reader of the pipe ends before there is anything to read.
     done = subprocess.run(["sh", "-c", f"{tool} | true"], capture_output=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == (b"", b"")
 
@@ -297,7 +297,7 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
     before = content(clean)
     told = lines(clean, "verify", code=1)
     assert found in told[0]
-    # The next start sees to the reservation.
+    # The tool leaves the reservation to the next start.
     lines(clean, "repair", code=0 if damage is the_reservation else 1)
     assert content(clean) == before, "nothing is changed without --write"
     unrepaired = tmp_path / "unrepaired"
@@ -308,12 +308,12 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
     if mended:
         assert content(clean) != before
         assert lines(clean, "verify") == []
-    # What is delivered is the same with and without the repair: all that is not lost.
+    # With and without the repair the same messages are delivered: all that are not lost.
     owed = [json.loads(line) for line in data(clean, "dump", "--topic=t", "--channel=ch").stdout.splitlines()]
     expected = sorted(message["body"] for message in owed)
     if lost is not None:
         kept = len(BODIES) - lost
-        # The checkpoint before the last may not know of the FIN; without any, all on disk is owed again.
+        # The checkpoint before the last may lack the FIN; without any checkpoint all on disk is owed again.
         again = {a_checkpoint: {0, 1}, both_checkpoints: {1}}.get(damage, {0})
         assert len(expected) - (kept - 1) in again
     assert len(set(expected)) == len(expected)
@@ -341,7 +341,7 @@ def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
 
 
 def test_after_both_checkpoints_were_lost_with_the_beginning_of_the_log_gone_nothing_more_goes(nsqd, connect):
-    """Only to remove the checkpoints would let the next start take the rest for what a power cut left."""
+    """If only the checkpoints were removed, the next start would take the rest for remains of a power cut."""
     nsqd.start()
     for path in ("/channel/empty?topic=t&channel=ch", "/channel/empty?topic=t&channel=other"):
         nsqd.post(path)

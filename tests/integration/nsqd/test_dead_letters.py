@@ -1,4 +1,4 @@
-"""Dead letters of a running nsqd: what is tried too often or expires goes to a topic of its own."""
+"""Dead letters of a running nsqd: messages that are tried too often or expire go to a separate topic."""
 
 import json
 
@@ -53,7 +53,7 @@ def dead_letters(node, connect, name, count):
 
 
 def refuse(wire, times):
-    """Requeue the one message there is; returns its id."""
+    """Requeue the only message so many times; return its id."""
     for _ in range(times):
         message = wire.message()
         wire.send(req(message, 0))
@@ -162,7 +162,7 @@ def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
 
 
 def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
-    """However far it was on its way to the dead letters: it is in one of the two topics, or in both."""
+    """Wherever a crash stops it on the way to the dead letters, it is in one of the two topics or in both."""
     rule(node, max_attempts=1)
     published = [b"%d" % n for n in range(40)]
     for turn in range(4):
@@ -171,7 +171,7 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
         if not turn:
             connect(node).publish("t", *published)
         wire.send(*[req(message, 0) for message in wire.messages(10)])
-        # Whatever of it was done.
+        # The kill comes at an arbitrary point of this work.
         node.kill()
         node.start()
 
@@ -193,7 +193,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
     node.post("/channel/create?topic=t&channel=ch")
 
     def give_up(wire):
-        """Give back what comes until it is among the dead letters."""
+        """Requeue the message until it is among the dead letters."""
         wait_until(lambda: gave_back(wire) and not owed(), "all that came is a dead letter")
         assert waiting_in(node, "t.ch.dead") >= 1
 
@@ -207,7 +207,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
         return channel["depth"] + channel["in_flight_count"]
 
     def consumer():
-        """That of a node that was killed and has started again."""
+        """Kill and start the node; return a consumer of it."""
         node.kill()
         node.start()
         wire = connect(node)
@@ -215,10 +215,10 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
         return wire
 
     connect(node).publish("t", b"poison")
-    # Delivered, and not answered.
+    # The message is delivered, and not answered.
     first = consumer().message()
     give_up(consumer())
-    # One too many may be there, never none.
+    # There may be one dead letter too many, but never none.
     give_up(consumer())
     status, answer = node.request("GET", "/messages?topic=t.ch.dead")
     letters = json.loads(answer)["messages"]
@@ -245,7 +245,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
 
 @pytest.fixture
 def buried(node, connect):
-    """Three dead letters of one of two channels; the other is done with all."""
+    """Three dead letters of one of two channels; the other channel has finished all messages."""
     rule(node, max_attempts=1)
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=other")
@@ -274,7 +274,7 @@ def depths(node, topic="t"):
 
 
 def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
-    # What was finished before is noted for sure.
+    # After a clean restart the finished messages are certainly recorded.
     node.restart()
 
     answer = send_back(node)

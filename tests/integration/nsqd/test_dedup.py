@@ -46,7 +46,7 @@ def publish(wire, topic, *names):
 
 
 def consumed(nsqd, connect, topic):
-    """Everything that waits, finished."""
+    """Finish all waiting messages; return their bodies."""
     wire = connect(nsqd)
     wire.subscribe(topic)
     depth = nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"][0]["depth"]
@@ -59,7 +59,7 @@ def consumed(nsqd, connect, topic):
 
 
 def repeated(nsqd, topic):
-    """How many publishes have stored nothing."""
+    """How many publishes to the topic stored nothing, because their id was known."""
     _, metrics = request(nsqd, "GET", "/metrics")
     (found,) = re.findall(rf'nsqd_topic_repeated_total{{topic="{topic}"}} (\d+)', metrics.decode())
     return int(found)
@@ -95,7 +95,7 @@ def test_ids_hold_over_restarts(nsqd, connect, topic, restart, finished):
 
     assert repeated(nsqd, topic) == 2
     got = consumed(nsqd, connect, topic)
-    # What was finished in the second before a kill comes again, and is the same message.
+    # Messages finished in the second before a kill come again, and are the same messages.
     assert got in ([b"c"], [b"a", b"b", b"c"]) if finished else got == [b"a", b"b", b"c"]
 
 
@@ -105,7 +105,7 @@ def test_a_publisher_that_is_cut_off_by_a_kill_may_send_all_of_it_again(nsqd, co
         wire.subscribe(topic)
         wire.send(*[pub_ext(topic, said(name), name.encode()) for name in names])
         wire.ok(200)
-        # Some of the rest is stored, and nobody knows which.
+        # Some of the other messages are stored, and the publisher does not know which.
         nsqd.kill()
     nsqd.restart()
 

@@ -18,13 +18,13 @@ REASON = b"file too large"
 
 @pytest.fixture
 def nsqd(cluster):
-    # What the original has in memory no disk refuses.
+    # Without a memory queue the original must also write to the disk.
     return cluster.nsqd(f"--mem-queue-size={10 if beside.OURS else 0}")
 
 
 @pytest.fixture
 def disk(nsqd):
-    """Says how large the files of nsqd may become."""
+    """Sets how large the files of nsqd may become."""
 
     class Disk:
         def allows(self, size):
@@ -44,7 +44,7 @@ def healthy(nsqd):
 
 
 def received(connect, nsqd, topic="t", channel="ch"):
-    """The bodies a new consumer gets, all that are owed."""
+    """The bodies of all owed messages, as a new consumer gets them."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
 
@@ -52,7 +52,7 @@ def received(connect, nsqd, topic="t", channel="ch"):
         (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
         return found
 
-    # The original takes a moment for the way from a topic to its channel.
+    # The original takes a moment to move messages from a topic to its channel.
     wait_until(lambda: figures()["depth"] == 0, "all have gone on to the channel")
     found = figures()
     depth = next(c["depth"] for c in found["channels"] if c["channel_name"] == channel)
@@ -72,7 +72,7 @@ def test_a_publisher_is_told_and_its_connection_closed(nsqd, disk, connect, word
     connect(nsqd).publish("t", b"before")
     disk.fills_up()
     refused = connect(nsqd).refusal(command)
-    if not beside.OURS:  # which names the file as well
+    if not beside.OURS:  # the original also names the file
         refused = refused[: len(f"E_{word}_FAILED {word} failed ")] + refused[-len(REASON) :]
     assert refused == f"E_{word}_FAILED {word} failed ".encode() + REASON
     disk.is_freed()
@@ -97,11 +97,12 @@ def test_ping_readiness_and_statistics_say_so_until_a_publish_succeeds(nsqd, dis
     disk.fills_up()
     connect(nsqd).refusal(pub("t", b"lost"))
     status, said = nsqd.request("GET", "/ping")
-    assert (status, said[:6], said[-len(REASON) :]) == (500, b"NOK - ", REASON)  # there the file between them
+    # The original names the file between the two.
+    assert (status, said[:6], said[-len(REASON) :]) == (500, b"NOK - ", REASON)
     if beside.OURS:
         assert said == b"NOK - " + REASON
         assert nsqd.request("GET", "/ready") == (503, said)
-        assert nsqd.request("GET", "/live") == (200, b"OK")  # a restart would help nothing
+        assert nsqd.request("GET", "/live") == (200, b"OK")  # a restart would not help
     assert nsqd.get("/stats?format=json")["health"].encode() == said
     disk.is_freed()
     connect(nsqd).publish("t", b"after")
@@ -131,7 +132,7 @@ def test_it_does_not_call_itself_healthy_while_the_disk_is_full(nsqd, disk, conn
     disk.allows(3000)
     body = b"m" * 10_000
     connect(nsqd).refusal(pub("t", body))
-    # What is small could still be written; what was refused could not.
+    # Small files can still be written, but not the message that was refused.
     checkpoint = nsqd.folder / "t.topic" / "checkpoint.0"
     wait_until(checkpoint.exists, "a checkpoint is written")
     assert not healthy(nsqd)
@@ -163,7 +164,7 @@ def test_what_is_stored_is_delivered_and_finished_meanwhile(nsqd, disk, connect)
 
 
 def test_half_an_append_is_as_if_it_had_never_been(nsqd, disk, connect):
-    """The write stops in the middle of the message; what follows goes to another file."""
+    """The write stops in the middle of the message; later messages go to another file."""
     connect(nsqd).publish("t", b"before")
     (log,) = (nsqd.folder / "t.topic").glob("*.log")
     disk.allows(log.stat().st_size + 100)

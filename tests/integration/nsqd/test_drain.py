@@ -1,4 +1,4 @@
-"""A real nsqd that is emptied before it goes."""
+"""A real nsqd that is drained before it stops."""
 
 import http.client
 import json
@@ -40,7 +40,7 @@ def begin(nsqd, query=""):
 
 
 def drain(address, *flags):
-    """The command as a process that runs."""
+    """The drain command as a running process."""
     return subprocess.Popen(
         [sys.executable, "-m", "nsqd.drain", f"--http-address={address}", *flags],
         cwd=ROOT,
@@ -79,7 +79,7 @@ def test_a_publish_over_http_whose_body_comes_when_the_drain_has_begun_is_refuse
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders()
         connection.send(body[:3])
-        if "binary" in path:  # which has its topic before it reads
+        if "binary" in path:  # a binary request creates its topic before it reads the body
             wait_until(lambda: node.get("/stats?format=json")["topics"], "the request has been taken up")
         begin(node)
         connection.send(body[3:])
@@ -140,7 +140,7 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
         for n in range(50, 100):
             await producer.publish("t", b"%d" % n)
         assert producer.nsqd_address == staying.tcp_address
-        # It is still found by those who come now.
+        # New consumers still find the draining node.
         config = Config(max_in_flight=20)
         async with Consumer("t", "c", handle, lookupd_addresses=[lookupd.http_address], config=config):
             await eventually(lambda: len(bodies) == 100, "all messages are here")
@@ -185,7 +185,7 @@ def test_the_command_waits_for_a_consumer_that_may_still_find_a_topic(node, conn
 
 @pytest.mark.parametrize("forgotten", ["paused", "unread", "deferred"])
 def test_the_command_does_not_wait_for_a_message_that_cannot_go(node, connect, forgotten):
-    """One forgotten message does not hold up every restart."""
+    """One forgotten message must not delay every restart."""
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
     consumer = connect(node)
@@ -259,7 +259,7 @@ def test_producers_that_ask_nsqlookupd_are_sent_elsewhere(cluster):
     wait_until(lambda: places() == {leaving.tcp_port, staying.tcp_port}, "both take publishes")
     begin(leaving)
     wait_until(lambda: places() == {staying.tcp_port}, "only one does")
-    assert len(lookupd.get("/lookup?topic=t")["producers"]) == 1  # where it can still be read
+    assert len(lookupd.get("/lookup?topic=t")["producers"]) == 1  # consumers still find the leaving node
     lookupd.restart()
     wait_until(lambda: places() == {staying.tcp_port}, "an nsqlookupd that was restarted is told")
     begin(leaving, "?cancel=true")

@@ -1,6 +1,6 @@
-"""A file system that is really full: what is consumed frees it again, by itself.
+"""A file system that is really full: consuming messages frees it again, without other help.
 
-Root mounts 16 MiB of memory for it; anybody else would need somebody's help, so then the test is skipped.
+The tests mount 16 MiB of memory, which only root can do; for other users they are skipped.
 """
 
 import os
@@ -34,7 +34,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def nsqd(cluster, small_disk):
-    """Its log lies elsewhere; segments are small enough for several of them."""
+    """An nsqd on the small disk. Its log is elsewhere; segments are so small that there are several."""
     nsqd = cluster.daemon(
         "nsqd", ["--broadcast-address=127.0.0.1", f"--data-path={small_disk}", "--max-bytes-per-file=2097152"]
     )
@@ -47,7 +47,7 @@ def nsqd(cluster, small_disk):
 
 
 def fill(nsqd, connect, topic="t"):
-    """Publish until it is refused, in ever smaller pieces; returns the numbers that were acknowledged."""
+    """Publish until refused, first batches, then single messages; return the acknowledged numbers."""
     acknowledged = []
     number = 0
     for size in (BATCH, 1):
@@ -70,7 +70,7 @@ def numbers(messages):
 
 
 def consume(nsqd, connect, count, topic="t"):
-    """Take and finish *count* messages; their numbers."""
+    """Take and finish *count* messages; return their numbers."""
     wire = connect(nsqd)
     wire.subscribe(topic, "ch", ready=500)
     taken = []
@@ -83,7 +83,7 @@ def consume(nsqd, connect, count, topic="t"):
 
 
 def hang_up(wire):
-    """When all that was sent has been dealt with; what is in flight goes back to the channel."""
+    """Close after nsqd has handled all that was sent; messages in flight go back to the channel."""
     wire.send(b"RDY 0\n", b"FIN %b\n" % NO_ID)
     while wire.frame().data != NOT_IN_FLIGHT:
         pass
@@ -134,7 +134,7 @@ def test_what_is_finished_by_and_by_makes_room_by_and_by(nsqd, connect):
             again += 1
         else:
             rest += numbers([message])
-    # Those that were in flight when the first consumer went come last.
+    # Messages that were in flight when the first consumer left come last.
     assert sorted(rest) == acknowledged[half:]
 
 
@@ -171,7 +171,7 @@ def test_a_topic_can_be_deleted_there(nsqd, connect):
 
 def test_a_stop_on_the_full_disk_keeps_what_was_finished(nsqd, connect):
     acknowledged = fill(nsqd, connect)
-    # Less than a segment, so nothing can be removed for it.
+    # They are less than a segment, so no file can be removed.
     finished = consume(nsqd, connect, 300)
     assert nsqd.stop() == 0
     nsqd.start()
@@ -181,7 +181,7 @@ def test_a_stop_on_the_full_disk_keeps_what_was_finished(nsqd, connect):
 
 
 def test_many_holes_are_noted_on_the_full_disk_too(nsqd, connect):
-    """Every second message finished is the largest checkpoint there is for so many messages."""
+    """A checkpoint is largest, for so many messages, when every second one is finished."""
     acknowledged = fill(nsqd, connect)
     wire = connect(nsqd)
     wire.subscribe("t", "ch", ready=2500)

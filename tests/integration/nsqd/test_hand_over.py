@@ -1,4 +1,4 @@
-"""A node leaves for good, and another has what it owed: real processes, their folders deleted at the end."""
+"""A node leaves permanently, another serves what it owed: real processes, folders deleted at the end."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 
 ROOT = Path(__file__).parents[3]
 numbers = itertools.count(700)
-# Nothing is waited for that is handed over.
+# The taker must not wait for --carry-after before it gives out handed-over messages.
 LATER = "--carry-after=60s"
 
 
@@ -93,7 +93,7 @@ def waits(node, count, topic="t", name="c"):
 
 
 def take(node, count, topic="t", name="c"):
-    """All there is: so many, and no more."""
+    """Take and finish *count* messages, and assert that there are no more."""
     waits(node, count, topic, name)
     wire = Wire(("127.0.0.1", node.tcp_port))
     wire.subscribe(topic, name, count + 10)
@@ -117,7 +117,7 @@ def test_what_nobody_reads_is_handed_over_exactly_and_the_folder_may_go(cluster)
     put_off = publish(node, b"later", defer=8000)
     waiting = publish(node, b"first", b"second", topic="backlog")
     due = time.monotonic() + 7.5
-    # Two are finished on one channel, one was tried.
+    # Two messages are finished on one channel, and one was tried.
     wire = Wire(("127.0.0.1", node.tcp_port))
     wire.subscribe("t", "c", 3)
     done = wire.messages(3)
@@ -136,13 +136,13 @@ def test_what_nobody_reads_is_handed_over_exactly_and_the_folder_may_go(cluster)
     assert {one.id[:3] for one in found} == {done[0].id[:3]}
     assert next(one for one in found if one.id == done[2].id).attempts == 2
     assert bodies(take(taker, 20, name="other")) == sorted(sent)
-    # What waited for a first channel waits for it here.
+    # Messages that waited for a first channel wait for it at the taker.
     make(taker, "new", topic="backlog")
     assert bodies(take(taker, 2, topic="backlog", name="new")) == sorted(waiting)
     for name in ("c", "other"):
         assert bodies(take(taker, 1, name=name)) == put_off
     assert time.monotonic() > due
-    # Nothing is owed any more: the copy goes, by itself.
+    # The copy is removed when nothing of it is owed any more.
     wait_until(lambda: not list(taker.folder.glob("carried/*/*/")), "the copy is removed", seconds=20)
 
 
@@ -156,7 +156,7 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
     (held,) = wire.messages(1)
     wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
 
-    # A consumer that is there and takes nothing is waited for until half of the time is over.
+    # The drain waits for a connected consumer that takes nothing until half of its time is over.
     draining = command(
         "nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=1s", "--timeout=24s"
     )
@@ -191,7 +191,7 @@ def test_a_node_that_was_handed_over_does_not_serve_it_again_and_is_as_good_as_n
     assert bodies(take(node, 1)) == new
     node.restart()
     assert stats(node)["depth"] == 0
-    # A second time, under its new name; and the taker hands on what it has of both.
+    # The node is handed over again, under its new identity, and the taker hands on the messages of both.
     more = publish(node, b"d")
     assert drain(node, f"--hand-over-to={taker.tcp_address}")[0] == 0
     third = nsqd(cluster)
@@ -215,7 +215,7 @@ def test_a_taker_that_is_killed_has_it_for_good_all_the_same(cluster):
     taker.start()
 
     assert bodies(take(taker, 3)) == sent
-    # Its home is refused, should a backup of its folder come back.
+    # The home is refused if it comes back from a backup of its folder.
     (node.folder / "handed-over.json").unlink()
     node.kill()
     node.flags.append(f"--keepers={taker.tcp_address}")
@@ -270,7 +270,7 @@ def test_why_nobody_takes_it_is_one_sentence_and_the_node_goes_on(cluster):
         result = drain(node, f"--hand-over-to={taker}", "--poll-interval=100ms", "--timeout=15s")
         refused(result, f"2 messages remain: 2 of t/c, which has no consumer; not handed over: {taker}: ")
         assert sentence in result[2]
-        # Who is not there may be back; who will not have it is not asked twice.
+        # A taker that cannot be reached is tried again; a taker that refuses is not asked twice.
         assert ("trying again" in result[1]) is (taker == away)
         if taker != away:
             assert node.get("/drain")["hand_over"]["refused"] is True
@@ -329,7 +329,7 @@ def test_another_keeper_lets_go_of_what_was_handed_over_to_a_taker_without_copie
     node.stop()
     shutil.rmtree(node.folder)
 
-    # The taker wants no copies, so none is waited for.
+    # The taker wants no copies, so the other keeper does not wait for any.
     wait_until(lambda: not other.get("/carried")["keeps"], "the other has let go of its copy", seconds=90)
     assert bodies(take(taker, len(sent))) == sorted(sent)
 

@@ -278,7 +278,7 @@ def test_a_deferred_message_may_have_headers(post, extended, topic):
 
 
 def of_batch(*messages: tuple[bytes, bytes]) -> bytes:
-    """What ``MPUB_EXT`` has behind the size of its body."""
+    """The body of ``MPUB_EXT``, without its size."""
     return mpub_ext("t", *messages).partition(b"\n")[2][4:]
 
 

@@ -1,4 +1,4 @@
-"""--http-auth: the AUTH secret is asked for over HTTP as well."""
+"""--http-auth: HTTP requests also need the AUTH secret."""
 
 import http.client
 import json
@@ -82,7 +82,7 @@ def test_without_a_secret_nothing_is_published_or_changed(guarded, path):
 
 
 def test_a_fast_publisher_is_asked_as_well(guarded):
-    """An ordinary publish is answered before its headers are looked at, where nobody is to be asked."""
+    """Without --http-auth an ordinary publish is answered before its headers are looked at."""
     connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=10)
     for _ in range(2):
         connection.request("POST", ANYTHING, b"x")
@@ -107,7 +107,7 @@ def test_a_secret_that_the_auth_server_does_not_know_is_refused_and_the_log_says
     assert "nobody" not in guarded.logs()
 
 
-# What each secret may do: the requests it is let through with.
+# secret -> the requests that it allows
 POSSIBLE = {
     "publisher": {"pub", "create topic"},
     "reader": {"create channel", "commit", "bounds", "pause channel"},
@@ -182,7 +182,7 @@ def test_a_route_that_nobody_thought_of_needs_the_most():
 
 
 def test_every_route_of_nsqd_has_a_rule(guarded):
-    """Asked with a secret for one topic: what is not listed is closed to it, and so are nsqd's own routes."""
+    """The listed routes belong to the whole node, so a secret for one topic does not open them."""
     closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
 
     assert closed == {

@@ -1,4 +1,4 @@
-"""The front and aiohttp alone: the same bytes get the same answers and leave the same connection."""
+"""The front and aiohttp alone: the same bytes get the same answers and leave the connection alike."""
 
 import pytest
 
@@ -139,7 +139,7 @@ async def test_a_request_may_be_cut_anywhere(doors):
         await quiet(client)
 
     assert parse(client.received, kept=True).statuses == [200] * (len(whole) - 1)
-    # It is still the front that answers.
+    # The connection still belongs to the front.
     assert client.get_protocol() in doors.nsqd.fast_publish.connections
 
 
@@ -160,7 +160,7 @@ async def test_who_ends_its_side_is_answered_at_both_doors(doors):
         client.connect(connection)
         client.say(sent)
 
-        # Behind the front the publish is not stored yet, so aiohttp has not seen what comes behind it.
+        # At the front the publish is not stored yet, so aiohttp has not seen the request after it.
         assert client.get_protocol().eof_received()
         await quiet(client)
         assert parse(client.received, kept=True).statuses == [200] * 2

@@ -1,4 +1,4 @@
-"""Plain publishes are served before aiohttp; nobody can tell, but for the time it takes."""
+"""Plain publishes are answered before aiohttp; clients see no difference, except in time."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ def publisher(nsqd):
 
 
 class Publisher:
-    """Says bytes and reads answers, each cut out by its Content-Length."""
+    """Sends bytes and reads answers, each as long as its Content-Length."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -106,7 +106,7 @@ LINES = b"/mpub?topic="
         (b"\n\na\n\n\r\nb", [b"a", b"\r", b"b"]),
         (b"\n\n", []),
         (b"x\n" * 400, [b"x"] * 400),
-        (b"y" * 999 + b"\n" + b"z" * 1000, [b"y" * 999, b"z" * 1000]),  # not served before aiohttp
+        (b"y" * 999 + b"\n" + b"z" * 1000, [b"y" * 999, b"z" * 1000]),  # answered by aiohttp
     ],
 )
 def test_a_body_of_lines_is_a_message_a_line(nsqd, publisher, connect, body, messages):
@@ -199,8 +199,8 @@ def test_after_another_request_the_connection_goes_on(publisher):
 
 
 def test_many_requests_sent_ahead_are_all_answered(tmp_path):
-    # As fast as they can be written, which is what a load balancer with a full queue does. The limit of a
-    # message must not be how much a connection may have waiting.
+    # The requests are sent as fast as possible, as by a load balancer with a full queue. The size limit of a
+    # message must not be the limit of what may wait on a connection.
     one, total = request(b"x" * 2000, topic=b"ahead"), 20_000
     cluster = Cluster(tmp_path)
     nsqd = cluster.nsqd("--max-msg-size=100000000")
@@ -208,7 +208,7 @@ def test_many_requests_sent_ahead_are_all_answered(tmp_path):
         publisher = Publisher(sock)
         sender = threading.Thread(target=lambda: [publisher.says(one * 100) for _ in range(total // 100)])
         sender.start()
-        # Until it is through, or nsqd reads no more.
+        # Wait until everything is sent or nsqd reads no more.
         sender.join(1)
         answers = [publisher.answer()[0] for _ in range(total)]
         sender.join()
@@ -221,7 +221,7 @@ def test_many_requests_sent_ahead_are_all_answered(tmp_path):
 
 @pytest.fixture
 def unread(publisher):
-    """How many whole requests a publisher got rid of without reading one answer."""
+    """How many whole requests a publisher could send without reading one answer."""
     one = request(b"x", topic=b"unread")
     burst = one * 1000
     publisher.sock.settimeout(1)
@@ -237,6 +237,6 @@ def test_a_client_that_does_not_read_its_answers_is_not_read_either(nsqd, publis
     taken = count(nsqd, "unread")
     assert 0 < taken < unread
 
-    # Nothing is lost: it gets every answer when it reads again.
+    # The client gets every answer when it reads again.
     assert {publisher.answer()[0] for _ in range(unread)} == {200}
     assert count(nsqd, "unread") - taken > 0

@@ -1,4 +1,4 @@
-"""POST /message/* and /channel/seek: what an operator does to messages, and what a crash leaves of it."""
+"""POST /message/* and /channel/seek: an operator's actions on messages, and their state after a crash."""
 
 import json
 import urllib.parse
@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def node(cluster):
-    """One that may be killed, with a topic, a channel and what is finished kept for an hour."""
+    """An nsqd to kill, with a topic and a channel; finished messages are kept for an hour."""
     node = cluster.nsqd()
     policy = {"topic": ".*", "definition": {"retain_time": "1h"}}
     assert node.request("PUT", "/policies?name=keep", json.dumps(policy).encode())[0] == 200
@@ -26,7 +26,7 @@ def ask(node, method, path, **arguments):
 
 
 def do(node, what, **arguments):
-    """Do something to messages; the answer."""
+    """Do something to messages; return the answer."""
     status, answer = ask(node, "POST", f"/message/{what}", channel="ch", **arguments)
     assert status == 200, answer
     return answer
@@ -170,7 +170,7 @@ def test_all_deferred_messages_are_sent(node):
             "INVALID_ARG_DEFER",
         ),
         ("/message/send", {"channel": "ch", "state": "waiting"}, 400, "INVALID_ARG_STATE"),
-        # What is misspelt or was not filled in would else mean every message.
+        # A misspelt or empty argument would otherwise select every message.
         (
             "/message/finish",
             {"channel": "ch", "all": "true", "contain": "poison"},

@@ -15,7 +15,7 @@ E2E_OFF = {"count": 0, "percentiles": None}
 
 
 def ours(*figures):
-    """What the original has not."""
+    """The figures that only ours has; none when the original is tested."""
     return figures if beside.OURS else ()
 
 
@@ -29,7 +29,7 @@ def refused(status, code):
 def test_info_has_every_key_in_the_originals_order(nsqd):
     info = nsqd.get("/info")
     assert abs(info["start_time"] - time.time()) < 3600
-    if beside.OURS:  # it comes last
+    if beside.OURS:  # only ours has it, as the last key
         assert info.pop("build") in {build("pure"), build("compiled")}
     assert list(info.items()) == [
         ("version", "1.3.0"),
@@ -42,7 +42,7 @@ def test_info_has_every_key_in_the_originals_order(nsqd):
         ("max_output_buffer_size", 65536),
         ("max_output_buffer_timeout", 30_000_000_000),
         ("max_deflate_level", 6),
-        *ours(("topology_zone", ""), ("topology_region", "")),  # of its master branch
+        *ours(("topology_zone", ""), ("topology_region", "")),  # in the original's master branch
     ]
 
 
@@ -125,7 +125,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("in_flight_count", 2),
         ("deferred_count", 2),
         ("message_count", 6),
-        *ours(("global_msg_count", 4)),  # of its master branch
+        *ours(("global_msg_count", 4)),  # in the original's master branch
         ("requeue_count", 1),
         ("timeout_count", 0),
         ("client_count", 1),
@@ -268,7 +268,7 @@ def test_a_consumer_that_publishes_is_in_both_lists(nsqd, wire, topic):
 
 
 def test_a_producer_of_several_topics_is_listed_with_all_of_them(nsqd, wire, topic):
-    # The original shows an arbitrary one.
+    # The original lists only one of the topics.
     wire.publish(topic, b"a", b"b")
     wire.publish(topic + "-b", b"c")
     publisher = one_of(nsqd.get("/stats?format=json")["producers"], remote_address=f"127.0.0.1:{wire.port}")

@@ -1,4 +1,4 @@
-"""A topic's log by position over HTTP: bounds, ranges, commit, and what is left of them after a crash."""
+"""A topic's log by position over HTTP: bounds, ranges and commit, also after a crash."""
 
 import json
 import urllib.request
@@ -14,7 +14,7 @@ MASK = (1 << 54) - 1
 
 @pytest.fixture
 def own_nsqd(cluster):
-    """One that may be killed."""
+    """An nsqd that the test may kill."""
     return cluster.nsqd()
 
 
@@ -199,7 +199,7 @@ def test_numbers_that_a_restart_skips_are_unused_when_the_file_before_them_is_go
 ):
     own_nsqd.post("/topic/create?topic=t")
     own_nsqd.post("/channel/create?topic=t&channel=ch")
-    # The newest file is let go of when it is large, an older one always.
+    # The newest file is removed only when it is large, an older one always.
     publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(16 if dropped == "before" else 1)))
     end = bounds(own_nsqd, "t")["end"]
     commit(own_nsqd, "t", end)

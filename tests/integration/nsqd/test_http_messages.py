@@ -1,4 +1,4 @@
-"""GET /messages: a log as anybody may look at it, and how its messages stand on a channel."""
+"""GET /messages: the messages of a log, and their state on a channel."""
 
 import base64
 import json

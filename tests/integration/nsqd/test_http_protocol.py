@@ -1,4 +1,4 @@
-"""Section 4 and 4.1: HTTP itself, the shape of replies, and what is said to a request without a handler."""
+"""Section 4 and 4.1: HTTP itself, the shape of replies, and the answers to requests without a handler."""
 
 import http.client
 import socket
@@ -201,24 +201,24 @@ def test_http_1_0_is_spoken(raw):
         (b"GET\r\n\r\n", b"400"),
         (b"GET /ping HTTP/1.1\r\n\r\n", b"400"),
         (b"GET /ping HTTP/2.0\r\nHost: x\r\n\r\n", b"505"),
-        (b"GET /ping HTTP/9.9\r\nHost: x\r\n\r\n", b"400"),  # there 505
+        (b"GET /ping HTTP/9.9\r\nHost: x\r\n\r\n", b"400"),  # Go's: 505
         (b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
         (b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nabc", b"400"),  # there 501
+        (b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nabc", b"400"),  # Go's: 501
         (
             b"GET /ping HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
             b"431",
-        ),  # there from 1 MiB on
+        ),  # Go's: from 1 MiB on
         (b"GET /ping HTTP/1.1\r\nHost x\r\n\r\n", b"400"),
         (b"GET /ping HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
     ],
-    # Not the bytes: one of them is long.
+    # Only the first 20 bytes, because one request is long.
     ids=lambda value: value[:20] if isinstance(value, bytes) else None,
 )
 def test_what_is_not_http_is_refused_and_mostly_with_the_originals_status(nsqd, raw, request_bytes, status):
     answer = raw(request_bytes)
     assert answer.split(b" ", 2)[1] == status
-    assert answer.partition(b"\r\n\r\n")[2]  # a sentence
+    assert answer.partition(b"\r\n\r\n")[2]  # the body has a sentence
     assert nsqd.request("GET", "/ping") == (200, b"OK")
 
 

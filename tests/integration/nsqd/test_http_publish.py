@@ -91,7 +91,7 @@ def test_a_percent_sign_in_the_query_escapes(post, nsqd, topic):
 
 def test_an_empty_body_is_no_message(post, topic):
     assert post(f"/pub?topic={topic}", b"") == refused(400, "MSG_EMPTY")
-    assert post("/pub", b"") == refused(400, "MSG_EMPTY")  # before the query is looked at
+    assert post("/pub", b"") == refused(400, "MSG_EMPTY")  # checked before the query
 
 
 def test_a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(post, consumer, topic):
@@ -188,7 +188,7 @@ def test_a_line_of_exactly_the_message_limit_is_taken_and_one_byte_more_is_not(p
 
 
 @pytest.mark.parametrize(("path", "limit"), [("pub", MAX_MSG), ("mpub", MAX_BODY)])
-@pytest.mark.parametrize("query", ["?topic=declared", ""])  # it is looked at before the topic is
+@pytest.mark.parametrize("query", ["?topic=declared", ""])  # checked before the topic
 def test_a_body_that_is_declared_too_long_is_refused_before_it_comes(nsqd, path, limit, query):
     with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=10) as client:
         head = f"POST /{path}{query} HTTP/1.1\r\nHost: nsqd\r\nContent-Length: {limit + 1}\r\n\r\n"

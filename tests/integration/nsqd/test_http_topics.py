@@ -1,4 +1,4 @@
-"""Section 4.2: the endpoints that make, delete, empty and pause topics and channels, with every refusal."""
+"""Section 4.2: the endpoints that create, delete, empty and pause topics and channels; every refusal."""
 
 import pytest
 
@@ -8,7 +8,7 @@ DONE = (200, b"")
 
 TOPIC_ACTIONS = ["create", "delete", "empty", "pause", "unpause"]
 CHANNEL_ACTIONS = ["create", "delete", "empty", "pause", "unpause"]
-VALIDATED = {"create", "empty"}  # delete and pause look the name up as it is
+VALIDATED = {"create", "empty"}  # delete and pause look up the name without validating it
 
 
 @pytest.fixture

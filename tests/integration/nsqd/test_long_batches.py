@@ -1,4 +1,4 @@
-"""A million messages in one request: stored whole, and everybody else is served meanwhile."""
+"""A million messages in one request: all are stored, and other clients are served meanwhile."""
 
 import http.client
 import threading
@@ -54,7 +54,7 @@ def test_others_are_served_while_a_long_batch_is_published(nsqd, connect, topic,
     served = 0
     while thread.is_alive():
         other.publish("other", b"m")
-        # Only while the batch is being published.
+        # Count only rounds in which the batch is being published.
         topics = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
         served += bool(topics) and 0 < topics[0]["message_count"] < MESSAGES
     thread.join()

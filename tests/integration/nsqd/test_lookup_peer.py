@@ -1,4 +1,4 @@
-"""nsqd's registration with nsqlookupd: the real daemon on the other side, and peers no daemon would be."""
+"""nsqd's registration with nsqlookupd: with the real daemon, and with peers that misbehave."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ REPLY = b'{"broadcast_address":"127.0.0.1","hostname":"h","http_port":%d,"tcp_po
 
 
 class Nsqd:
-    """What the broker would be to its LookupPeers: topics with their channels, and a log."""
+    """Stands in for the broker of LookupPeers: topics with their channels, and a log."""
 
     def __init__(self, stack):
         self.topics = {}
@@ -57,7 +57,7 @@ def nsqd(stack):
 
 @pytest.fixture
 def lookupd(stack):
-    """Start nsqlookupds, on given ports if need be."""
+    """A function that starts an nsqlookupd, on given ports if a test needs them."""
 
     async def start(tcp="127.0.0.1:0", http="127.0.0.1:0", broadcast="127.0.0.1"):
         options = NsqlookupdOptions(tcp_address=tcp, http_address=http, broadcast_address=broadcast)
@@ -71,7 +71,7 @@ def lookupd(stack):
 
 
 def known(daemon):
-    """What an nsqlookupd knows of the one nsqd: topic -> channels, or None when it knows no nsqd."""
+    """The registrations of the only nsqd: topic -> channels; None if the nsqlookupd knows no nsqd."""
     nodes = list(daemon.registry.nodes(time.time_ns()))
     if not nodes:
         return None
@@ -358,7 +358,7 @@ async def test_each_address_behind_a_name_is_a_peer_and_they_may_change(nsqd, lo
     assert [peer.address for peer in peers.peers()] == [f"{name}/127.0.0.1", f"{name}/127.0.0.2"]
 
     found[:] = ["127.0.0.1", "127.0.0.3"]
-    await connected(peers, 3)  # who has left the name is served as long as the connection lasts
+    await connected(peers, 3)  # an address that left the name stays as long as its connection lasts
     peers.register("t")
     for daemon in (one, two, three):
         await knows(daemon, {"t": []})
@@ -375,7 +375,7 @@ async def test_a_peer_that_comes_back_under_another_address_is_found_at_once(nsq
         return list(found)
 
     nsqd.topics = {"t": ["c"]}
-    # So long an interval that the test would end before the name is looked up by the clock.
+    # With this interval the timer does not look up the name before the test ends.
     peers = nsqd.announce(f"lookup.test:{old.tcp.port}", resolve=resolve, resolve_interval_s=600)
     await knows(old, {"t": ["c"]})
     new = await lookupd(f"127.0.0.2:{old.tcp.port}")

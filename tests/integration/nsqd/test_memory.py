@@ -1,4 +1,4 @@
-"""What nsqd keeps in memory, seen from outside."""
+"""The memory of nsqd, measured from outside."""
 
 import pytest
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def nsqd(tmp_path):
-    """An nsqd of its own: the memory of the shared one is everybody's."""
+    """A separate nsqd, because all tests use the memory of the shared one."""
     cluster = Cluster(tmp_path / "cluster")
     yield cluster.nsqd()
     cluster.close()
@@ -34,17 +34,17 @@ def test_a_deleted_topic_is_forgotten_also_while_its_producers_live(nsqd, connec
     for n in range(20):
         publish_and_delete(f"topic{n}")
 
-    # Each has 8 MiB in memory, until the fsync that knows it has ended.
+    # Each topic has 8 MiB in memory until the fsync that refers to it has ended.
     wait_until(lambda: resident(nsqd) < before + 40 * MIB, "the deleted topics are forgotten")
 
 
 def test_deleted_topics_leave_the_memory_also_once_their_checkpoints_were_written(nsqd, connect):
-    """What was to be added to the next checkpoint held the channels, they the log: 8 MiB of each topic."""
+    """Data for the next checkpoint once kept the channels in memory, and they the log: 8 MiB a topic."""
 
     def fill_and_delete(name):
-        """Returns what is resident while the topics are there."""
+        """Fill topics and delete them; return the memory in use while they exist."""
         topics = [f"{name}{n}" for n in range(8)]
-        # Each stays, and knows its topic.
+        # Each producer stays connected, and refers to its topic.
         producers = [connect(nsqd) for _ in topics]
         for topic in topics:
             nsqd.post(f"/topic/create?topic={topic}")
@@ -61,7 +61,7 @@ def test_deleted_topics_leave_the_memory_also_once_their_checkpoints_were_writte
             nsqd.post(f"/topic/delete?topic={topic}")
         return most
 
-    # What is free again need not be given back to the system, but it is used again.
+    # Free memory need not be given back to the system, but it must be used again.
     first, *later = [fill_and_delete(name) for name in ("one", "two", "three", "four")]
 
     assert max(later) < first + 8 * 8 * MIB

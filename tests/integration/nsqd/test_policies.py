@@ -157,7 +157,7 @@ def test_the_file_counts_and_is_not_changed_over_http(cluster, file):
     assert "is changed there" in refused(node.request("DELETE", "/policies?name=orders"), 409)
     assert put(node, "own", "^own$", max_depth=5)[0] == 200
     assert names(node) == ["orders", "own"]
-    # Its own answer is no change to it.
+    # The node's own answer, sent back, changes nothing.
     assert node.request("PUT", "/policies", node.request("GET", "/policies")[1])[0] == 200
 
 

@@ -1,4 +1,4 @@
-"""What policies promise over hours and a day, on a whole node whose time is simulated."""
+"""The promises of policies over hours and a day, on a whole node with simulated time."""
 
 import asyncio
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def world():
 
 
 async def node_with(one, **settings):
-    """A node with this policy of the topic and its channels."""
+    """A node with this policy for the topic and its channels."""
     found = Settings(**settings)
     node = Node(
         one.disk, one.loop, strict=False, settings_of=lambda name, _: found if name == TOPIC else NOTHING
@@ -42,7 +42,7 @@ async def node_with(one, **settings):
 
 
 class Publisher:
-    """Publishes batches, each message with a number of its own, and counts what it is told."""
+    """Publishes batches of numbered messages, and keeps the answers."""
 
     def __init__(self, node):
         self._node = node
@@ -63,7 +63,7 @@ class Publisher:
 
 
 def consumer(node, channel, taken):
-    """Finishes everything at once."""
+    """A consumer that finishes every message at once."""
     client = node.connect()
 
     def take(message_id, _attempts, body):
@@ -76,7 +76,7 @@ def consumer(node, channel, taken):
 
 
 def files(disk):
-    """The bytes of the topic's log."""
+    """The size of the topic's log in bytes."""
     folder = DATA / f"{TOPIC}.topic"
     names = [name for name in disk.names(folder) if name.endswith(".log")]
     return sum(len(disk.read_file(folder / name)) for name in names)
@@ -107,7 +107,7 @@ def test_what_is_kept_under_load_takes_the_same_room_for_an_hour(settings):
     with world() as one:
         one.play(lambda: play(one))
 
-    # From when on it is full: nothing more comes on top, and it does not run empty.
+    # From here on the log has its full size: it neither grows nor shrinks.
     full = sizes[20:]
     assert max(full) <= 1.2 * min(full)
     if "retain_time_ns" in settings:
@@ -135,7 +135,7 @@ def test_a_topic_that_nobody_reads_for_a_day_stays_in_its_bounds_and_publishers_
         taken = []
         consumer(node, "late", taken)
         await asyncio.sleep(1)
-        # What was answered OK is there, and what was refused is not.
+        # Batches that were answered with OK are there, and refused ones are not.
         accepted = [n for n, answer in enumerate(publisher.answers) if answer == b"OK"]
         assert taken == [7 * batch + n for batch in accepted for n in range(7)]
         refused = {answer for answer in publisher.answers if answer != b"OK"}
@@ -199,7 +199,7 @@ def test_an_hour_is_replayed_into_a_second_channel_while_the_first_goes_on():
 
         def take(message_id, _attempts, body):
             second.append(int(body[:8]))
-            # Slower than what is published meanwhile is fast.
+            # Ten messages a second, so that the replay goes on while others are published.
             node.loop.call_later(0.1, replaying.say, b"FIN %b\n" % message_id)
 
         replaying.on_message = take

@@ -19,7 +19,7 @@ LINE = r"\[nsqd\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} "
 
 
 def run(*flags, **more):
-    """Start nsqd with flags with which it does not come to serve."""
+    """Run nsqd with flags with which it ends before it serves."""
     return subprocess.run(
         [*program("nsqd"), *flags],
         capture_output=True,
@@ -31,7 +31,7 @@ def run(*flags, **more):
 
 
 def refused(cluster, *flags):
-    """What an nsqd says that refuses to start; the sentence of its one FATAL line."""
+    """Start an nsqd that refuses to start; return the sentence of its only FATAL line."""
     daemon = cluster.daemon("nsqd", [f"--data-path={cluster.folder}", *flags]).spawn()
     assert daemon.wait() == 1
     fatal = [line for line in daemon.logs().splitlines() if " FATAL: " in line]
@@ -81,7 +81,7 @@ def test_a_bad_value_is_quoted_and_exits_with_2(flag, start):
     result = run(flag)
     assert result.returncode == 2
     assert result.stderr.startswith(start)
-    if beside.OURS:  # the usage follows there
+    if beside.OURS:  # the original adds its usage
         assert result.stderr.count("\n") == 1
 
 
@@ -198,7 +198,7 @@ def test_metadata_that_cannot_be_read_is_one_line(cluster, content):
     assert f"{cluster.folder}/nsqd.dat - " in sentence
     assert (cluster.folder / "nsqd.dat").read_text(
         encoding="utf-8"
-    ) == content  # left for a person to look at
+    ) == content  # left for an operator to examine
 
 
 # --- signals and the stop
@@ -208,7 +208,7 @@ def test_metadata_that_cannot_be_read_is_one_line(cluster, content):
 def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     nsqd = cluster.nsqd()
     consumer, idle = connect(nsqd), connect(nsqd)
-    before_magic = [connect(nsqd, magic=b"")] if beside.OURS else []  # which would wait for it
+    before_magic = [connect(nsqd, magic=b"")] if beside.OURS else []  # the original would wait for it
     consumer.subscribe("t", ready=1)
     idle.publish("t", b"m")
     consumer.message()
@@ -216,7 +216,7 @@ def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     keep_alive.request("GET", "/ping")
     assert keep_alive.getresponse().read() == b"OK"
     nsqd.process.send_signal(number)
-    nsqd.process.send_signal(number)  # further ones change nothing
+    nsqd.process.send_signal(number)  # further signals change nothing
     assert nsqd.wait() == 0
     for wire in (consumer, idle, *before_magic):
         assert wire.is_closed()
@@ -230,7 +230,7 @@ def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
         "NSQ: bye",
     ]
     ended = [line for line in said if line in order]
-    if not beside.OURS:  # where either port may be the first
+    if not beside.OURS:  # the original's ports end in any order
         ended[:2] = sorted(ended[:2], reverse=True)
     assert ended == order
     assert "Traceback" not in nsqd.logs()
@@ -278,7 +278,7 @@ def test_both_addresses_may_be_unix_sockets(cluster, tmp_path):
 
 
 def test_a_unix_socket_left_by_a_crash_does_not_keep_it_from_starting(cluster, tmp_path):
-    # The original wants it removed by hand.
+    # With the original it must be removed by hand.
     path = tmp_path / "tcp.sock"
     nsqd = cluster.daemon(
         "nsqd", [f"--data-path={cluster.folder}", f"--tcp-address={path}"], listeners=("http",)
@@ -315,7 +315,7 @@ def test_the_broadcast_address_and_ports_can_be_told(cluster):
         "--broadcast-address=nsqd-0.example", f"--broadcast-tcp-port={port}", "--broadcast-http-port=4"
     )
     assert nsqd.get("/info")["broadcast_address"] == "nsqd-0.example"
-    assert nsqd.get("/info")["tcp_port"] == nsqd.tcp_port  # the real one
+    assert nsqd.get("/info")["tcp_port"] == nsqd.tcp_port  # the real port
     nsqd.post("/topic/create?topic=t")
     wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
     (producer,) = lookupd.get("/nodes")["producers"]

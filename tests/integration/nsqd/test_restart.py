@@ -1,4 +1,4 @@
-"""What survives kill -9 at any moment, and a clean stop: nothing acknowledged is lost."""
+"""After kill -9 at any moment, and after a clean stop, no acknowledged message is lost."""
 
 import json
 import time
@@ -117,7 +117,7 @@ def test_what_was_in_flight_is_owed_after_a_crash(nsqd, connect):
 
 
 def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd, connect, restart):
-    # The default is made from the host name, which a container may change with every start.
+    # The default node id is made from the host name, which a container may change with every start.
     connect(nsqd).publish("t", *[b"%d" % n for n in range(5)])
     nsqd.flags.append("--node-id=99")
     restart(nsqd)
@@ -234,7 +234,7 @@ def test_segments_nobody_owes_are_removed(cluster, connect):
     wire.send(rdy(0))
     nsqd.post("/channel/empty?topic=t&channel=ch")
     wait_until(lambda: len(list(folder.glob("*.log"))) <= 2, "the segments go")
-    # Closed segments have an index, the newest has none yet.
+    # Closed segments have an index; the newest has none yet.
     assert len(list(folder.glob("*.index"))) < len(list(folder.glob("*.log")))
 
 
@@ -244,7 +244,7 @@ def test_segments_nobody_owes_are_removed(cluster, connect):
 def test_nsqd_dat_has_the_originals_shape_and_is_private(nsqd, connect):
     path = nsqd.folder / "nsqd.dat"
     ours = {}
-    if beside.OURS:  # which the original leaves out when it writes the file
+    if beside.OURS:  # the original leaves it out when it writes the file
         ours["data_path"] = json.loads(path.read_text())["data_path"]
         assert len(bytes.fromhex(ours["data_path"])) == 16
     whole = {"topics": None, "version": "1.3.0", **ours}
@@ -298,7 +298,7 @@ def test_without_nsqd_dat_the_folders_of_the_topics_are_believed(nsqd, connect):
 
 
 def test_crashes_in_the_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
-    """The producer counts what was acknowledged; whatever the moment of the kill, that is delivered."""
+    """All messages that were acknowledged to the producer are delivered, whatever the moment of the kill."""
     consumer = connect(nsqd)
     consumer.subscribe("t", "ch")
     consumer.close()

@@ -1,4 +1,4 @@
-"""Channels over kill -9 and a clean stop: which there are, what each is owed, and its counters."""
+"""Channels over kill -9 and a clean stop: which exist, which messages each is owed, and its counters."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""The disk holds what is wanted and little more, whatever is held back: a message, a channel, an old file."""
+"""The disk holds the wanted messages and little more, even if a message, channel or old file is held back."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.wire import Wire, dpub, fin, mpub, rdy
 SEGMENT = 1 << 20
 BODY = b"x" * 10_000
 BATCH = 50
-# What is wanted, and four segments.
+# Four segments; the wanted messages are small beside them.
 ALLOWED = 4 * SEGMENT
 
 
@@ -22,7 +22,7 @@ def nsqd(cluster):
 
 
 def used(nsqd, topic="t"):
-    """Bytes of the topic on disk."""
+    """The bytes that the topic takes on disk."""
     found = 0
     for path in (nsqd.folder / f"{topic}.topic").iterdir():
         try:
@@ -33,7 +33,7 @@ def used(nsqd, topic="t"):
 
 
 class Flow:
-    """Publishes to the topic and finishes what comes."""
+    """Publishes to the topic and finishes every message that comes."""
 
     def __init__(self, connect, nsqd, channel="c"):
         self.publisher = connect(nsqd)
@@ -51,8 +51,8 @@ class Flow:
 
 
 def comes_down_to(nsqd, size):
-    # A look that leads to nothing has nsqd rest for ten times as long, up to ten seconds: under load it
-    # has looked while the last was being finished, more than once.
+    # After a look that finds nothing to remove, nsqd rests for ten times as long, up to ten seconds. Under
+    # load it looks more than once while the last messages are being finished.
     wait_until(lambda: used(nsqd) <= size, f"the topic takes {size} bytes and not {used(nsqd)}", seconds=60)
 
 
@@ -71,7 +71,7 @@ def test_a_message_deferred_for_an_hour_holds_no_more_than_itself(connect, nsqd)
 
     for _ in range(4):
         flow.flows(10)
-        # Its clients are there, and it goes on: that makes no difference.
+        # The clients stay connected and messages go on flowing, which makes no difference.
         comes_down_to(nsqd, ALLOWED)
 
 
@@ -109,7 +109,7 @@ def test_an_ephemeral_tail_that_never_finishes_holds_only_what_it_is_owed(connec
 
     flow.flows(30)
 
-    # Ten in flight, a hundred waiting: more are dropped.
+    # Ten messages are in flight and a hundred wait; more are dropped.
     comes_down_to(nsqd, ALLOWED + 120 * len(BODY))
 
 
@@ -121,7 +121,7 @@ def test_messages_held_all_over_the_log_hold_no_more_than_themselves(connect, ns
         flow.flows(1)
 
     comes_down_to(nsqd, ALLOWED)
-    # Put together, so that files do not grow in number for ever.
+    # Held messages are put together in files, whose number does not grow without end.
     logs = list((nsqd.folder / "t.topic").glob("*.log"))
     assert len(logs) <= 6
 
@@ -147,7 +147,7 @@ def test_an_idle_topic_gives_back_what_it_held_when_it_was_left(connect, nsqd):
     flow = Flow(connect, nsqd)
     assert flow.publisher.ask(dpub("t", 3_600_000, b"later")) == b"OK"
     flow.flows(10)
-    # Before a round of checkpoints could tidy up.
+    # Stop before a round of checkpoints can remove files.
     nsqd.stop()
     nsqd.start()
 
@@ -155,7 +155,7 @@ def test_an_idle_topic_gives_back_what_it_held_when_it_was_left(connect, nsqd):
 
 
 class Cramped(Daemon):
-    """May have 256 files open."""
+    """An nsqd that may have 256 files open."""
 
     def command(self):
         return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]

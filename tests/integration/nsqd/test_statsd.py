@@ -1,4 +1,4 @@
-"""statsd: what a collector receives from a real nsqd."""
+"""statsd: the figures that a collector receives from a real nsqd."""
 
 import socket
 
@@ -61,7 +61,7 @@ def test_a_collector_gets_every_figure_by_the_originals_name(cluster, connect, c
         f"{channel}.clients:1|g",
     ]
     assert said[: len(expected)] == expected
-    # How long the oldest message waits is ours.
+    # Only ours reports the age of the oldest message.
     rest = [line for line in said[len(expected) :] if not (beside.OURS and "oldest_message_age" in line)]
     assert [line.partition(":")[0] for line in rest] == [f"mem.{name}" for name in (*MEMORY, "gc_runs")]
     assert [line.partition("|")[2] for line in rest] == ["g"] * len(MEMORY) + ["c"]

@@ -199,7 +199,7 @@ def test_credit_comes_back_with_every_kind_of_answer(wire, connect, topic):
     wire.send(req(b, 60000))
     wire.message()
     wire.quiet()
-    wire.send(touch(c))  # the only one that gives nothing back
+    wire.send(touch(c))  # the only answer that gives no credit back
     wire.quiet()
     wire.send(rdy(3))
     wire.message()

@@ -10,7 +10,8 @@ from tests.support.wire import MAGIC_V2, NO_ID, Wire, identify, mpub, pub, sub
 
 PATIENCE_S = 1.0
 OK = b"\0\0\0\x06\0\0\0\0OK"
-# What the kernel and nsqd may hold of replies nobody reads, as publishes; far below what is sent in vain.
+# How many bytes of commands a test tries to send. Fewer are taken, because the kernel and nsqd hold only a
+# limited amount of replies that nobody reads.
 ENOUGH = 40 << 20
 
 
@@ -23,7 +24,7 @@ class Deaf(Wire):
         self.send(MAGIC_V2)
 
     def shout(self, data: bytes, at_most: int) -> int:
-        """Send *data* again and again until nobody takes it any more; returns how many bytes were taken."""
+        """Send *data* again and again until no more is taken; return how many bytes were taken."""
         self.socket.setblocking(False)
         sent = 0
         while sent < at_most and select.select([], [self.socket], [], PATIENCE_S)[1]:

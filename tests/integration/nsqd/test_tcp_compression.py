@@ -154,7 +154,7 @@ def test_a_deflate_stream_may_be_ended_and_its_last_commands_count(connect, topi
 def test_a_few_bytes_that_stand_for_very_many_do_not_keep_others_waiting(nsqd, connect, topic, compression):
     bomb, other = connect(), connect()
     upgrade(bomb, compression=compression)
-    # Two commands of 1 MB and 64 MB of empty lines behind them, of which the first ends the connection.
+    # Two publishes of 1 MB and then 64 MB of empty lines, of which the first ends the connection.
     packed = bomb.socket._codec.compress(2 * pub(topic, b"\0" * 1_000_000) + b"\n" * (64 << 20))
 
     bomb.socket._below.sendall(packed[: 1 << 20])
@@ -200,7 +200,7 @@ def test_what_comes_while_the_answer_waits_for_a_sync_is_lost_too(cluster, conne
             compress(wire, compression)
             wire.publish("t", b"m")
         except (EOFError, ConnectionError):
-            continue  # the NOP was so slow that it came behind the answer, where it is garbage
+            continue  # the NOP came so late that it followed the answer, where it is garbage
         upgraded += 1
     assert upgraded
     assert "Traceback" not in nsqd.logs()
@@ -213,7 +213,7 @@ def test_without_feature_negotiation_nothing_is_granted(wire, topic):
 
 
 def median_wait(wire, topic):
-    """How long a publish takes, on this machine as busy as it is."""
+    """How long a publish takes, with the present load of this machine."""
     waits = []
     for _ in range(100):
         began = time.perf_counter()
@@ -228,11 +228,11 @@ def test_millions_of_commands_in_a_few_bytes_hold_up_nobody_else(connect, topic,
     upgrade(bomber, compression=compression, heartbeat_interval=-1)
     packed = bomber.socket._codec.compress(b"NOP\n" * 20_000_000)
     usual = median_wait(other, topic)
-    # As much as the socket takes without being read: snappy makes less of it.
+    # Send as much as the socket takes at once; with snappy that is fewer commands.
     bomber.socket._below.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         for at in range(0, len(packed), 65536):
             bomber.socket._below.sendall(packed[at : at + 65536])
 
-    # A round of it used to take 18 ms longer on a machine that does nothing else.
+    # A round once took 18 ms longer, on a machine that did nothing else.
     assert median_wait(other, topic) < usual + 0.01

@@ -1,4 +1,4 @@
-"""Section 2.6 IDENTIFY and 2.7: what a client may say of itself, and what it is granted."""
+"""Section 2.6 IDENTIFY and 2.7: what a client may report of itself, and which features it is granted."""
 
 import json
 
@@ -22,7 +22,7 @@ GRANTED = {
     "auth_required": False,
     "output_buffer_size": 16384,
     "output_buffer_timeout": 250,
-    **({"topology_region": "", "topology_zone": ""} if beside.OURS else {}),  # of its master branch
+    **({"topology_region": "", "topology_zone": ""} if beside.OURS else {}),  # the original's master branch
 }
 
 MAX_BODY = 5242880
@@ -187,7 +187,7 @@ def test_what_a_client_says_of_itself_is_in_the_statistics(wire, topic, stats):
     wire.subscribe(topic)
     (client,) = stats(topic, "ch")["clients"]
     said = {"client_id": "me", "hostname": "my-host", "user_agent": "demo/1.0", "sample_rate": 7}
-    if beside.OURS:  # of its master branch
+    if beside.OURS:  # in the original's master branch
         said |= {"topology_zone": "z1", "topology_region": "r1"}
     assert said.items() <= client.items()
 

@@ -32,7 +32,7 @@ BAD_NAMES = [
 
 @pytest.fixture
 def consumer(connect, topic):
-    """Subscribed to the test's topic, ready for more than it gets."""
+    """A consumer that is subscribed to the test's topic and ready for more messages than it gets."""
     wire = connect()
     wire.subscribe(topic, ready=100)
     return wire
@@ -146,7 +146,7 @@ def test_mpub_with_an_impossible_count_is_refused(wire, topic, count):
 def test_mpub_with_a_message_of_an_impossible_size_publishes_nothing(wire, topic, stats, messages, error):
     refused = wire.refusal(b"MPUB %b\n" % topic.encode(), size(100), size(2), messages)
     assert refused == b"E_BAD_MESSAGE " + error
-    assert stats(topic)["message_count"] == 0  # though the topic was made, as in the original
+    assert stats(topic)["message_count"] == 0  # although the topic was created, as in the original
 
 
 def test_mpub_with_a_body_of_exactly_the_limit_is_taken(wire, topic, stats):

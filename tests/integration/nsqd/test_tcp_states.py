@@ -79,7 +79,7 @@ def test_every_command_in_every_state(wire, topic, word, state):
     if answer in FATAL:
         assert wire.is_closed()
         return
-    # Still open, and nothing else was said.
+    # The connection is still open, and nothing else was sent.
     assert wire.refusal(b"BAD\n") == b"E_INVALID invalid command BAD"
 
 

@@ -81,7 +81,7 @@ def test_rdy_0_pauses_a_consumer(wire, topic):
     wire.send(rdy(0))
     wire.publish(topic, b"m")
     wire.quiet()
-    wire.send(b"RDY\n")  # without a number it is 1
+    wire.send(b"RDY\n")  # RDY without a number means 1
     assert wire.message().body == b"m"
 
 
@@ -180,7 +180,7 @@ def test_a_channel_with_nobody_listening_keeps_its_messages(connect, topic, stat
 
 
 def test_the_messages_of_a_consumer_that_left_go_to_the_others_at_once(connect, topic, stats):
-    # The original has them wait for their time-out first.
+    # With the original they first wait for their time-out.
     leaver, other = connect(), connect()
     leaver.subscribe(topic, ready=2)
     connect().publish(topic, b"a", b"b")

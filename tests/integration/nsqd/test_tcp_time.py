@@ -1,7 +1,7 @@
-"""What happens when time passes: message time-outs, TOUCH and its cap, heartbeats and silence.
+"""The effects of time: message time-outs, TOUCH and its cap, heartbeats and silence.
 
-Real time, so the waits are as short as the protocol allows: the flag may set a message time-out that no
-client may ask for.
+The tests run in real time, so the waits are as short as the protocol allows: the flag may set a message
+time-out that no client may ask for.
 """
 
 import os
@@ -21,7 +21,7 @@ MAX_MSG_TIMEOUT_S = 0.9
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    """An nsqd that waits for an answer for 300 ms only."""
+    """An nsqd that waits only 300 ms for an answer."""
     cluster = Cluster(tmp_path_factory.mktemp("hasty") / "cluster")
     yield cluster.nsqd("--msg-timeout=300ms", "--max-msg-timeout=900ms")
     cluster.close()
@@ -40,9 +40,9 @@ def producer(hasty, connect):
 
 
 def took(began, seconds):
-    """Whether as much time has passed, or more: the machine may be busy, but nothing is early.
+    """Whether at least *seconds* have passed: on a busy machine events may be late, but never early.
 
-    What is much too late runs into the time-out of the socket.
+    An event that is much too late runs into the time-out of the socket.
     """
     return time.monotonic() - began >= seconds - 0.1
 
@@ -98,7 +98,7 @@ def test_touch_puts_the_time_out_off_but_not_beyond_max_msg_timeout_from_the_del
     while not consumer.has_more(seconds=0.1):
         consumer.send(touch(message))
     assert took(began, MAX_MSG_TIMEOUT_S)
-    # The last TOUCH may have crossed the time-out.
+    # The last TOUCH may have been sent before the time-out was received.
     kind, data = consumer.frame()
     if b"E_TOUCH_FAILED" in data:
         kind, data = consumer.frame()
@@ -151,7 +151,7 @@ def test_heartbeats_come_whatever_else_is_said_and_silence_ends_the_connection(c
     talker, mute, deaf = connect(), connect(), connect()
     for wire in (talker, mute):
         wire.identify(heartbeat_interval=1000)
-    if beside.OURS:  # only the first counts at the original
+    if beside.OURS:  # with the original only the first IDENTIFY counts
         deaf.identify(heartbeat_interval=1000)
     deaf.identify(heartbeat_interval=-1)
     began = time.monotonic()
@@ -162,7 +162,7 @@ def test_heartbeats_come_whatever_else_is_said_and_silence_ends_the_connection(c
             assert talker.response() == b"_heartbeat_"
             heartbeats += 1
     assert took(began, 3.0)
-    # Twice its interval without a word from the client: closed, without an error frame.
+    # After two intervals of silence the connection is closed, without an error frame.
     assert mute.response() == b"_heartbeat_"
     ending = mute.rest()
     assert ending in {b"", b"\0\0\0\x0f\0\0\0\0_heartbeat_"}
@@ -188,7 +188,7 @@ def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, 
 
 @pytest.fixture
 def stopped(hasty):
-    """Stop the nsqd's process by a signal until the test says to go on."""
+    """Stop nsqd's process with a signal until the test lets it go on."""
 
     def go_on():
         os.kill(hasty.pid, signal.SIGCONT)
@@ -200,7 +200,7 @@ def stopped(hasty):
 
 @pytest.fixture
 def beating(connect, hasty):
-    """A client that is silent for too long after two seconds."""
+    """A client that nsqd closes after two seconds of silence."""
     wire = connect(hasty)
     wire.identify(heartbeat_interval=1000)
     return wire
@@ -215,7 +215,7 @@ def test_what_a_client_sent_while_nsqd_was_stopped_is_read_before_its_silence_is
     stopped()
 
     assert [frame for frame in (beating.response() for _ in range(2)) if frame == b"OK"] == [b"OK"]
-    # It answers heartbeats from here on, and stays.
+    # From here on the client answers heartbeats, and stays connected.
     for _ in range(2):
         beating.send(b"NOP\n")
         assert beating.response() == b"_heartbeat_"
@@ -228,7 +228,7 @@ def test_a_client_that_only_answers_heartbeats_outlives_a_stop_of_nsqd(beating, 
 
     for _ in range(3):
         assert beating.response() == b"_heartbeat_"
-        # It has an interval for that, also of the one that came late.
+        # The client has an interval to answer a heartbeat, also the one that came late.
         time.sleep(0.3)
         beating.send(b"NOP\n")
     beating.publish(topic, b"m")

@@ -30,7 +30,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory):
-    """An authority that nobody believes."""
+    """An authority that nobody trusts."""
     return Authority(tmp_path_factory.mktemp("stranger"))
 
 
@@ -44,7 +44,7 @@ def shared_nsqd(tmp_path_factory, authority):
 
 @pytest.fixture
 def secure(cluster, authority):
-    """An nsqd of the test's own, with a certificate and these flags."""
+    """A function that starts the test's own nsqd, with a certificate and these flags."""
 
     def start(*flags):
         return cluster.nsqd(*authority.flags, *flags, listeners=LISTENERS)
@@ -117,7 +117,7 @@ def test_a_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, t
     upgrade(wire, tls=authority.client())
     wire.publish(topic, b"last words")
 
-    below = wire.socket.unwrap()  # blocks until nsqd says goodbye as well
+    below = wire.socket.unwrap()  # blocks until nsqd has also said goodbye
 
     assert below.recv(1) == b""
 
@@ -185,7 +185,7 @@ def test_a_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
     reason = f"read tcp 127.0.0.1:{nsqd.tcp_port}->127.0.0.1:{wire.port}: i/o timeout"
     assert wire.error() == f"E_IDENTIFY_FAILED IDENTIFY failed {reason}".encode()
     assert wire.is_closed()
-    assert time.monotonic() - began > 4.5  # and before the time of the socket is up
+    assert time.monotonic() - began > 4.5  # and less than the time-out of the socket
 
 
 def test_a_client_that_leaves_within_the_handshake_is_forgotten(nsqd, connect):
@@ -226,7 +226,7 @@ def test_the_least_version_is_1_2(nsqd):
 def test_an_old_version_is_spoken_when_it_is_allowed(connect, authority, secure, topic, least, version):
     nsqd = secure(f"--tls-min-version={least}")
     context = authority.client()
-    # This side has to lower its level as well.
+    # The client also has to lower its security level.
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
     wire = connect(nsqd)
@@ -243,7 +243,7 @@ def test_a_certificate_that_was_renewed_is_shown_from_then_on(connect, secure, a
     before = connect(nsqd)
     upgrade(before, tls=serving.client())
 
-    # The files are written one after the other, so that for a moment they do not belong together.
+    # The files are written one after the other, so for a moment certificate and key do not match.
     renewed = Authority(tmp_path / "renewed")
     serving.certificate.write_bytes(renewed.certificate.read_bytes())
     wait_until(lambda: "TLS: cannot read again: " in nsqd.logs(), "half a renewal is noticed", 20)
@@ -270,7 +270,7 @@ def test_a_client_needs_a_certificate_of_the_authority(connect, secure, authorit
     for context in (authority.client(), authority.client(name="unknown", issuer=stranger)):
         wire = connect(nsqd)
         wire.ask(WISH)
-        # In TLS 1.3 the client is done before the server has seen its certificate.
+        # In TLS 1.3 the client's handshake ends before the server has seen its certificate.
         with pytest.raises((ssl.SSLError, OSError, EOFError)):
             start_tls(wire, context)
     wait_until(lambda: nsqd.logs().count("E_IDENTIFY_FAILED IDENTIFY failed tls: ") == 2, "both are logged")

@@ -1,4 +1,4 @@
-"""Topology-aware consumption over real sockets, three ways, as it was seen on the original."""
+"""Topology-aware consumption over real sockets, in three ways, as it was seen on the original."""
 
 import pytest
 
@@ -17,7 +17,7 @@ COUNTS = ("zone_local_msg_count", "region_local_msg_count", "global_msg_count")
 
 @pytest.fixture
 def spread(cluster, connect):
-    """Publish 40 messages one after another to four idle consumers; tells how many each got."""
+    """Publish 40 messages one after another to four idle consumers; return how many each got."""
 
     def spread(*flags):
         nsqd = cluster.nsqd(*flags)
@@ -36,7 +36,7 @@ def spread(cluster, connect):
             busy = [client["topology_zone"] for client in channel["clients"] if client["in_flight_count"]]
             (name,) = [name for name, place in CLIENTS.items() if [place["topology_zone"]] == busy]
             wires[name].send(fin(wires[name].message()))
-            # So that it is idle again before the next message comes.
+            # Wait, so that the consumer is idle again before the next message comes.
             wires[name].quiet()
             got[name] += 1
         (topic,) = nsqd.get("/stats?format=json&topic=t")["topics"]
