@@ -1,4 +1,4 @@
-"""A server that lies, leaves or falls silent: a typed error in time, and the consumer comes back."""
+"""A server that lies, leaves or falls silent: the error is typed and in time, and the consumer comes back."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 OK = encode_frame(FRAME_RESPONSE, b"OK")
 MESSAGE = encode_frame(FRAME_MESSAGE, MessageRecord(1, 1, b"0123456789abcdef", b"hello").encode())
 
-# Time-outs short enough to wait for, and a consumer that looks again soon.
+# Time-outs short enough to wait for, and a consumer that soon asks nsqlookupd again.
 QUICK = Config(
     read_timeout=0.5, write_timeout=0.2, heartbeat_interval=0.5, lookupd_poll_interval=0.05, max_in_flight=2
 )

@@ -48,7 +48,7 @@ async def test_heartbeats_keep_an_idle_connection_alive(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address, heartbeat_interval=1, read_timeout=2.5)
 
-    # nsqd drops a silent client after two intervals, and we would drop a silent nsqd after 2.5 s.
+    # nsqd closes a silent client after two intervals, and the client closes a silent nsqd after 2.5 s.
     clock = asyncio.get_running_loop()
     later = clock.time() + 3.2
     await eventually(lambda: clock.time() > later, "three heartbeats have passed")
@@ -216,10 +216,10 @@ async def test_closing_does_not_wait_for_a_peer_that_stopped_reading():
 async def test_a_pause_of_this_process_is_not_a_silent_nsqd(cluster):
     nsqd = cluster.nsqd()
     opening = asyncio.create_task(open_connection(nsqd.tcp_address, dial_timeout=0.2))
-    await asyncio.sleep(0)  # it dials
+    await asyncio.sleep(0)  # the connection is begun
     woken_at = time.monotonic() + 0.4
     while time.monotonic() < woken_at:
-        pass  # nothing of this process runs, as on a machine that is too busy; nsqd's side accepts meanwhile
+        pass  # this process does nothing, as on a machine that is too busy, while nsqd's side accepts
 
     connection = await opening
 

@@ -22,7 +22,7 @@ IMPATIENT = Config(backoff_multiplier=0.05, max_backoff_duration=0.2, default_re
 
 
 class Bodies(list[bytes]):
-    """A handler that notes what it was given."""
+    """A handler that keeps the bodies that it gets."""
 
     def __call__(self, delivery) -> None:
         self.append(delivery.body)

@@ -1,4 +1,4 @@
-"""The examples of the client's page run as they stand there."""
+"""The examples of the client's page run unchanged."""
 
 import re
 import subprocess

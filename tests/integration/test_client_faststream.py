@@ -217,7 +217,7 @@ async def test_a_handler_can_end_its_subscriber(nsqd):
             await broker.publish(body, "t")
         await eventually(lambda: nsqd.depth("t", "billing") == 2, "the subscriber is gone")
 
-    # The one that ended it failed, so it comes again later.
+    # The message that ended the subscriber failed, so it comes again later.
     assert (len(seen), len(nsqd.deferred("t", "billing"))) == (1, 1)
 
 

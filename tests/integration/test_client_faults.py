@@ -1,6 +1,6 @@
-"""What went wrong with the client once, each as the behaviour that is right.
+"""Past faults of the client, each tested as the correct behaviour.
 
-Where the fault needs no real nsqd, one in memory stands there, whose clock and health the test decides.
+Where a fault does not need a real nsqd, the test uses one in memory and controls its clock and health.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def consumer_of(nsqd, handler=None, **settings):
 
 
 class Bodies(list):
-    """A handler that notes what it gets."""
+    """A handler that keeps the bodies that it gets."""
 
     async def one(self, message):
         self.append(message.body)
@@ -57,7 +57,7 @@ async def test_each_message_of_a_trickle_is_handled_at_once_by_a_batch_handler(n
         for n in range(12):
             nsqd.publish("t", b"%d" % n)
             await eventually(lambda: len(bodies) > n, f"message {n} is handled", seconds=5)  # noqa: B023
-            # Long enough for the collectors to give up the batch they began, which was what broke it.
+            # Long enough for the collectors to give up the batch that they began: this caused the fault.
             await asyncio.sleep(0.07)
 
     assert bodies == [b"%d" % n for n in range(12)]
@@ -75,7 +75,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
             frozen.freeze()
             waits = [await producer.submit("t", b"first %d" % n) for n in range(2)]
             await eventually(lambda: any(wait.done() for wait in waits), "the healthy one has answered")
-            for turn in range(20):  # until the frozen one is seen to owe an answer
+            for turn in range(20):  # until the producer notices that the frozen nsqd owes an answer
                 waits.append(await producer.submit("t", b"%d" % turn))
                 await asyncio.sleep(0.04)
             for _ in range(30):
@@ -260,7 +260,7 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
 
     config = Config(write_timeout=0.8)
     async with scripted_peer(slow) as address, Producer(address, config=config) as producer:
-        # More than the kernel takes at once, at some 3 MB/s: about two seconds.
+        # More than the kernel takes at once. At some 3 MB/s this takes about two seconds.
         await producer.publish("t", bytes(6_000_000), timeout=30)
 
     assert connections == 1
@@ -286,7 +286,7 @@ async def test_a_peer_that_reads_nothing_is_left():
 
 
 async def test_the_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
-    """Counted in calls, of Python and of C: seconds would depend on what else the machine does."""
+    """The work is counted in calls of Python and C, because seconds depend on the load of the machine."""
 
     async def cost(n):
         calls = 0
@@ -316,7 +316,7 @@ def publish_in_a_child(producer, answers):
     try:
         producer.publish("t", b"child", timeout=10)
         answers.put("published")
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is to see it
+    except BaseException as error:  # noqa: BLE001 - the parent must see every error
         answers.put(repr(error))
 
 
@@ -424,7 +424,7 @@ async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
     took = time.monotonic() - began
     nsqd.thaw()
 
-    assert took < 4  # which twice would be
+    assert took < 4  # twice would take longer
 
 
 async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, caplog):

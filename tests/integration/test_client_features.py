@@ -1,4 +1,4 @@
-"""What the client offers: loops, policies, headers, types, middlewares; its nsqd in memory."""
+"""Features of the client: loops, policies, headers, types, middlewares, and its nsqd in memory."""
 
 import asyncio
 import json
@@ -346,7 +346,7 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
     async with consumer_of(nsqd, fail, config=config):
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled in the end")
 
-    # Whether it backs off already when the second failure comes is a matter of moments.
+    # Timing decides whether the consumer already backs off when the second failure comes.
     assert sorted(set(levels)) in ([1, 2], [1, 2, 3])
 
 
@@ -424,7 +424,7 @@ class StructOrder(msgspec.Struct):
     number: int
 
 
-# decoder -> what it makes of a good body, and the error that says what is wrong with a bad one
+# decoder -> (function, its result for a good body, the error that it raises for a bad one)
 DECODERS = {
     "function": (order, Order(5), "JSONDecodeError"),
     "pydantic": (ModelOrder.model_validate_json, ModelOrder(number=5), "ValidationError"),

@@ -1,4 +1,4 @@
-"""The kinds of handlers a consumer can have, and what becomes of messages they fail on."""
+"""The kinds of handlers that a consumer can have, and what happens to messages on which they fail."""
 
 import asyncio
 import threading
@@ -178,7 +178,7 @@ async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster
     async with consumer:
         await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "both are finished", seconds=20)
 
-    # The second waited for the first, and was kept as well.
+    # The second message waited for the first, and was also touched meanwhile.
     assert attempts == [1, 1]
     assert channel(nsqd)["timeout_count"] == 0
 
@@ -335,12 +335,12 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_me
         await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
 
 
-# For the nsqd in memory, whose clock stands still.
+# For the nsqd in memory, whose clock does not move by itself.
 AT_ONCE = Config(max_in_flight=20, max_backoff_duration=0, default_requeue_delay=0)
 
 
 class OfALibraryError(BaseException):
-    """As some libraries have them for their time-outs."""
+    """A BaseException, as some libraries raise for time-outs."""
 
 
 @pytest.mark.parametrize("batches", [False, True], ids=["one by one", "in batches"])

@@ -11,7 +11,7 @@ EXTENDED = Config(max_in_flight=20, headers=True)
 
 
 class Seen(list):
-    """A handler that notes bodies and headers."""
+    """A handler that keeps bodies and headers."""
 
     def __call__(self, message):
         self.append((message.body, dict(message.headers)))
@@ -95,7 +95,7 @@ async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_
             await producer.publish("t", b"1", headers={"a": "x" * 70_000})
         with pytest.raises(TypeError, match="text"):
             await producer.publish("t", b"1", headers={"a": 1})
-        # The producer is well all the same.
+        # The producer still works.
         await producer.publish("t", b"1", headers={"a": "b"})
 
 

@@ -1,4 +1,4 @@
-"""Asking nsqlookupd: what may be answered, what may go wrong on the way, TLS and the secret."""
+"""Requests to nsqlookupd: possible answers, possible failures on the way, TLS and the secret."""
 
 import asyncio
 import json
@@ -164,13 +164,13 @@ async def test_all_that_the_last_nsqd_refused_goes_to_the_one_that_has_come_back
         await answer_identify(reader, writer)
         await read_published(reader)
         writer.write(encode_frame(FRAME_ERROR, b"E_PUB_FAILED PUB failed draining"))
-        await reader.read()  # what was sent behind it
+        await reader.read()  # read the messages sent after the refused one
 
     def names(address):
         host, port = split_address(address)
         return reply(json.dumps({"producers": [{"broadcast_address": host, "tcp_port": port}]}).encode())
 
-    topics = ["a", "b", "c"]  # of one topic they would be one command
+    topics = ["a", "b", "c"]  # messages of one topic would be one command
     with MemoryNsqd() as back:
         async with (
             scripted_peer(drains) as leaving,

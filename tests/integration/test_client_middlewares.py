@@ -1,4 +1,4 @@
-"""Tracing and figures, as the libraries behind them see them."""
+"""Tracing and metrics, as the libraries behind the middlewares see them."""
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider

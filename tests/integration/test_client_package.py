@@ -1,4 +1,4 @@
-"""The package as its users get it: built, installed where nothing else is, imported, used."""
+"""The package as its users get it: built, installed into an empty environment, imported, used."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from nsqclient.testing import MemoryNsqd
 
 CLIENT = Path(__file__).parents[2] / "client"
 
-# What a program sees that imports the client: processor time and memory on top of a bare interpreter.
+# The cost of importing the client: processor time and memory in addition to a bare interpreter.
 IMPORT = """
 import json, re, time
 def resident():
@@ -46,7 +46,7 @@ OTHERS = ("3.12", "3.13", "3.14")
 
 
 def other_python(version: str) -> str | None:
-    """A Python of this version, on PATH or of pyenv, that can be started."""
+    """A Python of this version, on PATH or of pyenv, that can be started; None if there is none."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for candidate in (shutil.which(f"python{version}"), *root.glob(f"versions/{version}.*/bin/python")):
         if candidate is None:
@@ -72,7 +72,7 @@ def run(*command: object, **settings) -> str:
 
 
 def empty_environment(folder: Path) -> Path:
-    """Its Python. This one's pip installs there: a copy of pip would take longer than all else."""
+    """Make an environment; return its Python. This one's pip installs there: copying pip takes long."""
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     return folder / "bin/python"
 
@@ -83,14 +83,14 @@ def pip(python: Path, *words: object) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> dict[str, Path]:
-    """A wheel, and a source archive with the wheel that was made of it."""
+    """A wheel, and a source archive with the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("built")
     builder = folder / "builder"
     python = empty_environment(builder)
     pip(python, "install", "--quiet", "--no-compile", "setuptools>=77")
     code = "import sys; from setuptools import build_meta; print(build_meta.{}(sys.argv[1]))"
     for kind in ("build_wheel", "build_sdist"):
-        # What is built must not depend on what lies in the source folder.
+        # The result must not depend on other files in the source folder.
         copy = folder / kind
         run("cp", "-r", CLIENT, copy)
         run("rm", "-rf", *copy.glob("*.egg-info"), copy / "build")

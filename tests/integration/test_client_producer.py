@@ -188,7 +188,8 @@ async def test_messages_of_one_moment_travel_together_and_are_confirmed_each():
         confirmations.append(await producer.submit("u", b"x"))
         await producer.flush()
 
-    # The first goes at once, as nothing is under way; the others wait for the end of the moment.
+    # The first message is sent at once, because none is under way; the others wait for the next round of the
+    # loop.
     assert lines == [b"PUB t\n", b"MPUB t\n", b"PUB u\n"]
     assert all(confirmation.result() == b"OK" for confirmation in confirmations)
 
@@ -196,7 +197,7 @@ async def test_messages_of_one_moment_travel_together_and_are_confirmed_each():
 async def test_of_messages_that_travelled_together_only_the_bad_ones_fail(cluster):
     nsqd = cluster.nsqd("--max-msg-size=10")
     async with Producer(nsqd.tcp_address) as producer:
-        # Once it is connected, what is submitted together travels in one MPUB.
+        # Once it is connected, messages that are submitted together travel in one MPUB.
         await producer.publish("t", b"first")
         sizes = [11 if n in {3, 50, 51} else 10 for n in range(100)]
         confirmations = [await producer.submit("t", b"x" * size) for size in sizes]

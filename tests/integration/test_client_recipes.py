@@ -1,4 +1,4 @@
-"""The programs of the pages of the client pass two type checkers, and run where nothing else is needed."""
+"""The programs of the client's pages pass two type checkers; those that need nothing else are run."""
 
 import re
 import sqlite3
@@ -39,7 +39,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_the_programs_of_the_pages_pass_mypy_strict(folder):
-    # The client as it is installed for users, not as a part of this project.
+    # The client is checked as users install it, not as a part of this project.
     checked = run("-m", "mypy", "--strict", "--no-incremental", "--config-file=", ".", cwd=folder)
 
     assert checked.returncode == 0, checked.stdout

@@ -1,4 +1,4 @@
-"""The program behind `helm test`, run as it is run there, against real daemons."""
+"""The program behind `helm test`, run in the same way against real daemons."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The blocking face: from threads and scripts, without an event loop of their own."""
+"""The blocking interface: from threads and scripts that have no event loop."""
 
 import gc
 import inspect
@@ -109,7 +109,7 @@ def test_a_consumer_without_a_handler_is_iterated_over(cluster):
                 break
 
     assert len(set(bodies)) == 60
-    # What was here but not taken went back at once.
+    # Messages that had arrived but were not taken went back at once.
     [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
     assert (stats["channels"][0]["depth"], stats["channels"][0]["in_flight_count"]) == (40, 0)
 
@@ -146,7 +146,7 @@ def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
     assert "never retrieved" not in caplog.text
 
 
-# What belongs to an event loop: a thread has no use for it.
+# Methods that belong to an event loop and have no use in a thread.
 OF_THE_LOOP = {
     "Producer": {"offer", "wait_for_room"},
     "Consumer": {
@@ -172,7 +172,7 @@ def test_what_the_one_face_has_the_other_has_too(name):
     for one in (*names, "__init__"):
         method, twin = getattr(asynchronous, one), getattr(blocking, one)
         if callable(method):
-            wanted = set(inspect.signature(method).parameters) - {"in_threads"}  # all its handlers are
+            wanted = set(inspect.signature(method).parameters) - {"in_threads"}  # all handlers run in threads
             assert wanted - set(inspect.signature(twin).parameters) == set(), one
 
 
@@ -218,7 +218,7 @@ def test_addresses_change_while_both_run():
             assert (producer.nsqd_addresses, producer.nsqd_address) == ([second.address], second.address)
             assert consumer.nsqd_addresses == [second.address]
             assert (first.published("t"), second.published("t")) == ([], [b"x"])
-            # The handler has it a moment before it is finished.
+            # The handler gets the message a moment before it is finished.
             wait_until(lambda: not consumer.is_starved, "it is finished")
             assert (producer.unconfirmed, consumer.is_backing_off) == (0, False)
             with pytest.raises(ValueError, match="is none of the nsqd that were named"):

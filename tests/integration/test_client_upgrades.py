@@ -1,4 +1,4 @@
-"""TLS, compression and AUTH between the client and nsqd: ours, and the original where somebody has it."""
+"""TLS, compression and AUTH between the client and nsqd: ours, and the original where it is installed."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ COMPRESSIONS = [{}, {"deflate": True}, {"deflate": True, "deflate_level": 1}, {"
 
 @pytest.fixture(params=["ours", "go"])
 def nsqd(request, cluster) -> Start:
-    """Starts an nsqd with some flags."""
+    """A function that starts an nsqd with flags."""
     return cluster.nsqd if request.param == "ours" else cluster.go_nsqd
 
 
@@ -34,7 +34,7 @@ def authority(tmp_path) -> Authority:
 async def round_trip(nsqd: Daemon, config: Config) -> None:
     """Publish messages of many sizes and read them back; far more than one read brings."""
     bodies = [b"%d " % n + b"x" * (n * 37 % 3000) for n in range(1000)] + [bytes(500_000)]
-    # Long ones of one moment are handed to the system as they lie there, in pieces.
+    # Long messages of one moment are given to the system as they are, in pieces.
     long_ones = [b"%d " % n + b"y" * 9000 for n in range(60)]
     received = []
     async with Producer(nsqd.tcp_address, config=config) as producer:

@@ -1,4 +1,4 @@
-"""A daemon without free file descriptors: clients it has are served, new ones wait until there are some."""
+"""A daemon without free file descriptors: it serves its clients, and new ones wait until some are free."""
 
 import http.client
 import resource
@@ -66,7 +66,7 @@ class Http:
 
 
 def only_few_more(daemon):
-    """Let the daemon open no more than SPARE descriptors beyond those it has."""
+    """Let the daemon open at most SPARE more descriptors."""
     used = max(int(entry.name) for entry in Path(f"/proc/{daemon.pid}/fd").iterdir()) + 1
     _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (used + SPARE, hard))
@@ -96,7 +96,7 @@ def test_without_descriptors_old_clients_are_served_and_new_ones_wait(cluster, p
 
     last.works()
     first.works()
-    # The system wants a free descriptor to say that nobody waits, and the daemon may use one of its own.
+    # accept() needs a free descriptor even to say that no client waits, and the daemon may use one itself.
     last.close()
     wait_until(lambda: "accepting again after" in daemon.logs(), "the end of the shortage is logged")
     assert daemon.logs().count("accept failed") == 1

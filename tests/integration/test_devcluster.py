@@ -1,4 +1,4 @@
-"""The command that runs it all, as a person would use it."""
+"""The command that runs a whole cluster, used as a person uses it."""
 
 import html
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 class Runner:
-    """A running nsq-cluster on ports of its own."""
+    """A running nsq-cluster on its own ports."""
 
     def __init__(self, folder: Path, *flags: str, stdin: int = subprocess.DEVNULL) -> None:
         self.data = folder / "data"
@@ -105,7 +105,7 @@ def handled(runner: Runner) -> list[int]:
 
 
 def youngest(runner: Runner, since: int) -> float:
-    """The least age, since that place in the output, of the message that waits longest."""
+    """The lowest age of the oldest message in the output from offset *since* on."""
     ages = re.findall(r"the oldest ([\d.]+) s", runner.text()[since:])
     return min(map(float, ages), default=float("inf"))
 
@@ -143,7 +143,7 @@ def test_an_nsqd_that_dies_is_named_and_comes_back_when_enter_is_pressed_with_no
     wait_until(lambda: "runs again (pid " in runner.text(), "it runs again", 30)
     assert len(runner.listening_ports()) == len(CLUSTER_PORTS)
     since = len(runner.text())
-    # A message that was lost would stay unread, and get older and older.
+    # A lost message would stay unread, and its age would grow.
     wait_until(lambda: youngest(runner, since) < 3, "what waited in its files is read", 60)
     assert "failed" not in runner.text()
 

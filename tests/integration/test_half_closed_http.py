@@ -1,4 +1,4 @@
-"""What probes expect of each daemon: an answer though they have ended their side, as ``nc -N`` does; HEAD."""
+"""Probes of each daemon: clients that end their side first, as ``nc -N`` does, get an answer; HEAD works."""
 
 import socket
 
@@ -10,7 +10,7 @@ TIMES = 100
 @pytest.fixture
 def ask_and_end(cluster):
     def ask_and_end(daemon, head):
-        """One request and the end of the stream; returns all that comes back."""
+        """Send one request and the end of the stream; return all that comes back."""
         with socket.create_connection(("127.0.0.1", daemon.http_port), timeout=10) as client:
             client.sendall(f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
             client.shutdown(socket.SHUT_WR)
@@ -53,7 +53,7 @@ def test_head_is_get_without_its_body_and_neither_names_what_runs_here(cluster, 
     got, _, body = ask_and_end(asked, f"GET {path}").partition(b"\r\n\r\n")
     head, _, nothing = ask_and_end(asked, f"HEAD {path}").partition(b"\r\n\r\n")
 
-    # Only figures differ from moment to moment, and whether the end of the client's side was seen already.
+    # Only these differ: figures change at any moment, and the client's end may have been seen already.
     changing = (b"content-length:", b"date:", b"connection:")
     fields = [
         [line for line in one.split(b"\r\n") if not line.lower().startswith(changing)] for one in (got, head)

@@ -1,4 +1,4 @@
-"""nsqlookupd and nsqadmin over TLS: the same flags as nsqd's, the same answers."""
+"""nsqlookupd and nsqadmin over TLS: the flags are the same as nsqd's, and the answers do not change."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ def cluster(tmp_path):
 
 @pytest.fixture
 def secure(cluster, authority):
-    """A daemon with a certificate."""
+    """A function that starts a daemon with a certificate."""
 
     def start(program, *flags):
         listeners = ("tcp", "http", "https") if program == "nsqlookupd" else ("http", "https")
@@ -105,7 +105,7 @@ def test_a_renewed_certificate_is_read_again(secure, authority, tmp_path, progra
 
 
 def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, cluster, authority):
-    """Nsqd asks it for channels, another nsqlookupd for nodes, nsqadmin for everything."""
+    """An nsqd asks it for channels, another nsqlookupd for nodes, nsqadmin for everything."""
     lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
     trust = f"--tls-root-ca-file={authority.file}"
     nsqd = cluster.nsqd(trust, lookupds=[lookupd])
@@ -117,7 +117,7 @@ def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, c
     )
 
     other = cluster.nsqd(trust, lookupds=[lookupd])
-    # It asks those that it has spoken to.
+    # An nsqd asks only the nsqlookupds that it has already spoken to.
     wait_until(
         lambda: https(lookupd, authority.client(), "/nodes")[1].count(b"broadcast_address") == 2,
         "both are known",

@@ -1,4 +1,4 @@
-"""A process that was forked is the same as one that was executed, in all that a test can see."""
+"""A forked process is the same as an executed one, in everything that a test can see."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_it_ends_by_a_signal_or_with_a_code(nsqd):
     nsqd.start()
     nsqd.kill()
     assert nsqd.process.poll() == -9
-    nsqd.process.send_signal(15)  # to nobody
+    nsqd.process.send_signal(15)  # the process has ended, so this has no effect
 
 
 def test_it_has_its_folder_its_environment_and_only_its_own_files(nsqd):

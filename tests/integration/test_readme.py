@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The README's examples work unchanged."""
 
 import re
 import subprocess

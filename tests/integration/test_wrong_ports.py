@@ -1,4 +1,4 @@
-"""The port of another daemon, or the other port of the right one, is recognised and said so."""
+"""The port of another daemon, or the other port of the right one, is recognised and named."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """An nsqlookupd in this process, on real sockets, with clients that speak its two protocols.
 
-Where the original is what is tested (tests/support/beside.py), it is a process with the same options.
+When the original is tested (tests/support/beside.py), the nsqlookupd is a process with the same options.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ TIMEOUT_S = 10
 
 
 class Announcer:
-    """A connection that announces, as an nsqd would, or misbehaves, as a test wants."""
+    """A connection that announces topics as an nsqd does, or misbehaves as a test wants."""
 
     def __init__(self, reader, writer):
         self.reader = reader
@@ -51,7 +51,7 @@ class Announcer:
         return json.loads(await self.ask(encode_identify({**fields, "version": "1.3.0", **more})))
 
     async def rest(self):
-        """What still comes until the peer closes."""
+        """All bytes that come until the peer closes."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 return await self.reader.read()
@@ -63,11 +63,11 @@ class Announcer:
         try:
             await self.writer.wait_closed()
         except ConnectionError:
-            return  # the daemon was faster
+            return  # the daemon has closed the connection already
 
 
 class Lookupd:
-    """The daemon under test and its clients, all closed at the end."""
+    """The daemon under test and its clients; the end of the test closes all of them."""
 
     def __init__(self, daemon, ports, read_log, stack):
         self.daemon = daemon
@@ -120,7 +120,7 @@ def start_original(cluster, options):
 
 @pytest.fixture
 async def start(cluster):
-    """Start nsqlookupds with given options."""
+    """A function that starts an nsqlookupd with the given options."""
     async with AsyncExitStack() as stack:
 
         async def start(**options):

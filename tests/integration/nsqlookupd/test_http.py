@@ -47,7 +47,7 @@ async def test_a_lookup_shows_channels_and_producers(lookupd):
     assert body.decode() == (
         '{"channels":["ch"],"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
         '"broadcast_address":"10.0.0.9","tcp_port":9150,"http_port":9151,"version":"1.3.0"'
-        + (',"topology_zone":"z","topology_region":"r"}]}' if beside.OURS else "}]}")  # of its master branch
+        + (',"topology_zone":"z","topology_region":"r"}]}' if beside.OURS else "}]}")  # Go's: master branch
     )
 
 
@@ -84,12 +84,12 @@ async def test_nodes_show_topics_with_their_tombstones(lookupd):
     _, _, body = await lookupd.http("GET", "/nodes")
 
     shown = body.decode()
-    if '["t2","t1"]' in shown and not beside.OURS:  # in any order there
+    if '["t2","t1"]' in shown and not beside.OURS:  # in any order at the original
         shown = shown.replace('[true,false],"topics":["t2","t1"]', '[false,true],"topics":["t1","t2"]')
     assert shown == (
         '{"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
         '"broadcast_address":"10.0.0.9","tcp_port":4150,"http_port":4151,"version":"1.3.0",'
-        + ('"topology_zone":"","topology_region":"",' if beside.OURS else "")  # of its master branch
+        + ('"topology_zone":"","topology_region":"",' if beside.OURS else "")  # Go's: master branch
         + '"tombstones":[false,true],"topics":["t1","t2"]}]}'
     )
 
@@ -193,7 +193,7 @@ async def test_debug_shows_every_key_with_producers(lookupd):
     assert sorted(shown) == ["channel:t:c", "client::", "topic:t:"]
     (entry,) = shown["client::"]
     assert entry.pop("last_update") > 1_700_000_000_000_000_000
-    if not beside.OURS:  # the first year of Go's calendar, and no zones before its master branch
+    if not beside.OURS:  # the first year of Go's calendar; zones only in the original's master branch
         entry |= {"tombstoned_at": 0, "topology_region": "", "topology_zone": "z"}
     assert entry == {
         "broadcast_address": "10.0.0.9",
@@ -329,11 +329,11 @@ async def test_producers_are_sent_to_nsqds_that_take_publishes(lookupd):
     assert await found() == ["nsqd-a", "nsqd-b"]
     assert await a.ask(b"UNAVAILABLE draining\n") == b"OK"
     assert await found() == ["nsqd-b"]
-    assert await lookupd.producers("t") == ["nsqd-a"]  # where it can be read
+    assert await lookupd.producers("t") == ["nsqd-a"]  # consumers still find it
     assert await a.ask(b"AVAILABLE\n") == b"OK"
     assert await found() == ["nsqd-a", "nsqd-b"]
     await lookupd.post("/topic/tombstone?topic=t&node=nsqd-b:4151")
-    assert await found() == ["nsqd-a", "nsqd-b"]  # it has no such topic, so nothing was marked
+    assert await found() == ["nsqd-a", "nsqd-b"]  # nsqd-b has no such topic, so nothing was marked
     assert (await lookupd.http("GET", "/lookup/producers?topic=$"))[0] == 400
     assert len((await lookupd.get("/lookup/producers"))["producers"]) == 2
 

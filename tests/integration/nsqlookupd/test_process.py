@@ -26,7 +26,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(cluster):
         f"INFO: TCP: listening on {lookupd.tcp_address}",
         f"INFO: HTTP: listening on {lookupd.http_address}",
     ]
-    assert (opening if beside.OURS else sorted(opening, reverse=True)) == expected  # in any order there
+    assert (opening if beside.OURS else sorted(opening, reverse=True)) == expected  # Go's: any order
     ended = [f"INFO: HTTP: closing {lookupd.http_address}", f"INFO: TCP: closing {lookupd.tcp_address}"]
     assert (closing if beside.OURS else sorted(closing)) == ended
     assert texts[3].startswith("INFO: 200 GET /info (127.0.0.1:")

@@ -1,4 +1,4 @@
-"""/ready says whether lookups can be believed: after a start, and while a release is rolled out."""
+"""/ready says whether lookups are complete: after a start, and while a release is rolled out."""
 
 import threading
 
@@ -10,7 +10,7 @@ POLL_SECONDS = 0.05
 
 
 def lookupd(cluster: Cluster, http_ports: list[int], own: int, *flags: str) -> Daemon:
-    """An nsqlookupd, not started, that is told of all, itself included, as the pods of a StatefulSet are."""
+    """An nsqlookupd, not started, that knows all addresses, also its own, like the pods of a StatefulSet."""
     others = [f"--lookupd-http-address=127.0.0.1:{port}" for port in http_ports]
     daemon = cluster.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *others, *flags])
     daemon.ports["http"] = http_ports[own]
@@ -25,7 +25,7 @@ def is_ready(daemon: Daemon) -> bool:
 
 
 class Watcher(threading.Thread):
-    """Asks every nsqlookupd that says it is ready who produces the topic, twenty times a second."""
+    """Asks every ready nsqlookupd for the producers of the topic, twenty times a second."""
 
     def __init__(self, lookupds: list[Daemon], topic: str, producers: int) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class Watcher(threading.Thread):
                 daemon.request("GET", "/nodes"),
             ]
         except OSError:
-            return  # it was stopped between the questions
+            return  # it was stopped between the requests
         if daemon.pid != pid:
-            return  # and is another one that nobody has asked whether it is ready
+            return  # a new process has answered, which was not asked whether it is ready
         self.answers += len(answers)
         for status, body in answers:
             if status != 200 or body.count(b'"broadcast_address"') != self.producers:
@@ -79,7 +79,7 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
         for daemon in lookupds * 2:
             daemon.restart()
             wait_until(lambda daemon=daemon: is_ready(daemon), "it is ready again")
-            # Both questions twice, however slow the machine is.
+            # Wait for two rounds of answers, however slow the machine is.
             enough = watcher.answers + 4
             wait_until(lambda enough=enough: watcher.answers >= enough, "it was asked")
     finally:
@@ -95,12 +95,12 @@ def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
     status, body = daemon.request("GET", "/ready")
     assert (status, body) == (503, b"NOK - waiting for every nsqd to come back")
     assert b"nsqlookupd_ready 0.0" in daemon.request("GET", "/metrics")[1]
-    assert daemon.get("/topics") == {"topics": []}  # who asks all the same is answered
+    assert daemon.get("/topics") == {"topics": []}  # requests are answered although it is not ready
     daemon.stop()
     daemon.flags.append("--reconnect-interval=0s")
     daemon.start()
     wait_until(lambda: is_ready(daemon), "it is ready")
-    # It is ready to all who ask a moment before its next look says so.
+    # It answers that it is ready a moment before its next look logs it.
     wait_until(lambda: "s are over, the time nsqds need to come back" in daemon.logs(), "it says why")
 
 
@@ -108,7 +108,7 @@ def test_a_nsqd_that_does_not_come_back_is_named(cluster):
     ports = [free_port(), free_port()]
     first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
     wait_until(lambda: is_ready(first), "the first is ready")
-    nsqd = cluster.nsqd(lookupds=[first])  # which does not know of the second
+    nsqd = cluster.nsqd(lookupds=[first])  # it does not know of the second nsqlookupd
     wait_until(lambda: len(first.get("/nodes")["producers"]) == 1, "it is registered")
     second = lookupd(cluster, ports, 1, "--ready-timeout=1h").start()
 

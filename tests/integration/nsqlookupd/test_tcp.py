@@ -20,7 +20,7 @@ async def test_identify_is_answered_with_the_real_ports(lookupd):
     announcer = await lookupd.connect()
 
     assert await announcer.identify() == {
-        **({"availability": True} if beside.OURS else {}),  # it takes AVAILABLE and UNAVAILABLE
+        **({"availability": True} if beside.OURS else {}),  # ours accepts AVAILABLE and UNAVAILABLE
         "broadcast_address": "lookup.test",
         "hostname": socket.gethostname(),
         "http_port": lookupd.http_port,
@@ -155,7 +155,7 @@ async def test_a_disconnect_takes_all_registrations_back(lookupd):
         return await lookupd.get("/nodes") == {"producers": []}
 
     await eventually(is_gone, "the node is gone")
-    if not beside.OURS:  # it lists the topic until somebody deletes it
+    if not beside.OURS:  # the original lists the topic until somebody deletes it
         await lookupd.post("/topic/delete?topic=e%23ephemeral")
     assert await lookupd.get("/topics") == {"topics": ["t"]}
     assert await lookupd.get("/channels?topic=t") == {"channels": ["c"]}
@@ -186,7 +186,7 @@ async def test_a_reconnect_before_the_old_connection_is_noticed_shows_the_nsqd_o
 
 
 async def test_a_peer_that_never_reads_its_replies_is_cut_off(lookupd):
-    # Small kernel buffers on both sides, so that the daemon soon has to keep the replies itself.
+    # With small kernel buffers on both sides the daemon soon has to keep the replies itself.
     lookupd.daemon.tcp.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
@@ -241,7 +241,7 @@ async def test_lookups_are_answered_while_a_large_nsqd_announces_itself_and_whil
     while registry.counts()["peers"] > 1:  # noqa: ASYNC110 - a state of a few rounds
         await asyncio.sleep(0)
     assert await lookupd.producers("topic0") == ["stays"]
-    # Nobody is told of it any more, but most of it is still to be forgotten.
+    # Lookups no longer name the node, but most of its registrations are not removed yet.
     assert len(registry._channels_of) == 2
     while len(registry._channels_of) > 1:  # noqa: ASYNC110 - a state of a few rounds
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What docs/tools.md shows is what happens."""
+"""The tools print what docs/tools.md shows."""
 
 import os
 import re
@@ -25,7 +25,7 @@ CHANNELS = {
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command with what it prints."""
+    """Each command with its output."""
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 
 
@@ -58,16 +58,16 @@ def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
 
     for command, named in shown:
         printed = named.replace("127.0.0.1:4151", nsqd.http_address)
-        # What is forwarded by several at a time comes in any order.
+        # Messages that are forwarded several at a time come in any order.
         assert sorted(run_example(nsqd, command, tmp_path).splitlines()) == sorted(printed.splitlines()), (
             command
         )
 
 
 def run_example(nsqd, command: str, folder: Path) -> str:
-    """Run a line of the page in a folder; returns what it printed."""
+    """Run a line of the page in a folder; return what it printed."""
     local = command.replace("127.0.0.1:4150", nsqd.tcp_address).replace("127.0.0.1:4151", nsqd.http_address)
-    # Those that would go on forever are given some time on the page, and here as much as they need.
+    # Commands that would go on forever have a time limit on the page; here they get the time that they need.
     endless = re.fullmatch(r"timeout \d+ ((nsq_to_\w+) -topic=(\S+) .*) \|\| true", local)
     with subprocess.Popen(
         ["bash", "-c", f"exec {endless[1]}" if endless else local],

@@ -18,7 +18,7 @@ def run(action: str, nsqd, *more: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def done(action: str, nsqd, *more: str) -> str:
-    """What one nsqd says it did."""
+    """Run an action on one nsqd; return what the tool says was done."""
     ended = run(action, nsqd, *more)
     assert (ended.returncode, ended.stderr) == (0, b"")
     return ended.stdout.decode().removeprefix(f"{nsqd.http_address}: ").removesuffix("\n")

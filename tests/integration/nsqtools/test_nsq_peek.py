@@ -153,7 +153,7 @@ def test_the_secret_is_shown_to_nsqd(cluster, tmp_path):
 
     assert (without.returncode, with_it.returncode) == (1, 1)
     assert f"WARNING: {nsqd.http_address}: ".encode() in without.stderr
-    # It was let in, for it is told what is there.
+    # nsqd accepted the secret, because the tool learns that the topic does not exist.
     assert with_it.stderr.endswith(b"ERROR: no nsqd has topic t\n")
 
 

@@ -17,7 +17,7 @@ SYNCED = "syncing"
 
 
 class Folders:
-    """Where the tool writes, and what is in there."""
+    """The folders that the tool writes to, and their content."""
 
     def __init__(self, folder: Path) -> None:
         self.out, self.work = folder / "out", folder / "work"
@@ -157,7 +157,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
     left = read_all(nsqd, "t", CHANNEL)
     assert left
     assert set(bodies) - set(left) <= set(folders.lines())
-    # What a kill tore is no line of its own kind: each line is a body, or the beginning of one.
+    # Each line is a body or, where a kill tore it, the beginning of a body.
     assert {line for line in folders.lines() if len(line) == 7} <= set(bodies)
 
 
@@ -184,7 +184,7 @@ def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, fo
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
         tool.until_said(SYNCED)
         if not work:
-            # As log rotation does, which renames the file first.
+            # Rename the file first, as log rotation does.
             [path] = folders.files()
             path.rename(path.with_suffix(".old"))
         tool.process.send_signal(signal.SIGHUP)
@@ -203,7 +203,7 @@ def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp
     flags = folders.flags(nsqd, f"-work-dir={folders.work}", "-max-in-flight=100")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:
         for part in range(0, 10_000, 2500):
-            # New ones each time: the tool may be quicker than this test is to look.
+            # Publish new messages each time, because the tool may finish them before this test looks.
             publish(nsqd, "t", bodies[part : part + 2500], CHANNEL)
             wait_until(lambda: owed(nsqd, "t", CHANNEL) <= 1500, "some are finished", 30)
             files = len(folders.files())
@@ -310,7 +310,7 @@ def test_folders_on_different_devices_end_it_before_anything_is_read(nsqd, tmp_p
         "-topic=t",
         f"-nsqd-tcp-address={nsqd.tcp_address}",
         f"-output-dir={tmp_path / 'out'}",
-        "-work-dir=/proc/work",  # always a device of its own
+        "-work-dir=/proc/work",  # always a separate device
     )
 
     assert ended.returncode == 1

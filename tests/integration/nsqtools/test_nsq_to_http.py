@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_http"
 
-# Failures come again at once and forever.
+# Failed messages come again at once, without a limit.
 IMPATIENT = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",
@@ -144,7 +144,7 @@ def test_a_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
 
     assert set(sink.taken) == set(bodies)
     assert "backing off" in tool.said()
-    if beside.OURS:  # in other words there
+    if beside.OURS:  # the original says it in other words
         assert "not sent: " in tool.said()
         assert ": got status code 500\n" in tool.said()
         assert ": no answer within 0.3s\n" in tool.said()

@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_nsq"
 
-# Failures come again at once and forever.
+# Failed messages come again at once, without a limit.
 IMPATIENT = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",
@@ -134,7 +134,7 @@ def test_a_destination_that_is_killed_and_comes_back_gets_everything(source, des
         wait_until(lambda: done(source), "all are copied", 60)
         assert tool.stop() == 0
 
-    # What it had finished a moment before the kill may be there again.
+    # Messages that it had finished a moment before the kill may come again.
     assert set(bodies) <= set(read_all(destination, "t", "c"))
 
 

@@ -1,4 +1,4 @@
-"""The same command lines for our tools and the original's, side by side; what comes out is the same."""
+"""The same command lines for our tools and the original's, side by side; the results are the same."""
 
 import gzip
 import re
@@ -18,14 +18,14 @@ BODIES = [b"one", b"\x00\xff binary", b"two\nlines", "größer".encode()]
 
 
 def both(tool: str) -> tuple[list[str] | str, ...]:
-    """What to start: ours, then the original."""
+    """The programs to start: ours, then the original."""
     peer = original(tool)
     assert peer
     return tool, [peer]
 
 
 def publish_to_both(nsqd, bodies) -> None:
-    """Give the channels of ours (c0) and of the original (c1) the same messages of topic t."""
+    """Publish to topic t, so that our tool's channel (c0) and the original's (c1) have the same messages."""
     nsqd.post("/topic/create?topic=t")
     for channel in ("c0", "c1"):
         nsqd.post(f"/channel/create?topic=t&channel={channel}")
@@ -51,7 +51,7 @@ def test_nsq_tail_prints_the_same(nsqd):
     ours = [outcome[1:] for outcome in outcomes if outcome[0] == 0]
     theirs = [outcome[1:] for outcome in outcomes if outcome[0] == 1]
     assert ours[0] == theirs[0]
-    # The original does not finish the last one it prints, so its second call may start with another message.
+    # The original does not finish the last message that it prints, so its second call may start with any.
     assert ours[1][0] == theirs[1][0] == 0
     assert ours[1][1].count(b"t | ") == theirs[1][1].count(b"t | ") == 2
 
@@ -125,7 +125,7 @@ def files(folder: Path) -> dict[str, bytes]:
         if path.is_file():
             data = path.read_bytes()
             found[str(path.relative_to(folder))] = gzip.decompress(data) if path.suffix == ".gz" else data
-    # An empty file is made when a tick of the interval comes before the next message: that is chance.
+    # A tick of the interval before the next message makes an empty file, which is a matter of chance.
     return {name: data for name, data in found.items() if data}
 
 
@@ -221,7 +221,7 @@ def test_nsq_to_nsq_copies_the_same(cluster, nsqd, tmp_path, flags):
 def test_nsq_to_nsq_wants_the_same_values(cluster, nsqd, tmp_path):
     destination = cluster.nsqd()
     copies = []
-    # Without those that lack the field: the original sends them round until it gives up.
+    # Bodies without the field are left out: the original requeues them until it gives up.
     bodies = [body for body in JSON_BODIES if b'"a"' in body]
     publish_to_both(nsqd, bodies)
     for number, tool in enumerate(both("nsq_to_nsq")):

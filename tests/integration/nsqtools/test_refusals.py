@@ -1,4 +1,4 @@
-"""Options that cannot work are refused before anything is done, in the original's words if it has some."""
+"""Options that cannot work are refused before anything is done, in the original's words where it has any."""
 
 import importlib
 import re
@@ -173,7 +173,7 @@ TOOLS = ["nsq_channel", "nsq_peek", *ORIGINALS]
 
 
 def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:
-    """The exit code and what was said, the moment of it left out."""
+    """The exit code and the error output without its time."""
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"nsqtools.{tool}.cli").main(argv)
     return ended.value.code, untimed(capsys.readouterr().err)
@@ -238,7 +238,7 @@ def test_the_original_says_the_same():
     different = []
     for tool, argv, sentence in SAME:
         ended = run_tool([original(tool)], *argv)
-        # Some have told about a consumer before they look at the next option.
+        # Some tools log about a consumer before they check the next option.
         said = untimed(ended.stderr.decode().splitlines()[-1])
         if (ended.returncode, said) != (1, sentence):
             different.append((tool, argv, ended.returncode, said))
