@@ -1,4 +1,4 @@
-"""What operators do in a browser: find messages, publish, select, mute, drain, read the audit."""
+"""Operators' actions in a browser: find messages, publish, select, mute, drain, read the audit."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Copies of messages on other brokers, and brokers that leave for good."""
+"""Copies of messages on other brokers, and brokers that leave permanently."""
 
 import pytest
 from helm_python import HelmError

@@ -163,7 +163,7 @@ def policy(release, component):
 
 
 def peers(spec, port):
-    """Who may connect to a port: a list of peers, None for everybody."""
+    """The peers that may connect to a port, as a list; None for everybody."""
     (rule,) = [rule for rule in spec["ingress"] if port in {each["port"] for each in rule["ports"]}]
     return rule.get("from")
 

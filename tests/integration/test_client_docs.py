@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs/client.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
-# What each example prints, line by line in any order.
+# The lines that each example prints, in any order.
 PRINTS = [
     {"hello world", "one", "two"},
     {"hello world"},
