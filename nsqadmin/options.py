@@ -37,36 +37,39 @@ class NsqadminOptions(HttpsOptions):
     http_client_tls_cert: str = option("", help="path to certificate file for the HTTP client")
     http_client_tls_key: str = option("", help="path to key file for the HTTP client")
     auth_secret_file: str = option(
-        "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
+        "",
+        help="file with the AUTH secret to send to nodes, for nsqds that run with --http-auth",
     )
     collect_interval: Duration = option(
         2 * SECOND, kind=DURATION, help="how often each nsqd and nsqlookupd is asked for its figures"
     )
     history: bool = option(
-        True, kind=BOOL, help="keep the last hour and day of the cluster, whether or not anybody looks"
+        True, kind=BOOL, help="keep figures of the last hour and day, even while nobody looks at them"
     )
     history_file: str = option(
-        "", help="file of the history, 64 MiB; without one it is kept until nsqadmin ends"
+        "", help="file for the history, 64 MiB; without a file the history is lost when nsqadmin ends"
     )
     audit_file: str = option(
-        "", help="file to which every change an admin makes is appended, one JSON object a line"
+        "", help="file to which every change that an admin makes is appended, one JSON object per line"
     )
     alert_http_endpoint: str = option(
-        "", help="HTTP endpoint (fully qualified) to which troubles are POSTed when they come and go"
+        "", help="HTTP endpoint (fully qualified) to which the beginning and end of each trouble is POSTed"
     )
-    alert_format: str = option("json", help='what is POSTed to --alert-http-endpoint: "json" or "slack"')
+    alert_format: str = option(
+        "json", help='format of what is POSTed to --alert-http-endpoint: "json" or "slack"'
+    )
     alert_limits: tuple[str, ...] = option(
         (),
         flag="alert-limit",
         kind=STR_LIST,
-        help="PATTERN:depth:N makes more than N waiting messages in a channel of such topics a trouble,"
-        " PATTERN:off makes none of theirs one (may be given multiple times; the first that fits counts)",
+        help="PATTERN:depth:N reports a trouble when a channel of a matching topic has more than N waiting"
+        " messages; PATTERN:off never reports one (may be given multiple times; the first match counts)",
     )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
     trace_url: str = option(
         "",
-        help="where the trace of a message is shown: an address with names of headers in braces, which become"
+        help="URL of the trace of a message, in which names of headers in braces are replaced by"
         " their values, or {trace_id} of the header traceparent",
     )
     statsd_prefix: str = option(
@@ -98,26 +101,26 @@ class NsqadminOptions(HttpsOptions):
         flag="role",
         kind=STR_LIST,
         help="ROLE:WHO[:TOPICS], with viewer, reader, operator or admin for user=NAME, group=NAME or *"
-        " (may be given multiple times; others than these may then do nothing)",
+        " (may be given multiple times; nobody else may then do anything)",
     )
     api_token_file: str = option(
-        "", help="file with the tokens of programs, a line NAME ROLE SHA256 [TOPICS] for each"
+        "", help="file with the tokens of programs, one line NAME ROLE SHA256 [TOPICS] for each"
     )
     oidc_issuer: str = option("", help="address of the OpenID Connect provider where people sign in")
     oidc_client_id: str = option("", help="name under which this nsqadmin is registered there")
     oidc_client_secret_file: str = option("", help="file with the secret of that registration")
-    oidc_scopes: str = option("openid profile email", help="what the provider is asked for")
+    oidc_scopes: str = option("openid profile email", help="scopes to ask the provider for")
     oidc_name_claim: str = option("preferred_username", help="claim that names the user")
     oidc_groups_claim: str = option("groups", help="claim that lists the groups of the user")
     oidc_redirect_url: str = option(
-        "", help="where the provider sends people back to, by default /signed-in under the name they used"
+        "",
+        help="address to which the provider sends people back (by default /signed-in where they were)",
     )
     session_secret_file: str = option(
-        "", help="file with the secret that signs sessions; without one they end when nsqadmin does"
+        "",
+        help="file with the secret that signs sessions; without one all sessions end with nsqadmin",
     )
-    session_lifetime: Duration = option(
-        8 * 3600 * SECOND, kind=DURATION, help="how long somebody stays signed in"
-    )
+    session_lifetime: Duration = option(8 * 3600 * SECOND, kind=DURATION, help="how long a session lasts")
     allowed_hosts: tuple[str, ...] = option(
         (),
         kind=STR_LIST,

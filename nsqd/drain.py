@@ -169,7 +169,7 @@ def argument_parser() -> ArgumentParser:
         "--hand-over",
         default="auto",
         choices=("auto", "never"),
-        help="what remains goes to another nsqd for good, or stays on the disk",
+        help="whether the remaining messages move permanently to another nsqd, or stay on the disk",
     )
     add(
         "--hand-over-to",

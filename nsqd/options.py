@@ -162,7 +162,7 @@ class NsqdOptions(DaemonOptions):
     disk_watermark: str = option(
         "",
         check=_watermark,
-        help="what is to stay free of the disk, as '5%' or '10GB'; publishes are refused below it",
+        help="disk space that must stay free, as '5%' or '10GB'; publishes are refused when less is free",
     )
     mem_queue_size: int = option(
         10_000,
@@ -192,13 +192,13 @@ class NsqdOptions(DaemonOptions):
         50 * MICROSECOND,
         kind=DURATION,
         check=_busy_poll,
-        help="how long to look for the next request of a client that waits for each answer, before sleeping",
+        help="how long to poll for the next request of a client that waits for each answer, before sleeping",
     )
     replicas: int = option(
         0,
         kind=INT,
         check=_replicas,
-        help="copies on other nsqd; publishers are answered when so many keepers have the message, too",
+        help="number of other nsqd (keepers) that must have a message too before its publisher is answered",
     )
     keepers: tuple[str, ...] = option(
         (),
@@ -215,32 +215,35 @@ class NsqdOptions(DaemonOptions):
         2 * SECOND,
         kind=DURATION,
         check=_longer_than("keeper-timeout", 0, "0"),
-        help="a keeper that has not acknowledged for so long is not waited for until it has caught up",
+        help="how long to wait for a keeper to acknowledge; a slower one is not waited for"
+        " until it has caught up",
     )
     keeper_patience: Duration = option(
         5 * MINUTE,
         kind=DURATION,
         check=_longer_than("keeper-patience", 0, "0"),
-        help="a keeper that is gone for so long is replaced by another, where there is one",
+        help="how long a keeper may be gone before another one replaces it",
     )
-    keeper_tls: bool = option(False, kind=BOOL, help="speak TLS with keepers, believing --tls-root-ca-file")
+    keeper_tls: bool = option(
+        False, kind=BOOL, help="use TLS to keepers, and check their certificates with --tls-root-ca-file"
+    )
     keeper_secret_file: str = option(
-        "", help="file with the AUTH secret that keepers are shown, where they ask auth servers"
+        "", help="file with the AUTH secret to send to keepers that use auth servers"
     )
     fill_rate: str = option(
-        "50MB", check=_fill_rate, help="bytes in a second at which older files are sent to a keeper"
+        "50MB", check=_fill_rate, help="bytes per second at which older files are sent to a keeper"
     )
     carry_after: Duration = option(
         30 * SECOND,
         kind=DURATION,
         check=_longer_than("carry-after", 0, "0"),
-        help="how long an nsqd whose messages are kept here is gone before consumers get them from here",
+        help="how long another nsqd must be gone before its messages are delivered from the copies here",
     )
     carry_ask: Duration = option(
         2 * SECOND,
         kind=DURATION,
         check=_longer_than("carry-ask", 0, "0"),
-        help="how long a start waits for keepers to say what they gave out, before old messages flow",
+        help="how long old messages wait at start for keepers to say what they have delivered",
     )
     keep_for_others: bool = option(True, kind=BOOL, help="keep copies of the messages of other nsqd")
     queue_scan_worker_pool_max: int = option(
@@ -343,7 +346,7 @@ class NsqdOptions(DaemonOptions):
     http_auth: bool = option(
         False,
         kind=BOOL,
-        help="publishing, reading messages and administering over HTTP need the AUTH secret too,"
+        help="require the AUTH secret for publishing, reading messages and administering over HTTP,"
         " as 'Authorization: Bearer SECRET'",
     )
     tls_cert: str = option("", help="path to certificate file")

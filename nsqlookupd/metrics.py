@@ -19,7 +19,9 @@ class NsqlookupdCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         counts = self._registry.counts()
         yield GaugeMetricFamily(
-            "nsqlookupd_ready", "1 when the nsqds of before the start are back", int(self._readiness.ready)
+            "nsqlookupd_ready",
+            "1 when the nsqds known before the start have reconnected",
+            int(self._readiness.ready),
         )
         yield GaugeMetricFamily(
             "nsqlookupd_unavailable_peers",
@@ -40,5 +42,5 @@ class NsqlookupdCollector(Collector):
             "nsqlookupd_commands", "commands received over TCP", self._connections.commands_total
         )
         yield CounterMetricFamily(
-            "nsqlookupd_protocol_errors", "TCP peers told an error", self._connections.errors_total
+            "nsqlookupd_protocol_errors", "errors sent to TCP peers", self._connections.errors_total
         )

@@ -36,20 +36,20 @@ class NsqlookupdOptions(HttpsOptions):
         flag="lookupd-http-address",
         check=address_check("lookupd-http-address", 4161, split_host_port),
         kind=STR_LIST,
-        help="HTTP address of another nsqlookupd, asked at the start which nsqds there are, for /ready"
+        help="HTTP address of another nsqlookupd, which is asked at start for its nsqds, for /ready"
         " (may be given multiple times; its own address does no harm)",
     )
     reconnect_interval: Duration = option(
         15 * SECOND,
         kind=DURATION,
-        help="how long nsqds take to come back after a start; /ready waits for that when no other nsqlookupd"
-        " tells which there are",
+        help="how long nsqds take to reconnect after a start; /ready waits this long when no other nsqlookupd"
+        " knows them",
     )
     ready_timeout: Duration = option(
         MINUTE,
         kind=DURATION,
-        help="how long /ready waits at most for the nsqds that another nsqlookupd named",
+        help="longest time that /ready waits for the nsqds that another nsqlookupd named",
     )
     tls_root_ca_file: str = option(
-        "", help="path to certificate authority file, for the other nsqlookupds where they insist on HTTPS"
+        "", help="path to certificate authority file, for other nsqlookupds that require HTTPS"
     )

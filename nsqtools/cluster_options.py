@@ -30,7 +30,7 @@ class AskingOptions(ToolOptions):
     http_client_tls_cert: str = option("", help="path to certificate file for HTTPS")
     http_client_tls_key: str = option("", help="path to key file for HTTPS")
     auth_secret_file: str = option(
-        "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
+        "", help="file with the AUTH secret to send to nsqds, for those that run with --http-auth"
     )
 
     def cluster_problem(self) -> str | None:

@@ -25,25 +25,25 @@ def copies(replication: Replication | None) -> Iterator[Family]:
     )
     yield Family(
         "nsqd_keeper_behind_bytes",
-        "bytes said to it and not acknowledged",
+        "bytes sent to that keeper and not acknowledged yet",
         _each(keepers, "behind_bytes"),
         _KEEPER,
     )
     yield Family(
         "nsqd_keeper_behind_seconds",
-        "for how long the oldest of them is under way",
+        "how long the oldest unacknowledged byte has been under way",
         _each(keepers, "behind_seconds"),
         _KEEPER,
     )
     yield Family(
         "nsqd_keeper_linked_topics",
-        "topics whose copy there counts",
+        "topics whose copy at that keeper counts as a replica",
         _each(keepers, "linked_topics"),
         _KEEPER,
     )
     yield Family(
         "nsqd_keeper_filled_topics",
-        "topics whose copy there has every file",
+        "topics whose copy at that keeper has every file",
         _each(keepers, "filled_topics"),
         _KEEPER,
     )
@@ -63,17 +63,17 @@ def copies(replication: Replication | None) -> Iterator[Family]:
 def _given_out(copies: list[GivenOut]) -> Iterator[Family]:
     yield Family(
         "nsqd_carried_topics",
-        "topics of other nsqd that are given out here",
+        "topics of other nsqd that are delivered from copies here",
         [((), sum(one.topics for one in copies))],
     )
     yield Family(
         "nsqd_carried_owed",
-        "messages of other nsqd that are owed here, each topic by its fullest channel",
+        "messages of other nsqd still to be delivered from copies here; for each topic its fullest channel",
         [((), sum(one.owed for one in copies))],
     )
     yield Family(
         "nsqd_carried_unreadable",
-        "topics of copies that were to be given out and cannot be read, which /carried names",
+        "topics of copies that should be delivered here but cannot be read; /carried names them",
         [((), sum(len(one.problems) for one in copies))],
     )
 

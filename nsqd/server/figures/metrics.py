@@ -47,22 +47,22 @@ _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
 )
 _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
     ("messages", "messages published", lambda topic: topic.message_count),
-    ("message_bytes", "bytes of their bodies", lambda topic: topic.message_bytes),
+    ("message_bytes", "bytes of the bodies of published messages", lambda topic: topic.message_bytes),
     (
         "repeated",
-        "publishes that stored nothing, because their dedup-id was published in the window before",
+        "publishes that stored nothing because their dedup-id was already published within the window",
         lambda topic: topic.published.repeated if topic.published else 0,
     ),
 )
 _CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
     ("depth", "messages that wait", all_logs.depth),
     ("in_flight", "messages delivered and not answered", all_logs.in_flight),
-    ("deferred", "messages held back until their time", all_logs.deferred),
+    ("deferred", "messages deferred until their due time", all_logs.deferred),
     ("consumers", "subscribed connections", lambda channel: len(channel.consumers)),
     ("paused", "1 while paused", lambda channel: channel.paused),
 )
 _CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
-    ("messages", "messages owed since the channel exists", lambda channel: channel.message_count),
+    ("messages", "messages owed since the channel was created", lambda channel: channel.message_count),
     ("requeued", "messages requeued by consumers", lambda channel: channel.requeue_count),
     ("returned", "messages given back because their consumer left", lambda channel: channel.returned_count),
     ("timed_out", "messages not answered in time", lambda channel: channel.timeout_count),
@@ -77,7 +77,7 @@ _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
     ),
     (
         "expired",
-        "messages that waited longer than a policy lets them live",
+        "messages that a policy expired because they waited too long",
         lambda channel: channel.expired_count,
     ),
     ("dead", "messages that went to the dead letters", lambda channel: channel.dead_count),
@@ -145,24 +145,26 @@ class NsqdCollector(PacedCollector):
         def one(name: str, text: str, figure: float, *, counter: bool = False) -> Family:
             return Family(name, text, [((), figure)], counter=counter)
 
-        yield one("nsqd_healthy", "1 while the disk takes writes and gives back what it has", self._health.ok)
+        yield one("nsqd_healthy", "1 while the disk can be written and read", self._health.ok)
         yield one(
             "nsqd_checkpoint_lag_seconds",
-            "for how long what was finished could come back after a crash",
+            "age of the last checkpoint: messages finished since then could be delivered again after a crash",
             self._checkpoints.lag_s,
         )
         yield one(
             "nsqd_disk_low", "1 while publishes are refused below --disk-watermark", self._broker.disk_low
         )
-        yield one("nsqd_draining", "1 while publishes are refused, so that it empties", self._broker.draining)
+        yield one("nsqd_draining", "1 while the node drains and refuses publishes", self._broker.draining)
         yield one(
-            "nsqd_drain_remaining", "messages a drain still waits for, 0 without one", self._drain.remaining()
+            "nsqd_drain_remaining",
+            "messages that a drain still waits for, 0 without a drain",
+            self._drain.remaining(),
         )
         yield one("nsqd_connections", "client connections open", len(self._clients.connections))
         accepted = self._clients.accepted
         yield one("nsqd_connections_accepted", "client connections since start", accepted, counter=True)
         yield one("nsqd_fsyncs", "fsyncs of logs since start", self._fsync.count, counter=True)
-        yield one("nsqd_fsync_seconds", "time spent in them", self._fsync.seconds, counter=True)
+        yield one("nsqd_fsync_seconds", "time spent in fsyncs of logs", self._fsync.seconds, counter=True)
         yield Family(
             "nsqd_lookupd_connected",
             "1 while registered with that nsqlookupd",
