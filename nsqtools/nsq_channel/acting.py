@@ -42,8 +42,6 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
             failures += await _forget(http, options, channel)
         one = _Acting(http, action, options, channel)
         answers = await ask_all(addresses, one.on)
-    for address, line in answers.value:
-        write_all(f"{address}: {line}\n".encode())
     if answers.failed and all(error.code in ABSENT for error in answers.errors):
         raise Failed(nowhere(options.topic, channel, answers.errors))
     by_id = isinstance(options, WhichOptions) and bool(options.id)
@@ -53,8 +51,13 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
             failures.append(f"{error.address}: {reason(error)}")
     if len(set(one.digests.values())) > 1:
         say(differ(one.digests))
-    if failures:
-        raise Failed(f"ERROR: {'; '.join(failures)}")
+    try:
+        for address, line in answers.value:
+            write_all(f"{address}: {line}\n".encode())
+    finally:
+        # Also after `| head -1`, because the actions are done.
+        if failures:
+            raise Failed(f"ERROR: {'; '.join(failures)}")
 
 
 async def _forget(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:

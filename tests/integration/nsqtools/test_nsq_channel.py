@@ -1,12 +1,15 @@
 """nsq_channel against real daemons."""
 
 import json
+import os
+import signal
 import subprocess
 
 import pytest
 
+from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
-from tests.support.tools import channel_stats, owed, publish, read_all, run_tool
+from tests.support.tools import channel_stats, command, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
 
@@ -42,6 +45,28 @@ def test_a_channel_is_made_paused_emptied_and_deleted(nsqd):
     assert owed(nsqd, "t", "c") == 0
     assert done("delete", nsqd) == "deleted"
     assert nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"] == []
+
+
+@pytest.mark.parametrize("all_answer", [True, False])
+def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_others(nsqd, all_answer):
+    publish(nsqd, "t", [b"one"], channel="c")
+    dead = f"127.0.0.1:{free_port()}"
+    addresses = [nsqd.http_address] if all_answer else [nsqd.http_address, dead]
+    words = ["pause", "-topic=t", "-channel=c", *(f"-nsqd-http-address={one}" for one in addresses)]
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ended = subprocess.run(
+        [*command("nsq_channel"), *words], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+
+    assert channel_stats(nsqd, "t", "c")["paused"] is True
+    if all_answer:
+        assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+    else:
+        assert ended.returncode == 1
+        assert dead.encode() in ended.stderr
 
 
 def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
