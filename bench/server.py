@@ -26,6 +26,10 @@ STOP_TIMEOUT: Final = 30.0
 _LISTENING: Final = "0A"
 
 
+class PortTakenError(LoadError):
+    """Another program began to listen on the port before the server did."""
+
+
 @dataclass(frozen=True)
 class Server:
     """One nsqd, by its addresses and its process."""
@@ -126,26 +130,39 @@ class Program:
         """Run a server on free ports, with *data* or a new folder, until the end of the block."""
         with ExitStack() as stack:
             folder = data or stack.enter_context(self.folder())
-            tcp, http_address = free_address(), free_address()
-            command = self.template.format(
-                tcp=f"{tcp[0]}:{tcp[1]}", http=f"{http_address[0]}:{http_address[1]}", data=folder
-            )
-            log_path = folder / "server.log"
-            began = time.monotonic()
-            with log_path.open("wb") as log:
-                process = subprocess.Popen(
-                    [*shlex.split(command), *flags], stdout=log, stderr=log, start_new_session=True
+            while True:
+                tcp, http_address = free_address(), free_address()
+                command = self.template.format(
+                    tcp=f"{tcp[0]}:{tcp[1]}", http=f"{http_address[0]}:{http_address[1]}", data=folder
                 )
-            try:
-                wait_for_ping(process, http_address, log_path)
-                yield Server(self.name, tcp, http_address, process.pid, time.monotonic() - began, self.null)
-            finally:
-                process.send_signal(stop)
                 try:
-                    process.wait(STOP_TIMEOUT)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                    server = stack.enter_context(
+                        self._running([*shlex.split(command), *flags], folder, tcp, http_address, stop)
+                    )
+                except PortTakenError:
+                    continue
+                break
+            yield server
+
+    @contextmanager
+    def _running(
+        self, words: list[str], folder: Path, tcp: Address, http_address: Address, stop: signal.Signals
+    ) -> Iterator[Server]:
+        """Run one process until the end of the block. Raises LoadError if it does not answer."""
+        log_path = folder / "server.log"
+        began = time.monotonic()
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_for_ping(process, http_address, log_path)
+            yield Server(self.name, tcp, http_address, process.pid, time.monotonic() - began, self.null)
+        finally:
+            process.send_signal(stop)
+            try:
+                process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def wait_for_ping(
@@ -158,7 +175,8 @@ def wait_for_ping(
             return
         if process.poll() is not None or time.monotonic() > deadline:
             tail = log.read_text(errors="replace")[-1500:]
-            raise LoadError(f"{shlex.join(map(str, process.args))!r} does not answer:\n{tail}")  # type: ignore[arg-type]
+            kind = PortTakenError if "address already in use" in tail else LoadError
+            raise kind(f"{shlex.join(map(str, process.args))!r} does not answer:\n{tail}")  # type: ignore[arg-type]
         time.sleep(0.005)
 
 
