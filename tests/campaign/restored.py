@@ -53,7 +53,7 @@ def read_back(
     now_ns = clock.now_ns()
     found = Found({}, {}, 0)
     for name, topic in sorted(broker.topics.items()):
-        found.forgotten |= _forgotten(topic)
+        found.forgotten |= _forgotten(topic, now_ns)
         found.topics[name] = _read_topic(broker, topic, found, now_ns)
     found.first_seq = min(
         [broker.sequences.first(now_ns), *(topic.sequence_end for topic in broker.topics.values())]
@@ -68,8 +68,12 @@ def read_back(
     return found
 
 
-def _forgotten(topic: Topic) -> set[bytes]:
-    """Return messages with an id, within the window before the newest, that would be taken for new."""
+def _forgotten(topic: Topic, now_ns: int) -> set[bytes]:
+    """Return messages with an id that would be taken for new, although they are within the window.
+
+    The window is the one before the newest message, because the clock may be behind. If the clock is ahead,
+    because it was behind in the life before, the window is the one before now.
+    """
     ids: list[tuple[int, bytes]] = []
     if topic.published is None:
         return set()
@@ -84,7 +88,8 @@ def _forgotten(topic: Topic) -> set[bytes]:
     return {
         body
         for at_ns, body in ids
-        if newest_ns - at_ns < topic.published.window_ns and not topic.published.has(key(body), at_ns)
+        if max(newest_ns, now_ns) - at_ns < topic.published.window_ns
+        and not topic.published.has(key(body), at_ns)
     }
 
 
