@@ -15,7 +15,7 @@ LEAST_SHARE_KEPT: Final = 0.95
 # The two topics take turns, so that both run under the same conditions.
 _TURNS: Final = 4
 _RULED: Final = {"max_attempts": 5, "retry_delay": "1s"}
-# Messages beyond these bounds are removed again, so that the cost of removal is included.
+# A run with --messages and --seconds that publishes more than this in a turn includes the cost of removal.
 _KEPT: Final = {"retain_time": "1h", "retain_bytes": "64MiB"}
 
 
