@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 from tests.campaign.ledger import Deed
-from tests.campaign.model import Channel, Fact, Topic
+from tests.campaign.model import NEVER, Channel, Fact, Topic
 from tests.campaign.places import CHANNELS, TOPICS
 from tests.support.simulated_disk import Call
 
@@ -118,11 +118,19 @@ class Requests:
             self.leaving = [entry for entry in self.leaving if entry[1] is not fact]
             if work.faulty:
                 self._in_doubt.add(name)
-            elif name not in self._in_doubt:
+            elif name not in self._in_doubt and not self._was_never_made(topic, name):
                 work.break_off(f"{what} {name} failed")
 
         work.ask(what, arguments, answered)
         self.notice_deleted()
+
+    def _was_never_made(self, topic: Topic | None, name: str) -> bool:
+        """Say whether the model only assumes the topic, because of publishes that nobody said were done.
+
+        One of them was refused, which ended the connection, and the others were not looked at.
+        """
+        there = name in self._work.node.broker.topics
+        return topic is not None and topic.made.answered == NEVER and not there
 
     def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
         work = self._work
