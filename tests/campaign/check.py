@@ -232,8 +232,8 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
         return
-    if 0 in possible and (found_ns is None or found_ns <= crash.wall_ns):
-        # A request to send it at once is under way.
+    if min(possible) <= crash.wall_ns and (found_ns is None or found_ns <= crash.wall_ns):
+        # A request is under way, to send it at once or at a time that has passed by now.
         return
     if found_ns is None or min(abs(found_ns - one) for one in possible) > MILLISECOND:
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
