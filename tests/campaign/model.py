@@ -203,11 +203,15 @@ class Model:
         channel = topic.channel(name)
         if channel is None:
             channel = Channel(name, fact)
+            # What waits at a paused topic comes to this channel anyway.
+            waiting = {
+                debt.message for debt in topic.backlog if debt.finished == NEVER and not debt.is_dropped
+            }
             for former in topic.channels:
                 if former.name == name and former.removed and former.removed.answered == NEVER:
                     # The removal may not happen; then the channel's messages come without being promised.
                     for debt in former.debts.values():
-                        if debt.finished == NEVER:
+                        if debt.finished == NEVER and debt.message not in waiting:
                             self._owe(channel, debt.message, fact.asked, former.removed)
             topic.channels.append(channel)
             self.pump(topic, fact.asked)
