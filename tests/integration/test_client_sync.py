@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
@@ -227,3 +229,55 @@ def test_addresses_change_while_both_run():
             consumer.connect_to_nsqlookupd("127.0.0.1:1")
             producer.disconnect_from_nsqlookupd("127.0.0.1:1")
             consumer.disconnect_from_nsqlookupd("127.0.0.1:1")
+
+
+# Prints at how many lines SIGTERM came; at each one, run() has to end.
+SIGNALLED = """
+import signal
+import sys
+import threading
+from nsqclient.sync import Consumer
+
+
+def signalled(at):
+    lines = 0
+
+    def trace(frame, event, arg):
+        nonlocal lines
+        if event == "line" and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            lines += 1
+            if lines == at:
+                signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    consumer = Consumer("t", "c", print, nsqd_addresses=[sys.argv[1]])
+    otherwise = threading.Timer(0.1, consumer.stop)
+    otherwise.start()
+    sys.settrace(trace)
+    try:
+        consumer.run()
+    finally:
+        sys.settrace(None)
+        otherwise.cancel()
+    return lines >= at
+
+
+at = 1
+while signalled(at):
+    at += 1
+print(at)
+"""
+
+
+def test_a_signal_ends_a_consumer_wherever_it_arrives():
+    with MemoryNsqd() as nsqd:
+        done = subprocess.run(
+            [sys.executable, "-c", SIGNALLED, nsqd.address],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 30

@@ -23,6 +23,8 @@ BatchHandler = Callable[[list[Message[T]]], None]
 
 # On some systems a wait without a time-out cannot be interrupted, but repeated waits can.
 _PATIENCE_SECONDS: Final = 3600.0
+# A signal that arrives just before a wait does not interrupt it, and its handler runs after it.
+_LATE_SECONDS: Final = 1.0
 
 
 class Consumer(Generic[T]):
@@ -79,7 +81,8 @@ class Consumer(Generic[T]):
             self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
         self._closing = False
         self._closed = threading.Event()
-        self._stop = threading.Event()
+        # Not an Event: the handler of a signal would wait for the lock of the thread that it interrupts.
+        self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = LoopThread(f"nsq consumer {topic}/{channel}")
         self._mailbox = Mailbox(self._thread.loop)
 
@@ -194,20 +197,25 @@ class Consumer(Generic[T]):
 
         Signals reach the main thread only; in another thread pass none and call :meth:`stop`.
         """
-        before = {one: signals_of_the_system.signal(one, lambda *_: self._stop.set()) for one in signals}
+        before = {one: signals_of_the_system.signal(one, lambda *_: self.stop()) for one in signals}
         try:
             if not self._started:
                 self.start()
-            while not self._stop.wait(_PATIENCE_SECONDS):
-                pass
+            self._wait_for_stop()
         finally:
             for one, handler in before.items():
                 signals_of_the_system.signal(one, handler)
             self.close(drain_seconds)
 
     def stop(self) -> None:
-        """End :meth:`run`; may be called in a handler."""
-        self._stop.set()
+        """End :meth:`run`; may be called in a handler, also one of a signal."""
+        self._stops.put(None)
+
+    def _wait_for_stop(self) -> None:
+        while True:
+            with suppress(queue.Empty):
+                self._stops.get(timeout=_LATE_SECONDS)
+                return
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until another thread closes the consumer; False when *seconds* pass before."""
@@ -227,7 +235,7 @@ class Consumer(Generic[T]):
         if self._consumer.is_called_by_a_handler:
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         self._closing = True
-        self._stop.set()
+        self.stop()
         self._give_back()
         try:
             self._thread.call(self._consumer.close(drain_seconds))
