@@ -196,7 +196,8 @@ class Seeks:
             debt.dues.append(came)
         told = answered if verb in {"finish", "cancel"} else put_off
         work.ask(f"message/{verb}", arguments, told)
-        if verb in {"finish", "cancel"} and work.node.is_owed(topic.name, channel.name, seq):
+        # One that is about to become a dead letter is refused.
+        if verb in {"finish", "cancel"} and work.node.is_alive(topic.name, channel.name, seq):
             work.break_off(f"{topic.name}/{channel.name} owes {body[:24]!r} after {verb}")
         work.done[Deed.HANDLED] += 1
         for reader in work.consumers.readers:
