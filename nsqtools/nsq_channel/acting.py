@@ -24,7 +24,7 @@ from nsqtools.nsq_channel.options import (
 )
 from nsqtools.nsq_channel.wording import DONE, differ, handled, in_force, sent_back, sought
 from nsqtools.output import write_all
-from nsqtools.process import Failed, say, unless_stopped
+from nsqtools.process import Failed, ReaderEnded, say, unless_stopped
 
 Params = list[tuple[str, str]]
 
@@ -54,10 +54,14 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
     try:
         for address, line in answers.value:
             write_all(f"{address}: {line}\n".encode())
-    finally:
-        # Also after `| head -1`, because the actions are done.
-        if failures:
-            raise Failed(f"ERROR: {'; '.join(failures)}")
+    except ReaderEnded:
+        # After `| head -1` the failures are named all the same, because the actions are done.
+        if not failures:
+            raise
+    except Failed as error:
+        failures.append(str(error).removeprefix("ERROR: "))
+    if failures:
+        raise Failed(f"ERROR: {'; '.join(failures)}")
 
 
 async def _forget(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:

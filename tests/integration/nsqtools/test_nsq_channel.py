@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,26 @@ def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_othe
     else:
         assert ended.returncode == 1
         assert dead.encode() in ended.stderr
+
+
+def test_a_full_disk_behind_stdout_is_named_beside_an_nsqd_that_failed(nsqd):
+    publish(nsqd, "t", [b"one"], channel="c")
+    dead = f"127.0.0.1:{free_port()}"
+    words = [
+        "pause",
+        "-topic=t",
+        "-channel=c",
+        *(f"-nsqd-http-address={a}" for a in (nsqd.http_address, dead)),
+    ]
+
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*command("nsq_channel"), *words], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+
+    assert ended.returncode == 1
+    assert dead.encode() in ended.stderr
+    assert b"failed to write to stdout - no space left on device" in ended.stderr
 
 
 def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
