@@ -24,6 +24,7 @@ NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-addr
 START_TIMEOUT: Final = 60.0
 STOP_TIMEOUT: Final = 30.0
 _LISTENING: Final = "0A"
+_TRIES: Final = 4
 
 
 class PortTakenError(LoadError):
@@ -130,7 +131,7 @@ class Program:
         """Run a server on free ports, with *data* or a new folder, until the end of the block."""
         with ExitStack() as stack:
             folder = data or stack.enter_context(self.folder())
-            while True:
+            for tries_left in reversed(range(_TRIES)):
                 tcp, http_address = free_address(), free_address()
                 command = self.template.format(
                     tcp=f"{tcp[0]}:{tcp[1]}", http=f"{http_address[0]}:{http_address[1]}", data=folder
@@ -140,8 +141,11 @@ class Program:
                         self._running([*shlex.split(command), *flags], folder, tcp, http_address, stop)
                     )
                 except PortTakenError:
-                    continue
-                break
+                    # A command may also name a port itself, which no other choice makes free.
+                    if not tries_left:
+                        raise
+                else:
+                    break
             yield server
 
     @contextmanager

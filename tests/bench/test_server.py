@@ -2,9 +2,11 @@
 
 import socket
 
+import pytest
+
 from bench import server
 from bench.ports import free_port
-from bench.server import NULL, Program
+from bench.server import NULL, PortTakenError, Program
 
 
 def test_a_port_that_another_program_took_in_between_is_replaced_by_another(monkeypatch):
@@ -18,3 +20,11 @@ def test_a_port_that_another_program_took_in_between_is_replaced_by_another(monk
             started.ask("GET", "/ping")
 
     assert next(ports, None) is None
+
+
+def test_a_command_with_a_port_of_its_own_that_is_taken_fails():
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        own = NULL.replace("{tcp}", f"127.0.0.1:{other.getsockname()[1]}")
+
+        with pytest.raises(PortTakenError, match="address already in use"), Program("null", own).serving():
+            pass
