@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from nsqadmin.pages import bulk_effects, forms, message_forms
+from tests.browser.accessibility import faults_of
 from tests.support.site import Site
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, req
@@ -152,11 +152,11 @@ def look_closely(page: Page, step: Step) -> list[str]:
     page.goto(step.path)
     step.within(page).get_by_role("link", name=named(step)).first.click()
     expect(page.locator("[data-confirm]")).to_be_visible()
-    found = []
-    for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-        page.emulate_media(color_scheme=scheme)
-        faults = Axe().run(page, "dialog", options=options).response["violations"]
-        found += [f"{step.word}, {scheme}: {one['id']} {one['nodes'][0]['target']}" for one in faults]
+    found = [
+        f"{step.word}, {scheme}: {fault}"
+        for scheme in ("light", "dark")
+        for fault in faults_of(page, "dialog", scheme)
+    ]
     page.keyboard.press("Escape")
     return found
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.accessibility import faults_of
 from tests.support.processes import Cluster
 from tests.support.tabs import tabs
 from tests.support.waiting import wait_until
@@ -214,6 +214,4 @@ def test_a_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
 def test_no_accessibility_fault_is_found_in_long_lists(page, large, path):
     page.goto(path.replace("NODE", large[1][0]))
 
-    found = Axe().run(page)
-
-    assert [f"{fault['id']}: {fault['help']}" for fault in found.response["violations"]] == []
+    assert faults_of(page) == []
