@@ -77,7 +77,8 @@ class DaemonProcess:
         if asked:
             process.terminate()
         try:
-            code = await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                code = await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

@@ -135,10 +135,11 @@ class Checkpoints:
             return False
         async with self.at_rest(topic):
             topic.take_changed()
-            written = await self._write_now(topic, store)
-        # A round that ran meanwhile has skipped the topic.
-        topic.changed = True
-        return written
+            try:
+                return await self._write_now(topic, store)
+            finally:
+                # A round that ran meanwhile has skipped the topic.
+                topic.changed = True
 
     def _care(self, topic: Topic) -> _Care:
         return self._cares.setdefault(topic, _Care())
@@ -245,7 +246,8 @@ class Checkpoints:
         try:
             await asyncio.shield(job)
         except asyncio.CancelledError:
-            await job
+            # If the work fails as well, that must not take the place of the cancellation.
+            await asyncio.gather(job, return_exceptions=True)
             raise
 
     def remove_deleted(self) -> None:

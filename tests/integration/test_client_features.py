@@ -85,7 +85,8 @@ async def test_an_iteration_ends_when_the_consumer_is_closed(nsqd):
     await eventually(lambda: consumer.nsqd_addresses, "it started by itself")
     await consumer.close()
 
-    assert await asyncio.wait_for(reading, 5) == []
+    async with asyncio.timeout(5):
+        assert await reading == []
 
 
 async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsqd):
@@ -99,7 +100,8 @@ async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsq
     await eventually(lambda: nsqd.connections_made, "it has connected")
     await consumer.close(0)
 
-    assert await asyncio.wait_for(reading, 5) == []
+    async with asyncio.timeout(5):
+        assert await reading == []
     nsqd.thaw()
 
 
@@ -205,7 +207,8 @@ async def test_a_second_signal_ends_the_wait_for_the_handlers(nsqd):
     await asyncio.sleep(0.05)
     assert not running.done()
     os.kill(os.getpid(), signal.SIGUSR1)
-    await asyncio.wait_for(running, 10)
+    async with asyncio.timeout(10):
+        await running
 
     await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 

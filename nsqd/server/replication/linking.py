@@ -187,7 +187,8 @@ class Linking:
         """Run one connection from its beginning to its end; returns why it ended."""
         self.met_once, self.refused = False, 0
         try:
-            connection = await asyncio.wait_for(self._connect(), _CONNECT_S)
+            async with asyncio.timeout(_CONNECT_S):
+                connection = await self._connect()
         except TimeoutError:
             return "no answer within 5 s"
         except ssl.SSLError as error:

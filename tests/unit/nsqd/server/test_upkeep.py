@@ -100,6 +100,20 @@ class Full(Disk):
         super().replace(path, content, durable=durable)
 
 
+class FullInTheEnd(Full):
+    """Says only after *end* is set that it has no room."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.end = threading.Event(), threading.Event()
+
+    def replace(self, path, content, *, durable):
+        if self.full:
+            self.asked.set()
+            self.end.wait(10)
+        super().replace(path, content, durable=durable)
+
+
 async def test_on_a_full_disk_what_is_finished_goes_but_not_the_note_that_a_channel_was_made(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
@@ -345,6 +359,25 @@ async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written
     disk.full = True
 
     assert not await checkpoints.write_at_once(bench.broker.topics["t"])
+
+
+async def test_a_checkpoint_that_is_cancelled_and_then_fails_is_cancelled_and_written_again(tmp_path):
+    disk = FullInTheEnd()
+    bench = Bench(tmp_path, disk)
+    checkpoints = upkeep_of(bench)
+    bench.connect().says(b"PUB t\n" + sized(b"x"))
+    await bench.rest()
+    topic = bench.broker.topics["t"]
+    disk.full = True
+
+    writing = asyncio.create_task(checkpoints.write_at_once(topic))
+    await eventually(disk.asked.is_set, "a thread writes")
+    writing.cancel()
+    disk.end.set()
+    await asyncio.wait([writing])
+
+    assert writing.cancelled()
+    assert topic.changed
 
 
 async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):

@@ -179,10 +179,11 @@ async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
     pusher = statsd(*itertools.islice(snapshots, 3), address=f"127.0.0.1:{port}", interval_s=1.01)
     task = asyncio.create_task(pusher.run())
 
-    first = await asyncio.wait_for(received.get(), 10)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    last = await asyncio.wait_for(received.get(), 10)
+    async with asyncio.timeout(10):
+        first = await received.get()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        last = await received.get()
 
     assert first.startswith(b"nsq.h.topic.t.message_count:1|c\n")
     assert last.startswith(b"nsq.h.topic.t.message_count:1|c\n")

@@ -5,7 +5,12 @@ import socket
 
 import pytest
 
-from nsqd.server.replication.linking import KeeperAtWork, behind
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.log.disk import Disk
+from nsqd.replication.choosing import Appointed
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.server.replication.linking import KeeperAtWork, Linking, behind
+from tests.support.waiting import eventually
 
 
 class Says:
@@ -52,3 +57,67 @@ async def test_all_of_it_arrives_in_order_however_much_the_socket_takes_at_once(
     assert found == b"".join(pieces)
     connection.transport.abort()
     theirs.close()
+
+
+class Keeper:
+    """Takes connections and says nothing; counts those that are open."""
+
+    def __init__(self):
+        self.open = self.accepted = 0
+
+    async def serve(self, reader, writer):
+        self.accepted += 1
+        self.open += 1
+        await reader.read(-1)
+        self.open -= 1
+        writer.close()
+
+
+@pytest.fixture
+async def keeper():
+    keeper = Keeper()
+    server = await asyncio.start_server(keeper.serve, "127.0.0.1")
+    keeper.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield keeper
+    server.close()
+
+
+def linking_to(keeper, kind=Linking):
+    home = Home(HomeSettings(), bytes(16), 1, "home:4150", again=lambda one, _above: one)
+    log = Log("[test] ", LogLevel.FATAL)
+    return kind(home, Appointed(1, keeper.address), log, None, Disk(), tls=None)
+
+
+class Stopped(Linking):
+    """Its task is cancelled just when it has connected."""
+
+    async def _connect(self):
+        connection = await super()._connect()
+        self.task.cancel()
+        return connection
+
+
+async def ended(task):
+    async with asyncio.timeout(10):
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_a_node_that_stops_just_when_it_has_connected_does_not_wait_for_its_keeper(keeper):
+    linking = linking_to(keeper, Stopped)
+    linking.task = asyncio.create_task(linking.run())
+
+    await ended(linking.task)
+
+    await eventually(lambda: keeper.accepted and not keeper.open, "the connection is closed")
+
+
+async def test_a_node_that_stops_at_any_step_of_connecting_leaves_no_connection(keeper):
+    for steps in range(60):
+        task = asyncio.create_task(linking_to(keeper).run())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await ended(task)
+
+    await eventually(lambda: keeper.accepted and not keeper.open, "all connections are closed")
