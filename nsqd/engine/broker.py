@@ -285,8 +285,10 @@ class Broker:
         self._resume(topic)
 
     def empty_topic(self, topic: Topic) -> None:
-        topic.empty()
-        self._note(topic, notes.EMPTY)
+        waiting = topic.backlog.lowest()
+        if waiting is not None:
+            topic.empty()
+            self._note(topic, notes.EMPTY, sequence=waiting)
         for carried in topic.carried:
             carried.empty()
 

@@ -14,6 +14,8 @@ CREATE: Final = "create"
 DELETE: Final = "delete"
 PAUSE: Final = "pause"
 UNPAUSE: Final = "unpause"
+# Of a topic with "sequence", the first message that waited: a power cut can lose an earlier note that gave
+# older messages to the channels, and then these wait at the topic again and must stay.
 EMPTY: Final = "empty"
 # The topic holds its messages back until its channels elsewhere are known (HOLD), or does so no longer
 # (FLOW).

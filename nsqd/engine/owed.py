@@ -283,6 +283,12 @@ class Owed:
         self.deferred.drop_below(seq)
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
 
+    def drop_from(self, seq: int) -> None:
+        """Owe nothing from *seq* on any more."""
+        if seq < self.end:
+            self.take_out_ranges([(seq, self.end)])
+            self.finished.add(seq, self.end)
+
     def give_up_first(self, count: int) -> None:
         """Finish the first *count* messages that wait, without delivering them."""
         pending = self.pending

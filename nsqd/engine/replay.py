@@ -32,7 +32,7 @@ def apply(topic: Topic, content: bytes) -> None:
         note = json.loads(content)
         what, name = note["note"], note.get("channel", "")
         if not name:
-            _ON_TOPIC[what](topic)
+            _ON_TOPIC[what](topic, note)
         elif what == CREATE:
             if name not in topic.channels:
                 owed = _ranges(note.get("owed", ()))
@@ -50,16 +50,16 @@ def _pause(owner: Topic | Channel) -> None:
     owner.paused = True
 
 
-def _unpause_topic(topic: Topic) -> None:
+def _unpause_topic(topic: Topic, _note: dict[str, Any]) -> None:
     topic.paused = False
     topic.pump()
 
 
-def _hold(topic: Topic) -> None:
+def _hold(topic: Topic, _note: dict[str, Any]) -> None:
     topic.held = True
 
 
-def _flow(topic: Topic) -> None:
+def _flow(topic: Topic, _note: dict[str, Any]) -> None:
     topic.held = False
     topic.pump()
 
@@ -96,11 +96,11 @@ def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:
     return [(start, end) for start, end in noted]
 
 
-_ON_TOPIC: Final[dict[str, Callable[[Topic], None]]] = {
-    CREATE: lambda _topic: None,
-    PAUSE: _pause,
+_ON_TOPIC: Final[dict[str, Callable[[Topic, dict[str, Any]], None]]] = {
+    CREATE: lambda _topic, _note: None,
+    PAUSE: lambda topic, _note: _pause(topic),
     UNPAUSE: _unpause_topic,
-    EMPTY: lambda topic: topic.empty(),
+    EMPTY: lambda topic, note: topic.empty(note.get("sequence", 0)),
     HOLD: _hold,
     FLOW: _flow,
 }

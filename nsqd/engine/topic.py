@@ -318,9 +318,13 @@ class Topic(Staging):
         self.changed = True
         return True
 
-    def empty(self) -> None:
-        """Drop what waits at the topic; its channels keep what they owe."""
-        self.backlog.clear()
+    def empty(self, first: int = 0) -> None:
+        """Drop what waits at the topic from sequence *first* on; its channels keep what they owe."""
+        waiting = self.backlog.lowest()
+        if waiting is None or waiting >= first:
+            self.backlog.clear()
+        else:
+            self.backlog.drop_from(first)
         self.changed = True
 
     def acknowledged(self, channel: Channel) -> int:

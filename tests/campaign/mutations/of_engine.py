@@ -57,13 +57,27 @@ ENGINE: Final = (
         "emptied-topic-not-noted",
         _BROKER,
         """\
-        topic.empty()
-        self._note(topic, notes.EMPTY)
+            topic.empty()
+            self._note(topic, notes.EMPTY, sequence=waiting)
 """,
         """\
-        topic.empty()
+            topic.empty()
 """,
         ("tests/unit/nsqd/engine", KILLS),
+    ),
+    Mutation(
+        "emptying-a-topic-drops-what-did-not-wait-then",
+        "nsqd/engine/replay.py",
+        'topic.empty(note.get("sequence", 0))',
+        "topic.empty()",
+        ("tests/unit/nsqd/engine/test_notes.py",),
+    ),
+    Mutation(
+        "emptying-a-topic-is-noted-though-nothing-waits",
+        _BROKER,
+        "        if waiting is not None:\n            topic.empty()\n            self._note(topic, notes.EMPTY, sequence=waiting)\n",
+        "        topic.empty()\n        self._note(topic, notes.EMPTY, sequence=waiting or 0)\n",
+        ("tests/unit/nsqd/engine/test_notes.py",),
     ),
     Mutation(
         "paused-channel-not-noted",

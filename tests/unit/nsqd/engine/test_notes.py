@@ -102,6 +102,40 @@ def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, time
         assert state(twin.topic) == state(topic), number
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_emptying_a_topic_drops_nothing_that_waits_because_an_earlier_note_is_lost(node, twin, times):
+    broker, topic = node.broker, node.topic()
+    broker.channel(topic, "a")
+    broker.pause_topic(topic, paused=True)
+    topic.stage(b"held back", node.now_ns)
+    broker.dirty[topic] = None
+    twin.learn()
+    # A power cut loses this note, and not the later ones.
+    broker.pause_topic(topic, paused=False)
+    node.turn()
+    broker.pause_topic(topic, paused=True)
+    topic.stage(b"held back again", node.now_ns)
+    broker.dirty[topic] = None
+    twin.learn()
+
+    broker.empty_topic(topic)
+    twin.learn(times)
+
+    end = topic.log.next_seq
+    assert topic.channels["a"].owed(0, end) == [(end - 2, end - 1)]
+    assert twin.topic.backlog.owed(0, end) == [(end - 2, end - 1)]
+
+
+def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
+    broker, topic = node.broker, node.topic()
+    broker.channel(topic, "a")
+    node.publish(b"1")
+
+    broker.empty_topic(topic)
+
+    assert list(topic.staged_notes()) == []
+
+
 def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, twin):
     channel = node.channel()
     node.topic().stage_batch(Batch([b"1", b"2", b"3"]), node.now_ns)
