@@ -288,6 +288,7 @@ class Owed:
         if seq < self.end:
             self.take_out_ranges([(seq, self.end)])
             self.finished.add(seq, self.end)
+            self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq < seq}
 
     def give_up_first(self, count: int) -> None:
         """Finish the first *count* messages that wait, without delivering them."""

@@ -130,6 +130,20 @@ def test_nothing_is_within_no_ranges():
     assert within([], 0, 100) == []
 
 
+def test_what_is_dropped_from_a_sequence_on_is_owed_no_more_and_what_is_below_stays():
+    owed = Owed()
+    owed.begin(10)
+    owed.extend(10, 14, attempts=2)
+    owed.extend(14, 16, due_ns=5)
+
+    owed.drop_from(12)
+
+    assert owed.owed(0, 20) == [(10, 12)]
+    assert (owed.depth, len(owed.deferred), owed.attempts) == (2, 0, {10: 2, 11: 2})
+    owed.drop_from(16)
+    assert owed.owed(0, 20) == [(10, 12)]
+
+
 class OwedMachine(RuleBasedStateMachine):
     """After any changes each unfinished message waits or is deferred, and the lowest of them is known."""
 
