@@ -166,7 +166,7 @@ class Compaction:
 
     def _rewrite(self, old: list[Segment]) -> Segment | None:
         disk, first = self._disk, old[0]
-        header = replace(first.header, salt=new_salt(), ends=old[-1].next)
+        header = replace(first.header, salt=new_salt(first.header.log_id), ends=old[-1].next)
         new = Segment(first.folder, first.number, header, first.generation + 1)
         unfinished = new.path.with_name(new.path.name + ".new")
         disk.remove(unfinished)

@@ -27,6 +27,8 @@ _FILE: Final = struct.Struct("<8sHHIQQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _COPY_BYTES: Final = _FILE.size + _CHECK.size
 FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
+# The upper half of a salt is the same in all files of a log.
+LOG_ID_SHIFT: Final = 32
 
 
 class NewerVersion(Exception):
@@ -54,6 +56,11 @@ class FileHeader:
     origin: int
     notes: int = 0
     ends: int = 0
+
+    @property
+    def log_id(self) -> int:
+        """Tells the log from an earlier one of the same name."""
+        return self.salt >> LOG_ID_SHIFT
 
     def encode(self) -> bytes:
         """Both copies."""

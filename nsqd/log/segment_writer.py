@@ -10,6 +10,7 @@ from nsqd.log.frames import Block, published_ns
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
+    LOG_ID_SHIFT,
     MESSAGE_HEADERS,
     NOTE,
     append_header,
@@ -21,8 +22,14 @@ from nsqd.log.starts import Starts
 _CLOSED: Final = -1
 
 
-def new_salt() -> int:
-    return int.from_bytes(os.urandom(8), "little")
+def new_log_id() -> int:
+    """A random number of 32 bits; 0 stands for an unknown one."""
+    return int.from_bytes(os.urandom(4), "little") or 1
+
+
+def new_salt(log_id: int) -> int:
+    """The salt of another file of this log."""
+    return log_id << LOG_ID_SHIFT | int.from_bytes(os.urandom(4), "little")
 
 
 class SegmentWriter:

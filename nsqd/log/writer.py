@@ -13,7 +13,7 @@ from nsqd.log.happened import Mark
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.segment import Segment, SegmentState
-from nsqd.log.segment_writer import SegmentWriter, new_salt
+from nsqd.log.segment_writer import SegmentWriter, new_log_id, new_salt
 from nsqd.log.shrinking import ShrinkingLog
 from nsqd.log.syncing import Syncing, SyncJob
 
@@ -29,6 +29,7 @@ class LogWriter(ShrinkingLog):
         "_syncing",
         "_writer",
         "known_durable",
+        "log_id",
         "notes",
         "unsynced",
     )
@@ -55,6 +56,8 @@ class LogWriter(ShrinkingLog):
         self.unsynced = 0
         # What the checkpoint of the last life says. What it calls durable and is missing was let go of.
         self.known_durable = Mark()
+        # All files say it, see `FileHeader.log_id`.
+        self.log_id = new_log_id()
         self._origin = origin
         # The open files of the node.
         self._open_files = OpenFiles() if open_files is None else open_files
@@ -132,7 +135,7 @@ class LogWriter(ShrinkingLog):
             raise OSError(2, "the topic was deleted", str(self.folder))
         self.make_folder()
         number = self._next_number
-        header = FileHeader(first, self.end, new_salt(), self._origin, self.notes)
+        header = FileHeader(first, self.end, new_salt(self.log_id), self._origin, self.notes)
         segment = Segment(self.folder, number, header)
         self._open_files.make_room()
         self._writer = SegmentWriter(self._disk, segment, keep=self._cache.keep_starts)
@@ -341,6 +344,8 @@ class LogWriter(ShrinkingLog):
         self._segments = found.segments
         self._firsts = [segment.first for segment in found.segments]
         self._next_number = found.next_number
+        if found.segments:
+            self.log_id = found.segments[-1].header.log_id
         self.notes = max([mark.notes, *(segment.last_note for segment in found.segments)])
         self.end = max([mark.end, *(segment.next for segment in found.segments)])
         return found

@@ -17,6 +17,7 @@ from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
+from nsqd.storage.topic_store import store_of
 
 # nsqd.dat is written so long after a change, and no more often than that.
 PERSIST_AFTER_S: Final = 1.0
@@ -124,6 +125,7 @@ class Changes:
                 topic.name,
                 topic.paused,
                 [(c.name, c.paused) for _, c in sorted(topic.channels.items()) if not c.ephemeral],
+                store.log_id if (store := store_of(topic)) else 0,
             )
             for _, topic in sorted(self._broker.topics.items())
             if not topic.ephemeral

@@ -14,6 +14,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
+from nsqd.log.finding import Found
 from nsqd.log.frames import WallNs
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark
@@ -26,6 +27,11 @@ from nsqd.storage.reservation import Reservation
 from nsqd.storage.spare import Spare
 from nsqd.storage.takeover.adopt import PROGRESS, Adoption
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, store_of, topic_folder
+
+
+def _is_of(listed: TopicMetadata, found: Found) -> bool:
+    """Whether the metadata is of the topic with this log, and not of one that was deleted before."""
+    return not listed.log_id or any(one.header.log_id == listed.log_id for one in found.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +219,7 @@ class DataPath:
         if state is not None:
             topic.log.kept_from = state.kept_from
             restoring.fill(topic, state)
-        elif listed is not None and not restoring.is_told_whole(found):
+        elif listed is not None and not restoring.is_told_whole(found) and _is_of(listed, found):
             # Every channel is owed all messages, because it is not known any more which of them were
             # finished.
             topic.paused = listed.paused

@@ -1,7 +1,8 @@
 """``nsqd.dat``: the names of topics and channels, in the original's JSON, so that either nsqd can read it.
 
-The folders of the topics are authoritative; the file follows them. It also names the data path, which the
-original does not do. This tells a file that the original has written from one of ours that is out of date.
+The folders of the topics are authoritative; the file follows them. It also names the data path and the logs,
+which the original does not do. The data path tells a file that the original has written from one of ours that
+is out of date, a log tells a topic from an earlier one of its name.
 """
 
 import json
@@ -23,11 +24,15 @@ class BadMetadata(Exception):
 
 @dataclass(slots=True)
 class TopicMetadata:
-    """A topic and its channels: name and whether it is paused."""
+    """A topic and its channels: name and whether it is paused.
+
+    *log_id* tells its log from that of an earlier topic of this name; 0 when the file does not say it.
+    """
 
     name: str
     paused: bool = False
     channels: list[tuple[str, bool]] = field(default_factory=list)
+    log_id: int = 0
 
 
 @dataclass(slots=True)
@@ -46,6 +51,7 @@ def encode(topics: list[TopicMetadata], identity: str = "") -> bytes:
             "paused": topic.paused,
             "channels": [{"name": name, "paused": paused} for name, paused in topic.channels] or None,
         }
+        | ({"log": f"{topic.log_id:08x}"} if topic.log_id else {})
         for topic in topics
     ]
     content: dict[str, Any] = {"topics": listed or None, "version": NSQ_VERSION}
@@ -87,4 +93,6 @@ def load(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> Metadata:
 
 def _topic(item: Any) -> TopicMetadata:
     channels = [(str(channel["name"]), bool(channel.get("paused"))) for channel in item.get("channels") or ()]
-    return TopicMetadata(str(item["name"]), bool(item.get("paused")), channels)
+    return TopicMetadata(
+        str(item["name"]), bool(item.get("paused")), channels, int(str(item.get("log", "0")), 16)
+    )

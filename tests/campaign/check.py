@@ -96,9 +96,7 @@ def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]
         yield f"topic {name} is an older one of that name"
         return
     # Without messages it may be any of them.
-    made = [channel for topic in model.incarnations(name) for channel in topic.channels]
-    listed = {channel.name for channel in made if channel.made.may_be(k)}
-    complaints = [list(_content(topic, here, found, crash, listed)) for topic in owners or candidates]
+    complaints = [list(_content(topic, here, found, crash)) for topic in owners or candidates]
     yield from min(complaints, key=len)
 
 
@@ -106,8 +104,7 @@ def _all(here: FoundTopic) -> list[FoundChannel]:
     return [*here.channels.values(), *([here.backlog] if here.backlog else [])]
 
 
-def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed: set[str]) -> Iterator[str]:
-    """*listed* are the channels that a topic of that name had so far, because `nsqd.dat` may be old."""
+def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
     k, after = crash.k, crash.after
     if here.paused not in topic.pause_may_be(k, after):
         yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
@@ -120,8 +117,10 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed:
     for name, there in here.channels.items():
         incarnations = living.get(name)
         if not incarnations:
-            # If the first file of a new topic did not reach the disk, its channels come from nsqd.dat.
-            if after is not After.KILL and not topic.made.must_be(k, after) and name in listed:
+            # If the first file of a new topic did not reach the disk, its channels come from nsqd.dat, which
+            # may be old.
+            had = any(one.name == name and one.made.may_be(k) for one in topic.channels)
+            if after is not After.KILL and not topic.made.must_be(k, after) and had:
                 continue
             yield f"channel {topic.name}/{name} is there, but was deleted or never made"
             continue

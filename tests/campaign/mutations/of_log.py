@@ -302,8 +302,8 @@ segment.last_note > mark.notes:
     Mutation(
         "compacted-file-does-not-speak-for-what-is-missing",
         _COMPACTION,
-        "salt=new_salt(), ends=old[-1].next)",
-        "salt=new_salt())",
+        ", ends=old[-1].next)\n        new = ",
+        ")\n        new = ",
         (KILLS, CUTS),
     ),
     # --- recovery ---
@@ -580,7 +580,7 @@ segment.last_note > mark.notes:
         "every-file-has-the-same-salt",
         _APPENDING,
         """\
-    return int.from_bytes(os.urandom(8), "little")
+    return log_id << LOG_ID_SHIFT | int.from_bytes(os.urandom(4), "little")
 """,
         """\
     return 4711

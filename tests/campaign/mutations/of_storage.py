@@ -59,6 +59,34 @@ serial % 2 * _SLOT_BYTES)
         (KILLS, CUTS),
     ),
     Mutation(
+        "topic-has-channels-of-an-earlier-one-of-its-name",
+        _DATA_PATH,
+        " and _is_of(listed, found):",
+        ":",
+        ("tests/unit/nsqd/storage/test_data_path.py",),
+    ),
+    Mutation(
+        "metadata-does-not-name-the-log",
+        "nsqd/server/changes.py",
+        "store.log_id if (store := store_of(topic)) else 0,",
+        "0,",
+        ("tests/unit/nsqd/server/test_changes.py",),
+    ),
+    Mutation(
+        "start-gives-the-log-another-name",
+        "nsqd/log/writer.py",
+        "            self.log_id = found.segments[-1].header.log_id\n",
+        "            pass\n",
+        ("tests/unit/nsqd/log/test_writer.py",),
+    ),
+    Mutation(
+        "compacted-file-names-another-log",
+        "nsqd/log/compaction.py",
+        "new_salt(first.header.log_id)",
+        "new_salt(1)",
+        ("tests/unit/nsqd/log/test_compaction.py",),
+    ),
+    Mutation(
         "deleted-topic-removed-before-its-name-is-gone",
         _DATA_PATH,
         """\

@@ -57,7 +57,7 @@ def losses(ledger):
 
 def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
     assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
-
+    assert {one.header.log_id for one in ledger.store.segments} == {ledger.store.log_id}
     for mark in (None, DURABLE, Mark()):
         assert ledger.bodies() == bodies(15, 16, 99)
         assert losses(ledger) == []

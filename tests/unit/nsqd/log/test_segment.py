@@ -25,7 +25,7 @@ def encoder():
 @pytest.fixture
 def writer(tmp_path):
     disk = Disk()
-    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, new_salt(), 1)))
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, new_salt(7), 1)))
     yield writer
     disk.close(writer.fd)
 
@@ -218,7 +218,7 @@ def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, enco
 
 
 def test_in_a_compacted_file_what_is_missing_was_finished(tmp_path, encoder):
-    header = FileHeader(FIRST, FIRST, new_salt(), 1, ends=FIRST + 9)
+    header = FileHeader(FIRST, FIRST, new_salt(7), 1, ends=FIRST + 9)
     segment = Segment(tmp_path, 1, header, generation=2)
     writer = SegmentWriter(Disk(), segment)
     encoder.skip_to(FIRST + 3)

@@ -23,7 +23,7 @@ def encoder():
 @pytest.fixture
 def writer(tmp_path):
     disk = Disk()
-    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, new_salt(), 1)))
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, new_salt(7), 1)))
     yield writer
     disk.close(writer.fd)
 
@@ -57,5 +57,8 @@ def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
     disk.close(writer.fd)
 
 
-def test_no_two_files_have_the_same_salt():
-    assert len({new_salt() for _ in range(100)}) == 100
+def test_no_two_files_of_a_log_have_the_same_salt_but_all_name_the_log():
+    salts = {new_salt(7) for _ in range(100)}
+
+    assert len(salts) == 100
+    assert {FileHeader(FIRST, FIRST, salt, 1).log_id for salt in salts} == {7}

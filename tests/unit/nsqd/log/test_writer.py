@@ -310,6 +310,21 @@ def test_the_node_that_wrote_the_log_is_known_after_a_restart(shop):
 # --- the end of a topic
 
 
+def test_all_files_of_a_log_name_it_also_after_a_restart_and_another_log_has_another_name(shop):
+    shop.new(segment=1)
+    shop.publish(b"a")
+    shop.reopen(segment=1)
+    shop.publish(b"b")
+    ids = {one.header.log_id for one in shop.store.segments}
+    first = shop.store.log_id
+
+    shop.store.delete()
+    shop.new()
+
+    assert (len(shop.store.segments), ids) == (0, {first})
+    assert shop.store.log_id not in {0, first}
+
+
 def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
     shop.publish(b"a")
     before = descriptors()

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import threading
 
 from nsqcore.process.logs import Log, LogLevel
@@ -13,7 +12,9 @@ from nsqd.log.ids import MessageIds
 from nsqd.server.changes import Changes
 from nsqd.server.health import Health
 from nsqd.server.upkeep import Checkpoints
+from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench, sized
 
 
@@ -62,8 +63,11 @@ async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_wr
     await stopping
 
     assert disk.most == 1
-    listed = json.loads((tmp_path / "nsqd.dat").read_bytes())["topics"]
-    assert [topic["name"] for topic in listed] == ["before", "while"]
+    listed = metadata.load(disk, tmp_path, lambda _: None).topics
+    assert [(topic.name, topic.log_id) for topic in listed] == [
+        (name, store_of(topic).log_id) for name, topic in sorted(broker.topics.items())
+    ]
+    assert [topic.name for topic in listed] == ["before", "while"]
 
 
 class OnceBroken(Disk):

@@ -346,6 +346,29 @@ def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_name
     assert found["b"].paused
 
 
+@pytest.mark.parametrize("made_again", [False, True])
+def test_without_the_beginning_of_its_log_a_topic_has_no_channels_of_an_earlier_one_of_its_name(
+    machine, made_again
+):
+    machine.channel("a")
+    machine.publish(b"1")
+    log_id = store_of(machine.broker.topics["t"]).log_id
+    listed = [TopicMetadata("t", True, [("a", False), ("b", True)], log_id)]
+    if made_again:
+        machine.data.delete(machine.broker.topics["t"])
+        machine.broker.delete_topic("t")
+        machine.publish(b"1")
+    for _ in range(2):
+        machine.publish(*[b"x" * 100] * 10)
+    (machine.folder / "00000001.log").unlink()
+
+    machine.crash(metadata=listed, identity=machine.data.reservation.identity.hex())
+
+    topic = machine.broker.topics["t"]
+    assert (sorted(topic.channels), topic.paused) == (([], False) if made_again else (["a", "b"], True))
+    assert topic.backlog.depth == 10
+
+
 def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
     machine.publish(b"1")
     machine.data.delete(machine.broker.topics["t"])

@@ -47,11 +47,24 @@ def test_the_data_path_is_named_where_the_original_does_not_look():
     assert metadata.encode([], "abcd") == b'{"topics":null,"version":"1.3.0","data_path":"abcd"}'
 
 
+def test_a_log_is_named_where_the_original_does_not_look(tmp_path):
+    topics = [TopicMetadata("t", log_id=0xABC)]
+    metadata.save(Disk(), tmp_path, topics)
+
+    assert json.loads((tmp_path / "nsqd.dat").read_bytes())["topics"] == [
+        {"name": "t", "paused": False, "channels": None, "log": "00000abc"}
+    ]
+    assert load(Disk(), tmp_path).topics == topics
+
+
 def test_a_missing_file_is_a_fresh_start(tmp_path):
     assert load(Disk(), tmp_path) == Metadata([], "")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"topics":[{}]}', b'{"topics":7}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"topics":[{}]}', b'{"topics":7}', b'{"topics":[{"name":"t","log":"x"}]}', b"\xff"],
+)
 def test_a_file_that_cannot_be_understood_is_named(tmp_path, content):
     (tmp_path / "nsqd.dat").write_bytes(content)
 
