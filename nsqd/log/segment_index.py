@@ -16,7 +16,6 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk
-from nsqd.log.layout import MUST_UNDERSTAND
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 
@@ -26,7 +25,7 @@ _VERSION: Final = 2
 _HEAD: Final = struct.Struct("<8sHHIQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _NUMBER_BYTES: Final = 8
-# A flag of the upper byte: a version that does not know it walks the file.
+# The only flag: with any other there may be more behind the arrays, of unknown length.
 _SAYS_WHICH: Final = 0x0100
 
 
@@ -94,9 +93,8 @@ def _whole(disk: Disk, segment: Segment, file_size: int) -> bytes | None:
     if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
         return None
     more = len(body) - _HEAD.size - 3 * pages * _NUMBER_BYTES
-    # If a later version adds something, its length is not known.
     fits = more >= 0 and more % (2 * _NUMBER_BYTES) == 0 if flags & _SAYS_WHICH else more == 0
-    return None if flags & MUST_UNDERSTAND or not fits else body
+    return None if flags & ~_SAYS_WHICH or not fits else body
 
 
 def _numbers(body: bytes, first: int, end: int) -> list[int]:

@@ -124,6 +124,16 @@ def test_the_index_of_a_compacted_segment_says_which_messages_it_has(segment):
     assert loaded(segment)[1]
 
 
+def test_what_a_later_version_adds_behind_the_ranges_is_not_taken_for_ranges(segment):
+    segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
+    content = bytearray(segment.index_path.read_bytes()[:-8]) + bytes(16)
+    struct.pack_into("<H", content, 10, 0x0300)
+    segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(bytes(content))))
+
+    assert segment_index.kept_of(Disk(), segment) is None
+    assert not loaded(segment)[1]
+
+
 def test_an_index_that_does_not_end_where_it_should_is_not_used(segment):
     segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
     content = segment.index_path.read_bytes()[:-16]
