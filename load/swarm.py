@@ -1,21 +1,17 @@
 """Starts, watches and ends Locust's processes for a run: one process, or a master with workers."""
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from load.plan import Plan
+from nsqcore.process.free_ports import free_port
 
 # Users, tally and report take less time to end.
 STOP_SECONDS: Final = 60
-# The system takes the ports of outgoing connections from a range above this port.
-LAST_PORT: Final = 32_000
-_dice: Final = random.SystemRandom()
 
 
 class Swarm:
@@ -98,15 +94,3 @@ def worker_flags(master: str, locustfile: str = "-") -> list[str]:
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def free_port() -> int:
-    """Return a port that is free now and that no outgoing connection will take."""
-    while True:
-        port = _dice.randint(10_000, LAST_PORT)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

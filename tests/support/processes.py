@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import pytest
 
-from bench.ports import LAST_PORT, dice, free_port
+from nsqcore.process.free_ports import LAST_PORT, dice, free_port, is_free, reserve
 from tests.support import beside, nursery
 from tests.support.nursery import ROOT, Process
 from tests.support.waiting import wait_until
@@ -39,12 +39,12 @@ def listens(port: int) -> bool:
 
 
 def free_port_offset(ports: Sequence[int]) -> int:
-    """Return a number that can be added to all these ports without meeting a listener."""
+    """Return a number that can be added to all these ports, and reserve the sums."""
     highest = LAST_PORT - max(ports)
     return next(
         offset
         for offset in iter(lambda: dice.randint(1000, highest), None)
-        if not any(listens(port + offset) for port in ports)
+        if all(is_free(port + offset) and reserve(port + offset) for port in ports)
     )
 
 

@@ -254,7 +254,11 @@ def test_nsqd_dat_has_the_originals_shape_and_is_private(nsqd, connect):
     connect(nsqd).subscribe("dq", "ch")
     nsqd.post("/channel/pause?topic=dq&channel=ch")
     assert nsqd.stop() == 0
-    assert json.loads(path.read_text()) == {
+    listed = json.loads(path.read_text())
+    if beside.OURS:
+        logs = {topic.pop("log") for topic in listed["topics"]}
+        assert [len(bytes.fromhex(log)) for log in logs] == [4, 4]
+    assert listed == {
         "topics": [
             {"name": "bare", "paused": False, "channels": None},
             {"name": "dq", "paused": False, "channels": [{"name": "ch", "paused": True}]},

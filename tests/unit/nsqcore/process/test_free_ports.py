@@ -1,0 +1,37 @@
+import socket
+import subprocess
+import sys
+
+from nsqcore.process.free_ports import free_port, is_free, reserve
+
+ELSEWHERE = "import sys; from nsqcore.process.free_ports import reserve; print(reserve(int(sys.argv[1])))"
+
+
+def reserved_elsewhere(port):
+    """Whether another process, which ends at once, can reserve the port."""
+    return subprocess.check_output([sys.executable, "-c", ELSEWHERE, str(port)], text=True) == "True\n"
+
+
+def test_a_port_is_given_once_although_nobody_listens_there():
+    ports = [free_port() for _ in range(200)]
+
+    assert len(set(ports)) == 200
+    assert is_free(ports[0])
+    assert not reserve(ports[0])
+
+
+def test_no_other_process_gets_a_port_before_this_one_ends():
+    port = free_port()
+
+    assert not reserved_elsewhere(port)
+
+
+def test_a_port_of_a_process_that_has_ended_can_be_reserved():
+    port = next(port for port in range(9000, 10_000) if reserved_elsewhere(port))
+
+    assert reserve(port)
+
+
+def test_a_port_at_which_somebody_listens_is_not_free():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not is_free(server.getsockname()[1])
