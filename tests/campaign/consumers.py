@@ -107,7 +107,9 @@ class Consumers:
             if body in work.model.messages:
                 work.model.messages[body].strayed = work.position
             return
-        if debt in self.finished and body not in reader.channel.doubled:
+        # Which of the two it is cannot be told by the body.
+        doubled = body in reader.channel.doubled
+        if debt in self.finished and not doubled:
             work.break_off(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after FIN")
         if debt.dropped is not None and debt.dropped.answered <= work.position:
             work.break_off(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after empty")
@@ -117,7 +119,7 @@ class Consumers:
         # The delay of a REQ, which has no answer, may be lost with a checkpoint that could not be written.
         forgotten = debt.message.stored.asked != since <= self.unsure_until
         if early_ns > MILLISECOND and not (
-            forgotten or any(since <= position for position in debt.deliveries)
+            doubled or forgotten or any(since <= position for position in debt.deliveries)
         ):
             work.break_off(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
         work.rules.delivered(reader, debt, attempts, id_)

@@ -71,10 +71,12 @@ class Letters:
         fact = work.model.fact(work.position)
         debts: list[Debt] = []
         low = work.node.broker.disk_low
+        # A channel that was set back also owes the message that the letter was made of.
+        owed = work.node.owed_by(topic.name, channel.name)
         if not dry:
             for body in letters.values():
                 debts.append(work.model.send_back(channel, body, fact))
-                if work.faulty or work.was_faulty:
+                if work.faulty or work.was_faulty or body in owed:
                     # A letter whose sync failed was written twice.
                     channel.doubled.add(body)
                 work.rules.lives_again(debts[-1])

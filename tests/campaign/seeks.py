@@ -85,11 +85,14 @@ class Seeks:
         for body in bodies | remembered:
             work.model.give(made, body, position, stays=body in bodies)
         if work.faulty:
-            # The channel may also owe messages that could not be read just now.
-            for message in topic.messages:
-                debt = made.debts.get(message.body)
-                if message.body not in bodies and (debt is None or debt.dropped is not None):
-                    work.model.give(made, message.body, position, stays=False)
+            self._perhaps(topic, made, bodies, position)
+
+    def _perhaps(self, topic: Topic, channel: Channel, owed: set[bytes], position: int) -> None:
+        """Note that besides *owed* the channel may owe messages that could not be read just now."""
+        for message in topic.messages:
+            debt = channel.debts.get(message.body)
+            if message.body not in owed and (debt is None or debt.dropped is not None):
+                self._work.model.give(channel, message.body, position, stays=False)
 
     async def seek(self) -> None:
         """Set a channel to the earliest, the latest, or one of its owed messages."""
@@ -139,6 +142,8 @@ class Seeks:
             self._look_what_is_kept(topic, channel, now_owed)
         stored = set(work.node.owed_by(topic.name, channel.name, stored=True))
         sure = not (work.faulty or work.was_faulty)
+        if to == "earliest" and not sure:
+            self._perhaps(topic, channel, now_owed, fact.asked)
         work.done[Deed.REPLAYED] += work.model.sought(channel, now_owed, stored, fact, sure=sure)
         work.done[Deed.SOUGHT] += 1
         for reader in work.consumers.readers:
