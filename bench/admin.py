@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.cpu import process_seconds
+from bench.ports import free_port
 from bench.stub_cluster import channel_name, size_arguments, topic_name
-from nsqcore.process.free_ports import free_port
 
 OURS: Final = f"{sys.executable} -m nsqadmin --http-address={{http}} {{lookupds}}"
 # An open page asks at this interval.

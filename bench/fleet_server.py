@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bench.cpu import process_seconds
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 
 START_TIMEOUT_S: Final = 20.0
 

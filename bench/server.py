@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.cpu import process_seconds
 from bench.load import Address, LoadError
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 
 OURS: Final = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
 NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-address {{http}}"

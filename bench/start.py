@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 
 GIVE_UP_S: Final = 20.0
 POLL_S: Final = 0.002

@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from load.ports import free_port
+
 READY_SECONDS: Final = 60
 STOP_SECONDS: Final = 20
-_LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
+# How often other ports are tried when another program has taken the first ones.
+_TRIES: Final = 4
+_LISTENING: Final = re.compile(r"(TCP|HTTP): listening on")
 
 
 class NotStarted(Exception):
@@ -19,14 +24,22 @@ class NotStarted(Exception):
 
 
 class StartedDaemon:
-    """A process that takes free ports at its first start and uses the same ports at later starts."""
+    """A process that takes free ports and uses the same ports at later starts."""
 
-    def __init__(self, program: str, folder: Path, flags: list[str], listeners: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        program: str,
+        folder: Path,
+        flags: list[str],
+        listeners: tuple[str, ...],
+        find_port: Callable[[], int] = free_port,
+    ) -> None:
         folder.mkdir(parents=True)
         self.name = folder.name
         self._program = program
         self._flags = flags
         self._listeners = listeners
+        self._find_port = find_port
         self._ports = dict.fromkeys(listeners, 0)
         self._log = folder / f"{program}.log"
         self._log_start = 0
@@ -37,6 +50,21 @@ class StartedDaemon:
 
     def start(self) -> None:
         """Start it and return when its log says that it listens. Raises NotStarted."""
+        if all(self._ports.values()):
+            self._start()
+            return
+        for tries_left in reversed(range(_TRIES)):
+            self._ports = {kind: self._find_port() for kind in self._listeners}
+            try:
+                self._start()
+            except NotStarted:
+                # Another program may have taken a port since it was found to be free.
+                if not tries_left or "address already in use" not in self._said():
+                    raise
+            else:
+                return
+
+    def _start(self) -> None:
         listen = [f"--{kind}-address={self.address(kind)}" for kind in self._listeners]
         if any(flag.startswith("--tls-cert=") for flag in self._flags):
             listen.append("--https-address=127.0.0.1:0")  # the usual one may be taken
@@ -75,8 +103,7 @@ class StartedDaemon:
             self._process.wait()
 
     def _listens(self) -> bool:
-        seen = {kind.lower(): int(port) for kind, _, port in _LISTENING.findall(self._said())}
-        self._ports.update({kind: seen[kind] for kind in self._listeners if kind in seen})
+        seen = {kind.lower() for kind in _LISTENING.findall(self._said())}
         return all(kind in seen for kind in self._listeners)
 
     def _said(self) -> str:

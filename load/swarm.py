@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from load.plan import Plan
-from nsqcore.process.free_ports import free_port
+from load.ports import free_port
 
 # Users, tally and report take less time to end.
 STOP_SECONDS: Final = 60

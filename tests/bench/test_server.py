@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from bench import server
+from bench.ports import free_port
 from bench.server import NULL, PortTakenError, Program
-from nsqcore.process.free_ports import free_port
 
 
 def test_a_port_that_another_program_took_in_between_is_replaced_by_another(monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.deploy.prometheus import firing, metrics_in, problems, promtool, rules_of, snapshot
 from tests.deploy.release import CHART, NAMESPACE, render
 from tests.support.waiting import wait_until

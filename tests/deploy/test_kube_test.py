@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.deploy.schemas import check
 from tests.support.waiting import wait_until
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.deploy.release import render, values_of
 
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.connection import Connection
 from nsqclient.errors import ConnectionLostError, HandshakeError
@@ -13,7 +14,6 @@ from nsqclient.listener import Listener
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame
-from nsqcore.process.free_ports import free_port
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually
 

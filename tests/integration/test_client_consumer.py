@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
 from nsqclient.wire.errors import ProtocolError
-from nsqcore.process.free_ports import free_port
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 

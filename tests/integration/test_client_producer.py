@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient import ClosedError, Consumer, Producer
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
-from nsqcore.process.free_ports import free_port
 from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
 

@@ -11,10 +11,10 @@ from datetime import timedelta
 import pytest
 
 import nsqclient
+from bench.ports import free_port
 from nsqclient import ClosedError, Config, ProtocolError
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
-from nsqcore.process.free_ports import free_port
 from tests.support.waiting import wait_until
 
 

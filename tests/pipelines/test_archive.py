@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from pyspark_nsq.jobs.archive import compact, parquet_settings, start
 from pyspark_nsq.jobs.archive_options import parse
 from pyspark_nsq.jobs.run import run_until_end

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
-from nsqcore.process.free_ports import free_port
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 
 

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing, outgoing
 from pyspark_nsq.sink.publisher import Publisher

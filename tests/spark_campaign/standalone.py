@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import pyspark
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.pipelines.spark_jobs import descendants
 from tests.support.waiting import wait_until
 

@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 
 import pytest
 
-from nsqcore.process.free_ports import LAST_PORT, dice, free_port, is_free, reserve
+from bench.ports import free_port, reserve
+from load.ports import LAST_PORT, dice, is_free
 from tests.support import beside, nursery
 from tests.support.nursery import ROOT, Process
 from tests.support.waiting import wait_until

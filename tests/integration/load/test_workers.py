@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from load.journal import read_journal
-from nsqcore.process.free_ports import free_port
 from tests.integration.load.test_runs import EVERYTHING, PROJECT, run_profile, surroundings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.site import ask
 
 NSQD = "--nsqd-http-address=127.0.0.1:4151"

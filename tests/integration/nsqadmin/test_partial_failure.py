@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import contextmanager
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.site import ask, build_site
 from tests.support.waiting import wait_until
 

@@ -4,9 +4,9 @@ import ssl
 
 import pytest
 
+from bench.ports import free_port
 from nsqadmin.daemon import _tls
 from nsqadmin.options import NsqadminOptions
-from nsqcore.process.free_ports import free_port
 from tests.support import beside
 from tests.support.site import ask
 from tests.support.waiting import wait_until

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from bench.ports import free_port
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
-from nsqcore.process.free_ports import free_port
 
 
 @pytest.fixture

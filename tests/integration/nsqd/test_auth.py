@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.auth_server import AuthServer, always_saying, granted
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
-from nsqcore.process.free_ports import free_port
 from tests.support.processes import Cluster
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, mpub, pub

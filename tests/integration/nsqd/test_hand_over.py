@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support import beside
 from tests.support.processes import program
 from tests.support.waiting import wait_until

@@ -2,7 +2,7 @@
 
 import threading
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support.waiting import wait_until
 
 

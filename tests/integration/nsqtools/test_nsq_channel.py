@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
 from tests.support.tools import channel_stats, command, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until

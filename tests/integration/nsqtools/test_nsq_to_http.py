@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from tests.support import beside
 from tests.support.http_sink import HttpSink
 from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqcore.process.free_ports import free_port
+from bench.ports import free_port
 from nsqtools.kube.access import ApiFailed
 from nsqtools.kube.drain_hook import HookOptions, drain_flags, hook, is_scaled_away, parse_arguments, tell
 from tests.support.fake_kubernetes import Fault

@@ -2,9 +2,10 @@ import socket
 import subprocess
 import sys
 
-from nsqcore.process.free_ports import free_port, is_free, reserve
+from bench.ports import free_port, reserve
+from load.ports import is_free
 
-ELSEWHERE = "import sys; from nsqcore.process.free_ports import reserve; print(reserve(int(sys.argv[1])))"
+ELSEWHERE = "import sys; from bench.ports import reserve; print(reserve(int(sys.argv[1])))"
 
 
 def reserved_elsewhere(port):
