@@ -1,4 +1,3 @@
-import socket
 import subprocess
 import sys
 
@@ -31,8 +30,3 @@ def test_a_port_of_a_process_that_has_ended_can_be_reserved():
     port = next(port for port in range(9000, 10_000) if reserved_elsewhere(port))
 
     assert reserve(port)
-
-
-def test_a_port_at_which_somebody_listens_is_not_free():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not is_free(server.getsockname()[1])
