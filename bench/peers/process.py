@@ -72,11 +72,7 @@ class Running:
 
     def kill(self) -> None:
         """Kill with SIGKILL, as the kernel does when memory is short, so no handler runs."""
-        self._signal(signal.SIGKILL)
-        self._main.wait()
-        # Its children end a little later, and hold its port until then.
-        while self._stats():
-            time.sleep(0.001)
+        _kill(self._main)
 
     def start_again(self) -> None:
         self._main = self._popen(self._commands[-1])
@@ -94,10 +90,7 @@ class Running:
             while session and time.monotonic() < deadline:
                 session = _session(process.pid)
                 time.sleep(0.02)
-            for pid in session:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
         self._log.close()
 
     def _popen(self, command: Command) -> "subprocess.Popen[bytes]":
@@ -115,9 +108,23 @@ class Running:
         return _session(self._main.pid)
 
     def _signal(self, which: signal.Signals) -> None:
-        for pid in self._stats():
-            with suppress(ProcessLookupError):
-                os.kill(pid, which)
+        _signal(self._main, which)
+
+
+def _signal(leader: "subprocess.Popen[bytes]", which: signal.Signals) -> None:
+    for pid in _session(leader.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, which)
+
+
+def _kill(leader: "subprocess.Popen[bytes]") -> None:
+    """Kill all processes of the session, and return when they have ended."""
+    _signal(leader, signal.SIGKILL)
+    leader.wait()
+    # The children end a little later, and hold the port until then; one may have been started just now.
+    while _session(leader.pid):
+        _signal(leader, signal.SIGKILL)
+        time.sleep(0.001)
 
 
 def _session(leader: int) -> dict[int, list[str]]:
