@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -168,13 +169,18 @@ class Statsd:
         except (OSError, ValueError) as error:
             self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, error)
             return
+        left: deque[bytes] = deque()
         try:
-            datagrams = packets(await self.lines(), self._options.packet_bytes)
-            for datagram in datagrams:
-                transport.sendto(datagram)
-                if spread_s:
-                    await asyncio.sleep(spread_s / len(datagrams))
+            left.extend(packets(await self.lines(), self._options.packet_bytes))
+            pause_s = spread_s / max(1, len(left))
+            while left:
+                transport.sendto(left.popleft())
+                if pause_s:
+                    await asyncio.sleep(pause_s)
         finally:
+            # After a stop in between: the next push continues the counters behind these lines.
+            for datagram in left:
+                transport.sendto(datagram)
             transport.close()
 
 

@@ -164,7 +164,8 @@ def test_lines_are_not_cut_by_packets():
     assert packets([], 10) == []
 
 
-async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
+async def collector():
+    """A statsd daemon: its address, and what it gets."""
     received = asyncio.Queue()
 
     class Receiver(asyncio.DatagramProtocol):
@@ -174,9 +175,13 @@ async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         Receiver, local_addr=("127.0.0.1", 0)
     )
-    port = transport.get_extra_info("sockname")[1]
+    return transport, f"127.0.0.1:{transport.get_extra_info('sockname')[1]}", received
+
+
+async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
+    transport, address, received = await collector()
     snapshots = ({"topics": [topic("t", count)]} for count in itertools.count(1))
-    pusher = statsd(*itertools.islice(snapshots, 3), address=f"127.0.0.1:{port}", interval_s=1.01)
+    pusher = statsd(*itertools.islice(snapshots, 3), address=address, interval_s=1.01)
     task = asyncio.create_task(pusher.run())
 
     async with asyncio.timeout(10):
@@ -187,4 +192,25 @@ async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
 
     assert first.startswith(b"nsq.h.topic.t.message_count:1|c\n")
     assert last.startswith(b"nsq.h.topic.t.message_count:1|c\n")
+    transport.close()
+
+
+async def test_a_stop_in_the_middle_of_a_push_loses_none_of_its_counters():
+    transport, address, received = await collector()
+    snapshots = [{"topics": [topic("t", count, message_bytes=count)]} for count in (5, 7)]
+    pusher = statsd(*snapshots, address=address, interval_s=3.0, packet_bytes=1)
+    task = asyncio.create_task(pusher.run())
+
+    async with asyncio.timeout(10):
+        lines = [await received.get()]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        lines += [await received.get() for _ in range(7)]
+
+    assert [line for line in lines if line.endswith(b"|c\n")] == [
+        b"nsq.h.topic.t.message_count:5|c\n",
+        b"nsq.h.topic.t.message_bytes:5|c\n",
+        b"nsq.h.topic.t.message_count:2|c\n",
+        b"nsq.h.topic.t.message_bytes:2|c\n",
+    ]
     transport.close()
