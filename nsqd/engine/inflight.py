@@ -225,7 +225,7 @@ class InFlight:
     def touch(self, seq: int, consumer: Credit, deadline_ns: int) -> None:
         """Give *seq* a deadline of its own; its time of delivery does not change. Raises NotInFlight."""
         run = self.find(seq, consumer)
-        if run.left == 1:
+        if run.left == 1 and deadline_ns >= run.deadline_ns:
             # The heap still has the older deadline; when that passes, `expired` looks at this one.
             run.deadline_ns = deadline_ns
             return

@@ -144,6 +144,18 @@ def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
     assert channel.timeout_count == 1
 
 
+def test_a_touched_message_times_out_at_the_maximum_although_its_own_time_out_is_longer(node, channel):
+    node.publish(b"1")
+    consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=60)
+    channel.touch(channel.in_flight.lowest(), consumer, 4_000_000_000, node.now_ns)
+    node.broker.reschedule(channel)
+
+    node.advance(3.9)
+    assert channel.timeout_count == 0
+    node.advance(0.1)
+    assert channel.timeout_count == 1
+
+
 def test_a_disconnect_gives_messages_back_at_once(node, channel):
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=2)

@@ -96,6 +96,17 @@ def test_touching_a_single_message_again_and_again_moves_its_deadline(consumer):
     assert timed_out(flight, 190) == [[(1, 2)]]
 
 
+def test_a_touch_may_bring_the_deadline_of_a_single_message_forward(consumer):
+    flight = InFlight()
+    flight.add(1, 2, consumer, now_ns=0, deadline_ns=60)
+    flight.touch(1, consumer, 20)
+
+    assert timed_out(flight, 19) == []
+    assert timed_out(flight, 20) == [[(1, 2)]]
+    assert timed_out(flight, 60) == []
+    assert flight.count == 0
+
+
 def test_a_touch_does_not_change_when_the_message_was_delivered(consumer):
     flight = InFlight()
     flight.add(1, 5, consumer, now_ns=7, deadline_ns=10)
