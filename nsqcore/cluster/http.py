@@ -125,7 +125,7 @@ class ClusterHttp:
     ) -> bytes:
         """Return the answer; with *keeps_place* the caller releases its place in ``_bodies``."""
         status, body = await self._once(verb, url, address, content)
-        if status == 403 and (upgraded := _https_url(url, body)) is not None:
+        if status == 403 and (upgraded := https_url(url, body)) is not None:
             self._bodies.release()
             url = upgraded
             status, body = await self._once(verb, url, address, content)
@@ -206,11 +206,11 @@ def _url(address: str, path: str, params: Params) -> str:
     return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
-def _https_url(url: str, body: bytes) -> str | None:
-    """Return the URL at which a node that requires TLS can be asked; None when its refusal names no port."""
+def https_url(url: str, body: bytes) -> str | None:
+    """Return the URL at which a server that requires TLS can be asked; None if its refusal names no port."""
     try:
         port = json.loads(body)["https_port"]
-    except (ValueError, TypeError, LookupError):
+    except UNUSABLE:
         return None
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         return None

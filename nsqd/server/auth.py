@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.version import ACCEPT
+from nsqcore.cluster.http import https_url
 from nsqcore.process.logs import Log
 from nsqcore.process.tls import reason
 from nsqd.protocol.auth import Authorizations, BadAnswer, parse_authorizations
@@ -87,7 +88,10 @@ class AuthServers:
     async def _query(self, endpoint: str, asker: Asker) -> bytes:
         status, body = await self._once(endpoint, asker)
         if status == 403 and not endpoint.startswith("https://"):
-            status, body = await self._once(_https(endpoint, body), asker)
+            over_tls = https_url(endpoint, body)
+            if over_tls is None:
+                raise BadAnswer("got response 403 without a valid https_port")
+            status, body = await self._once(over_tls, asker)
         if status != 200:
             raise BadAnswer(f"got response {status} of {len(body)} bytes")
         return body
@@ -154,14 +158,3 @@ def _without_query(endpoint: str) -> str:
     """A configured address without user, password and query."""
     url = URL(endpoint, encoded=True)
     return str(url.with_user(None).with_query(None))
-
-
-def _https(endpoint: str, refusal: bytes) -> str:
-    """The HTTPS URL of a server that requires TLS. Raises BadAnswer if *refusal* does not name the port."""
-    try:
-        port = json.loads(refusal)["https_port"]
-    except (ValueError, TypeError, LookupError) as error:
-        raise BadAnswer("got response 403 without an https_port") from error
-    if type(port) is not int or not 0 < port < 65_536:
-        raise BadAnswer("got response 403 with an invalid https_port")
-    return str(URL(endpoint, encoded=True).with_scheme("https").with_port(port))

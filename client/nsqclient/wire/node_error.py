@@ -54,7 +54,7 @@ class NodeError(Exception):
 def _code_in(text: str) -> str:
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     if isinstance(answer, dict) and isinstance(answer.get("message"), str):
         return str(answer["message"])

@@ -132,7 +132,7 @@ async def test_a_node_that_requires_tls_is_asked_again_over_https(http, answerin
 
 
 @pytest.mark.parametrize(
-    "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]"]
+    "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]", "[" * 100_000]
 )
 async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering, body):
     address, seen = await answering(403, body)

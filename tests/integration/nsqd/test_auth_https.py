@@ -78,7 +78,9 @@ async def test_a_server_whose_authority_is_unknown_is_not_believed(plain, https,
     assert "AUTH failed failed auth request" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("answer", ["no", {}, {"https_port": "443"}, {"https_port": 0}, {"https_port": True}])
+@pytest.mark.parametrize(
+    "answer", ["no", "[" * 100_000, {}, {"https_port": "443"}, {"https_port": 0}, {"https_port": True}]
+)
 async def test_a_refusal_that_names_no_port_is_final(authority, answer):
     with AuthServer(status=403, answer=answer) as server:
         assert await ask(server.address, trust(authority.file)) is None

@@ -21,4 +21,5 @@ def test_a_refusal_quotes_status_and_body_and_knows_the_code():
 def test_a_refusal_without_json_has_no_code():
     assert NodeError.from_status("GET", URL, "x", 500, b"oops").code == ""
     assert NodeError.from_status("GET", URL, "x", 500, b"[]").code == ""
+    assert NodeError.from_status("GET", URL, "x", 500, b"[" * 100_000).code == ""
     assert str(NodeError.from_status("GET", URL, "x", 799, b"\xff")) == 'got response 799 "\ufffd"'
