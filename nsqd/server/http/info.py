@@ -162,7 +162,10 @@ class InfoApi:
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """Parse a JSON list of strings, or null for none. Raises ValueError."""
-    value: Any = json.loads(text)
+    try:
+        value: Any = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

@@ -422,6 +422,7 @@ def test_what_is_no_option_is_refused(nsqd, name):
         ("nsqlookupd_tcp_addresses", b'"127.0.0.1:4160"', refused(400, "INVALID_VALUE")),
         ("nsqlookupd_tcp_addresses", b"[1]", refused(400, "INVALID_VALUE")),
         ("nsqlookupd_tcp_addresses", b"{}", refused(400, "INVALID_VALUE")),
+        ("nsqlookupd_tcp_addresses", b"[" * 100_000, refused(400, "INVALID_VALUE")),
         ("max_msg_size", b"5", refused(400, "INVALID_OPTION")),
         ("nope", b"x", refused(400, "INVALID_OPTION")),
     ],
