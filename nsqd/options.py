@@ -91,7 +91,7 @@ def _fill_rate(value: str) -> str | None:
 def _percentiles(values: tuple[float, ...]) -> str | None:
     for value in values:
         if not 0 < value <= 1:
-            return f"invalid E2E processing latency percentile: {value}"
+            return f"invalid E2E processing latency percentile: {value:.15g}"
     return None
 
 

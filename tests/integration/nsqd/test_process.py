@@ -107,6 +107,14 @@ def test_a_value_that_cannot_work_is_one_sentence_and_exits_with_1(tmp_path, fla
     assert sentence in line
 
 
+@pytest.mark.parametrize("value", ["0", "2", "1.25"])
+def test_a_percentile_that_is_none_is_named_as_it_was_written(tmp_path, value):
+    result = run(f"--e2e-processing-latency-percentile={value}", f"--data-path={tmp_path}")
+
+    assert result.returncode == 1
+    assert result.stderr.endswith(f" - invalid E2E processing latency percentile: {value}\n")
+
+
 def test_what_only_a_feature_reads_that_is_off_is_not_judged(cluster):
     nsqd = cluster.nsqd("--statsd-interval=1s", "--e2e-processing-latency-window-time=0s")
 
