@@ -168,12 +168,18 @@ class Changes:
     def _topic_created(self, topic: Topic) -> None:
         self._log.info("TOPIC(%s): created", topic.name)
         self._lookups.register(topic.name)
-        if any(peer.connected for peer in self._lookups.peers()):
+        peers = self._lookups.peers()
+        if any(peer.connected for peer in peers):
             # Its messages wait until the channels that it has on other nodes are created here.
             self._broker.hold_topic(topic, held=True)
             task = asyncio.create_task(self._create_known_channels(topic), name=f"channels of {topic.name}")
             self._asking[topic] = task
             task.add_done_callback(lambda _: self._asking.pop(topic))
+        elif peers:
+            # Channels that it has on other nodes miss what is published before they are created here.
+            self._log.error(
+                "no available nsqlookupd to query for channels to pre-create for topic %s", topic.name
+            )
 
     async def _create_known_channels(self, topic: Topic) -> None:
         try:

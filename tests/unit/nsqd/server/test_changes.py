@@ -2,7 +2,10 @@
 
 import asyncio
 import errno
+import io
 import threading
+
+import pytest
 
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Change, Event
@@ -11,6 +14,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.server.changes import Changes
 from nsqd.server.health import Health
+from nsqd.server.lookup.peer import LookupPeerState
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
@@ -104,8 +108,48 @@ async def test_metadata_that_could_not_be_written_at_the_start_is_written_though
 class NoPeers:
     """There is no nsqlookupd."""
 
+    def peers(self):
+        return []
+
+    def register(self, topic, channel=""):
+        pass
+
     def unregister(self, topic, channel=""):
         pass
+
+
+class DeadPeers(NoPeers):
+    """There is an nsqlookupd, but no connection to it."""
+
+    def peers(self):
+        return [LookupPeerState("127.0.0.1:4160", False, "connect - connection refused", 0)]
+
+
+@pytest.mark.parametrize("lookups", [NoPeers(), DeadPeers()])
+async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
+    said = io.StringIO()
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = Changes(
+        broker,
+        data,
+        lookups,
+        None,
+        Health(),
+        Log("", LogLevel.ERROR, said),
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    topic = broker.topic("t", 0)
+
+    changes.happened(Event(Change.TOPIC_CREATED, topic))
+    await changes.settle()
+
+    sentence = " ERROR: no available nsqlookupd to query for channels to pre-create for topic t\n"
+    assert said.getvalue().endswith(sentence) is isinstance(lookups, DeadPeers)
+    assert said.getvalue().count("\n") == isinstance(lookups, DeadPeers)
 
 
 async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tmp_path):
