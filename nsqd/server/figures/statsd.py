@@ -16,6 +16,8 @@ from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 
+# How long the address may take to be resolved: the last push must not delay a stop.
+RESOLVE_S: Final = 1.0
 # How many lines are written in one go: some milliseconds.
 _AT_ONCE: Final = 1000
 
@@ -163,11 +165,13 @@ class Statsd:
         self._log.info("STATSD: pushing stats to %s", self._options.address)
         try:
             host, port = split_host_port(self._options.address)
-            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                asyncio.DatagramProtocol, remote_addr=(host, int(port))
-            )
+            async with asyncio.timeout(RESOLVE_S):
+                transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                    asyncio.DatagramProtocol, remote_addr=(host, int(port))
+                )
         except (OSError, ValueError) as error:
-            self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, error)
+            why = str(error) or f"no answer from DNS in {RESOLVE_S:.0f} s"
+            self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, why)
             return
         left: deque[bytes] = deque()
         try:

@@ -1,4 +1,5 @@
 import asyncio
+import io
 import itertools
 
 import pytest
@@ -65,7 +66,7 @@ class Snapshots:
         return next(self._snapshots)
 
 
-def statsd(*snapshots, **options):
+def statsd(*snapshots, log=None, **options):
     given = {
         "address": "127.0.0.1:1",
         "interval_s": 60.0,
@@ -74,7 +75,8 @@ def statsd(*snapshots, **options):
         "memory": False,
         "exclude_ephemeral": False,
     }
-    return Statsd(Snapshots(*snapshots), StatsdOptions(**(given | options)), Log("", LogLevel.FATAL))
+    log = log or Log("", LogLevel.FATAL)
+    return Statsd(Snapshots(*snapshots), StatsdOptions(**(given | options)), log)
 
 
 def test_names_and_order_are_the_originals():
@@ -214,3 +216,21 @@ async def test_a_stop_in_the_middle_of_a_push_loses_none_of_its_counters():
         b"nsq.h.topic.t.message_bytes:2|c\n",
     ]
     transport.close()
+
+
+async def test_a_stop_does_not_wait_for_a_name_server_that_is_silent(monkeypatch):
+    async def silence(*_args, **_options):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", silence)
+    monkeypatch.setattr("nsqd.server.figures.statsd.RESOLVE_S", 0.01)
+    said = io.StringIO()
+    pusher = statsd(log=Log("", LogLevel.ERROR, said), address="statsd.example:8125", interval_s=2.0)
+    task = asyncio.create_task(pusher.run())
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(10):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert "failed to create UDP socket to statsd(statsd.example:8125) - no answer" in said.getvalue()
