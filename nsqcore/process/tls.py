@@ -99,8 +99,17 @@ def server_certificates(
     return Certificates(make, load, (certificate, key, authorities if verify_clients else ""))
 
 
-def trust(authorities: str, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> Certificates:
-    """The authorities that a client trusts: those of a file, or without one those of the system."""
+def trust(
+    authorities: str,
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    *,
+    certificate: str = "",
+    key: str = "",
+) -> Certificates:
+    """The authorities that a client trusts: those of a file, or without one those of the system.
+
+    With *certificate* and *key* the client shows that certificate to servers that ask for one.
+    """
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -112,8 +121,10 @@ def trust(authorities: str, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     def load(context: ssl.SSLContext) -> None:
         if authorities:
             load_authorities(context, authorities)
+        if certificate:
+            context.load_cert_chain(certificate, key)
 
-    return Certificates(make, load, (authorities,))
+    return Certificates(make, load, (authorities, certificate, key))
 
 
 def accept_from(context: ssl.SSLContext, least: ssl.TLSVersion) -> None:

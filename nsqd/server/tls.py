@@ -33,13 +33,14 @@ def own_certificates(options: NsqdOptions) -> Certificates | None:
         raise StartupError(f"failed to build TLS config - {reason(error)}") from error
 
 
-def trusted(options: NsqdOptions) -> Certificates:
-    """The authorities trusted for servers that nsqd asks over HTTPS: auth servers, nsqlookupd.
+def trusted(options: NsqdOptions, *, certificate: str = "", key: str = "") -> Certificates:
+    """The authorities trusted for servers that nsqd asks: auth servers, nsqlookupd, keepers.
 
-    Raises StartupError.
+    *certificate* is shown to them. Raises StartupError.
     """
+    least = max(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     try:
-        return trust(options.tls_root_ca_file, max(options.tls_min_version, ssl.TLSVersion.TLSv1_2))
+        return trust(options.tls_root_ca_file, least, certificate=certificate, key=key)
     except (OSError, ValueError) as error:
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
 
@@ -51,13 +52,9 @@ def to_keepers(options: NsqdOptions) -> Certificates | None:
     """
     if not options.keeper_tls:
         return None
-    found = trusted(options)
-    if options.has_certificate:
-        try:
-            found.context.load_cert_chain(options.tls_cert, options.tls_key)
-        except (OSError, ValueError) as error:
-            raise StartupError(f"failed to build TLS config - {reason(error)}") from error
-    return found
+    if not options.has_certificate:
+        return trusted(options)
+    return trusted(options, certificate=options.tls_cert, key=options.tls_key)
 
 
 def described(connection: ssl.SSLObject | None) -> dict[str, Any]:

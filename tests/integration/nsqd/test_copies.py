@@ -369,6 +369,25 @@ def test_the_stream_is_encrypted_where_that_is_wanted(cluster, tmp_path):
     assert copies(kept, "t2")
 
 
+def test_a_renewed_certificate_is_shown_to_keepers_without_a_restart(cluster, tmp_path):
+    authority = Authority(tmp_path / "theirs")
+    kept = keeper(
+        cluster,
+        *authority.flags,
+        f"--tls-root-ca-file={authority.file}",
+        "--tls-client-auth-policy=require-verify",
+    )
+    other = Authority(tmp_path / "other")
+    mine = [f"--tls-cert={tmp_path}/mine.pem", f"--tls-key={tmp_path}/mine.key"]
+    other.client_files("mine", tmp_path)
+    node = home(cluster, kept.tcp_address, "--keeper-tls", f"--tls-root-ca-file={authority.file}", *mine)
+    wait_until(lambda: kept_by(node)["problem"] not in {"", "not connected yet"}, "the keeper refuses it")
+
+    authority.client_files("mine", tmp_path)
+
+    connected(node)
+
+
 def test_a_keeper_whose_certificate_is_of_another_authority_is_not_believed(cluster, tmp_path):
     theirs, ours = Authority(tmp_path / "theirs"), Authority(tmp_path / "ours")
     kept = keeper(cluster, *theirs.flags)

@@ -36,6 +36,20 @@ def shown(context):
     return near.getpeercert(binary_form=True)
 
 
+def presented(client, server):
+    """The certificate that a client shows to *server*."""
+    a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(a, b, server_hostname="localhost")
+    far = server.wrap_bio(b, a, server_side=True)
+    for _ in range(4):
+        for side in (near, far):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return far.getpeercert(binary_form=True)
+
+
 def test_a_client_cannot_renegotiate(first):
     # Renegotiating costs a server more than its client. Python's clients cannot, so the option is checked.
     context = server_certificates(str(first.certificate), str(first.key), LEAST).context
@@ -100,3 +114,20 @@ def test_an_authority_that_is_added_is_believed(first, second):
 
     assert believed.refresh() is True
     assert len(believed.context.get_ca_certs()) == 2
+
+
+def test_a_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, first):
+    server = server_certificates(
+        str(first.certificate), str(first.key), LEAST, verify_clients=True, authorities=str(first.file)
+    ).context
+    for name in ("old", "new"):
+        first.client_files(name, tmp_path)
+    client = trust(
+        str(first.file), certificate=str(tmp_path / "old.pem"), key=str(tmp_path / "old.key")
+    )
+    before = presented(client.context, server)
+    for ending in (".pem", ".key"):
+        shutil.copy(tmp_path / f"new{ending}", tmp_path / f"old{ending}")
+
+    assert client.refresh() is True
+    assert presented(client.context, server) != before
