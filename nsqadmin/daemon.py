@@ -37,6 +37,7 @@ from nsqcore.near_misses import meant_address
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log
+from nsqcore.process.tls import Certificates, watch
 
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
@@ -53,10 +54,11 @@ class NsqadminDaemon:
         live = LiveOptions(options, log)
         connect_timeout = options.http_client_connect_timeout / SECOND
         request_timeout = options.http_client_request_timeout / SECOND
+        self._certificates = _trusted(options)
         self._http = ClusterHttp(
             connect_timeout=connect_timeout,
             request_timeout=request_timeout,
-            tls=_tls(options),
+            tls=self._certificates.context,
             secret=_secret(options.auth_secret_file),
             bodies_at_once=BODIES_AT_ONCE,
         )
@@ -145,6 +147,7 @@ class NsqadminDaemon:
         self._workers = [
             asyncio.create_task(self._notifier.run(), name="notifications"),
             asyncio.create_task(self._alarm.run(), name="alerts"),
+            asyncio.create_task(watch([self._certificates], self._log), name="certificates"),
             *(
                 asyncio.create_task(
                     _warn_of_unknown_hosts(flag, addresses, self._log), name=f"resolve {flag}"
@@ -266,30 +269,38 @@ def _secret(path: str) -> SecretFile:
     return secret
 
 
-def _tls(options: NsqadminOptions) -> ssl.SSLContext:
-    """Return the TLS context for nodes that insist on HTTPS."""
+def _trusted(options: NsqadminOptions) -> Certificates:
+    """Return the TLS context for nodes that insist on HTTPS, which follows its files."""
     ca_file = options.http_client_tls_root_ca_file
     certificate, key = options.http_client_tls_cert, options.http_client_tls_key
-    context = ssl.create_default_context()
-    if ca_file:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except ssl.SSLError as error:
-            raise StartupError(f"failed to AppendCertsFromPEM {ca_file}") from error
-        except OSError as error:
-            raise StartupError(f"failed to read TLS root CA file {ca_file} - {error.strerror}") from error
-    if options.http_client_tls_insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate:
-        try:
-            context.load_cert_chain(certificate, key)
-        except OSError as error:
-            raise StartupError(
-                f"failed to LoadX509KeyPair {certificate}, {key} - {error.strerror or error}"
-            ) from error
-    return context
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if ca_file else ssl.create_default_context()
+        if options.http_client_tls_insecure_skip_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def load(context: ssl.SSLContext) -> None:
+        if ca_file:
+            try:
+                context.load_verify_locations(cafile=ca_file)
+            except ssl.SSLError as error:
+                raise ValueError(f"failed to AppendCertsFromPEM {ca_file}") from error
+            except OSError as error:
+                raise ValueError(f"failed to read TLS root CA file {ca_file} - {error.strerror}") from error
+        if certificate:
+            try:
+                context.load_cert_chain(certificate, key)
+            except OSError as error:
+                raise ValueError(
+                    f"failed to LoadX509KeyPair {certificate}, {key} - {error.strerror or error}"
+                ) from error
+
+    try:
+        return Certificates(make, load, (ca_file, certificate, key))
+    except ValueError as error:
+        raise StartupError(str(error)) from error
 
 
 def _check_addresses(flag: str, addresses: tuple[str, ...], port: int) -> None:

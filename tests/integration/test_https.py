@@ -134,3 +134,20 @@ def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, c
     )
     admin = cluster.nsqadmin(address, f"--http-client-tls-root-ca-file={authority.file}")
     assert b'"t"' in admin.request("GET", "/api/topics")[1]
+
+
+def test_nsqadmin_trusts_an_authority_that_is_added_to_its_file_without_a_restart(
+    secure, cluster, authority, tmp_path
+):
+    lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
+    cluster.nsqd(f"--tls-root-ca-file={authority.file}", lookupds=[lookupd]).post("/topic/create?topic=t")
+    file = tmp_path / "authorities.pem"
+    file.write_bytes(Authority(tmp_path / "other").file.read_bytes())
+    admin = cluster.nsqadmin(
+        f"--lookupd-http-address={lookupd.http_address}", f"--http-client-tls-root-ca-file={file}"
+    )
+    assert b'"t"' not in admin.request("GET", "/api/topics")[1]
+
+    file.write_bytes(file.read_bytes() + authority.file.read_bytes())
+
+    wait_until(lambda: b'"t"' in admin.request("GET", "/api/topics")[1], "it is trusted")

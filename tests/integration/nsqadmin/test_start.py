@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from bench.ports import free_port
-from nsqadmin.daemon import _tls
+from nsqadmin.daemon import _trusted
 from nsqadmin.options import NsqadminOptions
 from tests.support import beside
 from tests.support.site import ask
@@ -100,8 +100,10 @@ def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
 
 
 def test_it_skips_verification_only_when_told_to():
-    assert _tls(NsqadminOptions()).verify_mode == ssl.CERT_REQUIRED
-    assert _tls(NsqadminOptions(http_client_tls_insecure_skip_verify=True)).verify_mode == ssl.CERT_NONE
+    careless = NsqadminOptions(http_client_tls_insecure_skip_verify=True)
+
+    assert _trusted(NsqadminOptions()).context.verify_mode == ssl.CERT_REQUIRED
+    assert _trusted(careless).context.verify_mode == ssl.CERT_NONE
 
 
 def test_it_starts_while_the_cluster_is_down(cluster):

@@ -122,9 +122,7 @@ def test_a_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, fir
     ).context
     for name in ("old", "new"):
         first.client_files(name, tmp_path)
-    client = trust(
-        str(first.file), certificate=str(tmp_path / "old.pem"), key=str(tmp_path / "old.key")
-    )
+    client = trust(str(first.file), certificate=str(tmp_path / "old.pem"), key=str(tmp_path / "old.key"))
     before = presented(client.context, server)
     for ending in (".pem", ".key"):
         shutil.copy(tmp_path / f"new{ending}", tmp_path / f"old{ending}")
