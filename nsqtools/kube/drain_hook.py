@@ -36,7 +36,7 @@ class HookOptions:
 
 def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
     """Whether the pod does not come back. Raises ApiFailed."""
-    return _index(options) >= api.replicas(options.namespace, options.stateful_set)
+    return _index(options) >= api.ordinals_end(options.namespace, options.stateful_set)
 
 
 def _index(options: HookOptions) -> int:

@@ -105,6 +105,12 @@ def test_only_a_pod_that_is_scaled_away_hands_over(api, kubernetes, two_replicas
     assert drain_flags(options, goes=False) == ["--hand-over=never", "--timeout=5s"]
 
 
+def test_pods_whose_numbers_do_not_begin_with_0_are_not_scaled_away_for_that(api, kubernetes, two_replicas):
+    kubernetes.objects[SET]["spec"]["ordinals"] = {"start": 5}
+
+    assert [number for number in range(5, 9) if is_scaled_away(api, of_pod(f"mq-nsqd-{number}"))] == [7, 8]
+
+
 def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api, kubernetes, capfd):
     drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
     options = HookOptions("mq", "mq-nsqd-2", "mq-nsqd", drain, hand_over=True, events=False)
