@@ -22,6 +22,7 @@ FOREIGN = {
     "kubelet_volume_stats_available_bytes",
     "kubelet_volume_stats_capacity_bytes",
     "kube_cronjob_status_last_successful_time",
+    "kube_cronjob_created",
 }
 
 
@@ -331,6 +332,17 @@ def test_an_archive_that_is_late_is_told(tmp_path, rules):
     timelines = [never_again, two_lookups(150)]
     assert firing(tmp_path, rules, timelines, 119, {}) == ""
     assert firing(tmp_path, rules, timelines, 130, {"NsqArchiveLate": 1}) == ""
+
+
+def test_an_archive_that_has_never_succeeded_is_late_from_its_creation_on(tmp_path, rules):
+    labels = f'{{namespace="{NAMESPACE}",cronjob="demo-nsq-archive-a"}}'
+    made = {f"kube_cronjob_created{labels}": "0"}
+    well = made | {f"kube_cronjob_status_last_successful_time{labels}": "7200"}
+
+    timelines = [[made] * 150, two_lookups(150)]
+    assert firing(tmp_path, rules, timelines, 119, {}) == ""
+    assert firing(tmp_path, rules, timelines, 130, {"NsqArchiveLate": 1}) == ""
+    assert firing(tmp_path, rules, [[well] * 150, two_lookups(150)], 130, {}) == ""
 
 
 # --- the rules themselves

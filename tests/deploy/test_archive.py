@@ -1,5 +1,7 @@
 """The CronJobs that write topics to Parquet."""
 
+import re
+
 import pytest
 from helm_python import HelmError
 
@@ -99,6 +101,25 @@ def test_a_long_release_name_leaves_room_for_the_name_of_the_topic(chart):
 
     assert names == [f"{'a' * 37}-archive-orders", f"{'a' * 37}-archive-clicks"]
     assert max(map(len, names)) == 52
+
+
+@pytest.mark.parametrize("name", ["a" * 40, "demo"])
+def test_the_alert_about_late_archives_means_these_jobs_and_no_others(chart, name):
+    values = values_of("archive") | {"fullnameOverride": name, "monitoring": {"rules": {"enabled": True}}}
+    release = render(chart, values)
+    names = [thing["metadata"]["name"] for thing in release.of_kind("CronJob")]
+
+    (group,) = (
+        each
+        for each in release.of_kind("PrometheusRule")[0]["spec"]["groups"]
+        if each["name"] == "nsq-archive"
+    )
+    (rule,) = group["rules"]
+    selected = set(re.findall('cronjob=~"([^"]+)"', rule["expr"]))
+    assert len(selected) == 1
+    pattern = re.compile(selected.pop())
+    assert all(pattern.fullmatch(each) for each in names)
+    assert not pattern.fullmatch(f"{name}-archive-other")
 
 
 def test_the_job_may_use_the_http_api_of_brokers_where_policies_restrict_it(archived, chart):

@@ -23,16 +23,19 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* All labels of an object: (list $ "nsqd"). */}}
+{{/* The labels that every object has from the chart: (list $ "nsqd"). */}}
 {{- define "nsq.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "nsq.selectorLabels" . }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
 {{- end }}
+
+{{/* The name of a topic's CronJob, which may have at most 52 characters: (list $ topic). */}}
+{{- define "nsq.archive.name" -}}
+{{- $topic := (index . 1).name -}}
+{{ include "nsq.fullname" (index . 0) | trunc (int (sub 43 (len $topic))) | trimSuffix "-" }}-archive-{{ $topic }}
 {{- end }}
 
 {{- define "nsq.image" -}}

@@ -7,7 +7,7 @@
 name: {{ index . 2 }}
 labels:
   {{- include "nsq.labels" (list $root (index . 1)) | nindent 2 }}
-  {{- with index $given 3 }}
+  {{- with merge (dict) (index $given 3) $root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with merge (dict) (index $given 4) $root.Values.commonAnnotations }}
