@@ -3,8 +3,11 @@
 import pytest
 from helm_python import HelmError
 
+from nsqcore.options.options import parse
 from nsqd.data.cli import argument_parser
 from nsqd.drain import parse_arguments
+from nsqd.options import NsqdOptions
+from nsqd.policies.definition import MOST_REPLICAS
 from nsqtools.kube import drain_hook
 from tests.deploy.release import NAME, render
 
@@ -97,6 +100,49 @@ def test_each_claim_that_is_orphaned_has_a_job_that_hands_it_over(chart):
             f"{NAME}-nsq-nsqd-{i}.{headless}.messaging.svc.cluster.local:4150" for i in (0, 1)
         ]
         assert one["spec"]["activeDeadlineSeconds"] == 60
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"image": {"tag": "9"}}, {"nsqd": {"replicas": 3}}, {"nsqd": {"podLabels": {"a": "b"}}}],
+)
+def test_a_job_that_would_do_something_else_is_another_job(chart, change):
+    """Kubernetes refuses an upgrade that changes a Job."""
+    claims = {"handOver": {"claims": ["data-demo-nsq-nsqd-7"]}}
+    before = render(chart, {"nsqd": claims})
+    after = render(chart, change | {"nsqd": claims | change.get("nsqd", {})})
+    names = [[job["metadata"]["name"] for job in release.of_kind("Job")] for release in (before, after)]
+
+    assert names[0] != names[1]
+    assert render(chart, {"nsqd": claims, "commonLabels": {}}).of_kind("Job") == before.of_kind("Job")
+
+
+def test_brokers_show_each_other_what_they_ask_for(chart):
+    """For a hand-over they need that also without copies."""
+    values = {
+        "auth": {"secretName": "operator"},
+        "tls": {"caSecretName": "ca"},
+        "nsqd": {
+            "config": {"auth-http-address": ["auth:80"]},
+            "tls": {"secretName": "t", "required": "tcp-https", "clientAuthPolicy": "require-verify"},
+        },
+    }
+    release = render(chart, values)
+    options = parse(NsqdOptions, "nsqd", release.command_line("nsqd"))
+
+    assert options.keeper_tls
+    (secret,) = (each for each in pod(release)["volumes"] if each["name"] == "auth")
+    (mount,) = (each for each in pod(release)["containers"][0]["volumeMounts"] if each["name"] == "auth")
+    assert options.keeper_secret_file == f"{mount['mountPath']}/{secret['secret']['items'][0]['path']}"
+    assert not parse(NsqdOptions, "nsqd", render(chart, {}).command_line("nsqd")).keeper_tls
+
+
+def test_the_most_copies_are_those_that_nsqd_makes(chart):
+    line = render(chart, {"nsqd": {"copies": {"replicas": MOST_REPLICAS}}}).command_line("nsqd")
+
+    assert parse(NsqdOptions, "nsqd", line).replicas == MOST_REPLICAS
+    with pytest.raises(HelmError):
+        render(chart, {"nsqd": {"copies": {"replicas": MOST_REPLICAS + 1}}})
 
 
 def test_brokers_and_those_jobs_may_speak_to_each_other(chart):

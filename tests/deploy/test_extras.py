@@ -184,9 +184,11 @@ def claim_change(tmp_path_factory):
     )
     (folder / "templates" / "extra-objects.yaml").unlink()
 
-    def said(claim, **changes):
+    def said(claim, *, backup=False, **changes):
         wanted = {"enabled": True, "size": "10Gi", "storageClass": "", "accessModes": ["ReadWriteOnce"]}
-        found = {"spec": {"volumeClaimTemplates": [{"spec": claim}]} if claim else {}}
+        metadata = {"name": "data", "annotations": {"backup": "daily"}} if backup else {"name": "data"}
+        claims = [{"metadata": metadata, "spec": claim}]
+        found = {"spec": {"volumeClaimTemplates": claims} if claim else {}}
         with Chart.load(folder) as copied:
             values = {"extraObjects": [{"found": found, "wanted": wanted | changes}]}
             text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
@@ -205,6 +207,16 @@ CLAIM = {
 @pytest.mark.parametrize("changes", [{}, {"size": "10240Mi"}, {"storageClass": "standard"}])
 def test_an_upgrade_that_changes_no_claim_goes_on(claim_change, changes):
     assert claim_change(CLAIM, **changes) == ""
+
+
+def test_annotations_of_claims_that_exist_stay(claim_change):
+    refused = "nsqd.persistence.annotations of a release that exists cannot be changed by an upgrade."
+
+    assert claim_change(CLAIM, backup=True, annotations={"backup": "daily"}) == ""
+    assert claim_change(CLAIM, annotations={}) == ""
+    assert claim_change(CLAIM, backup=True, annotations={"backup": "never"}) == refused
+    assert claim_change(CLAIM, backup=True) == refused
+    assert claim_change(CLAIM, annotations={"backup": "daily"}) == refused
 
 
 @pytest.mark.parametrize(
@@ -226,3 +238,13 @@ def test_an_upgrade_that_would_change_a_claim_is_stopped_by_the_name_of_the_valu
     claim_change, claim, changes, sentence
 ):
     assert claim_change(claim, **changes).startswith(sentence)
+
+
+def test_a_label_of_an_object_goes_before_one_for_all_and_no_key_is_there_twice(chart):
+    values = {"commonLabels": {"team": "all", "tier": "data"}, "nsqd": {"labels": {"team": "brokers"}}}
+    release = render(chart, values)
+
+    labels = release.workload("nsqd")["metadata"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("brokers", "data")
+    assert release.sources["nsq/templates/nsqd/statefulset.yaml"].count("team: all") == 1  # the pods'
+    assert release.workload("nsqlookupd")["metadata"]["labels"]["team"] == "all"

@@ -40,6 +40,16 @@ def test_each_broker_has_a_service_of_its_own_that_leads_to_its_pod(chart):
         assert [port["nodePort"] for port in thing["spec"]["ports"]] == [30150 + index, 30160 + index]
 
 
+def test_a_broker_that_refuses_plain_http_is_reached_over_https_from_outside(chart):
+    tls = {"secretName": "t", "required": "true"}
+    release = render(chart, {"nsqd": {"outside": {"type": "LoadBalancer"}, "tls": tls}})
+
+    ports = {
+        port["name"]: port["port"] for port in release.named("Service", "demo-nsq-nsqd-0")["spec"]["ports"]
+    }
+    assert ports == {"tcp": 4150, "http": 4151, "https": 4152}
+
+
 def test_what_is_announced_is_found_out_before_the_broker_starts(balanced):
     words = placing(balanced)["args"]
     options = place.parse_arguments([word.replace("$(POD_NAME)", "demo-nsq-nsqd-1") for word in words])
@@ -243,7 +253,9 @@ def test_each_secret_has_a_certificate_and_the_test_one_of_a_client(chart):
 
     assert set(found) == {"nsqd-tls", "nsqlookupd-tls", "nsqadmin-tls", "nsq-tester-tls"}
     assert found["nsq-tester-tls"]["usages"] == ["client auth"]
-    assert found["nsqd-tls"]["usages"] == ["server auth"]
+    # Brokers show it to each other, as clients.
+    assert found["nsqd-tls"]["usages"] == ["server auth", "client auth"]
+    assert found["nsqlookupd-tls"]["usages"] == ["server auth"]
 
 
 # --- scrapes

@@ -32,6 +32,11 @@ def test_no_secret_is_on_the_command_line_or_in_the_environment(guarded):
     assert mounts["/audit"] == {"name": "audit", "mountPath": "/audit"}
 
 
+def test_the_pod_that_writes_the_audit_ends_before_the_next_one_starts(guarded):
+    """Both would write to the file, or the new one would wait for the volume of the old one forever."""
+    assert guarded.named("Deployment", "demo-nsq-nsqadmin")["spec"]["strategy"] == {"type": "Recreate"}
+
+
 def test_without_them_nothing_of_it_is_rendered(chart):
     release = render(chart, {})
 

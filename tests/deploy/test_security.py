@@ -147,6 +147,21 @@ REFUSED = [
         )
         for tokens, bearer in (("", "b"), ("t", ""))
     ),
+    *(
+        (
+            {"nsqd": {"config": {"auth-http-address": ["auth:80"]}, **more}},
+            "need auth.secretName: brokers would refuse each other's messages",
+        )
+        for more in (
+            {"copies": {"replicas": 1}},
+            {"drain": {"handOver": True}},
+            {"handOver": {"claims": ["data-demo-nsq-nsqd-2"]}},
+        )
+    ),
+    (
+        {"nsqd": {"tls": {"secretName": "t", "required": "true"}, "outside": {"type": "NodePort"}}},
+        "nsqlookupd announces no port for HTTPS",
+    ),
     (
         {"nsqadmin": {"replicas": 2, "audit": {"claimName": "c"}}},
         "each would write to the same file",

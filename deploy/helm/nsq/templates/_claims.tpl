@@ -18,6 +18,8 @@ nsqd.persistence.storageClass of a release that exists cannot be changed by an u
 nsqd.persistence.size of a release that exists cannot be changed by an upgrade (it is {{ $claim.resources.requests.storage }}).
 {{- else if ne (toJson $wanted.accessModes) (toJson $claim.accessModes) -}}
 nsqd.persistence.accessModes of a release that exists cannot be changed by an upgrade (it is {{ join ", " $claim.accessModes }}).
+{{- else if ne (toJson ($wanted.annotations | default dict)) (toJson (dig "metadata" "annotations" dict (first $claims))) -}}
+nsqd.persistence.annotations of a release that exists cannot be changed by an upgrade.
 {{- end -}}
 {{- end -}}
 {{- end -}}
