@@ -58,6 +58,11 @@ class Storing:
                 failed[topic] = self._not_stored(topic, blocks, error)
                 continue
             broker.commit(topic)
+            if copying is not None and blocks and store is not None:
+                # A keeper may have been given up at this very append, because it did not keep up.
+                reason = copying.lacks(store)
+                if reason:
+                    failed[topic] = reason
             if store is not None:
                 self._health.publish_worked(topic.name)
                 self._fsync.appended(topic, store, now_ns)

@@ -97,3 +97,40 @@ async def test_without_a_reservation_nothing_is_stored(tmp_path):
 
     assert client.replies == [(1, b"E_PUB_FAILED PUB failed input/output error")]
     assert not list(tmp_path.glob("*/*.log"))
+
+
+class OneKeeper(Disk):
+    """A disk and a keeper that every publish needs; the keeper is given up at an append, if it is *slow*."""
+
+    slow = False
+    linked = True
+
+    def append(self, fd, pieces):
+        super().append(fd, pieces)
+        self.linked = self.linked and not self.slow
+
+    def lacks(self, _store):
+        return "" if self.linked else "0 of 1 keepers are linked"
+
+    def wait(self, _store):
+        return None
+
+    def flush(self):
+        pass
+
+
+async def test_no_ok_is_said_for_an_append_at_which_a_keeper_that_is_needed_is_given_up(tmp_path):
+    keeper = OneKeeper()
+    bench = Bench(tmp_path, keeper)
+    bench.turn.copying = keeper
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\nRDY 10\n")
+    publisher.says(b"PUB t\n" + sized(b"one"))
+    await bench.rest()
+    keeper.slow = True
+    publisher.says(b"PUB t\n" + sized(b"two"))
+    await bench.rest()
+
+    assert publisher.replies == [(0, b"OK"), (1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")]
+    # It is stored here, and is given out.
+    assert reader.session.consumer.message_count == 2
