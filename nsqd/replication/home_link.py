@@ -77,7 +77,7 @@ class HomeLink:
         # Why it ended; if the keeper refused, also the code.
         self.reason = ""
         self.refused = 0
-        # The keeper is about to leave: another is wanted in its place.
+        # The keeper is about to leave, or has no room: another is wanted in its place.
         self.keeper_leaves = False
         # The keeper has no older copies of this log.
         self.has_no_older = False

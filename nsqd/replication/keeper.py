@@ -70,7 +70,7 @@ class KeeperLink:
         self.named = False
         # The home is about to leave permanently.
         self.offered = False
-        # The home was told that this keeper leaves.
+        # The home was told that this keeper leaves, or has no room.
         self._leaves = False
 
     @property
@@ -378,8 +378,8 @@ class KeeperLink:
                 self.refuse(Refuse.NOT_WANTED, unwilling)
 
     def look_at_drain(self) -> None:
-        """Called now and then: a home is told when its keeper is about to leave, so that it finds another."""
-        leaves = self._keeping.drains()
+        """Called now and then: a home is told that its keeper leaves or has no room, and finds another."""
+        leaves = bool(self._keeping.unwilling())
         met = self.state in (KeeperState.MEETING, KeeperState.COPYING)
         if met and leaves != self._leaves:
             self._leaves = leaves

@@ -53,10 +53,9 @@ class Keeping(Generic[Link]):
     address: str
     # Secrets are checked before a home is welcomed.
     asks: bool = False
-    # Why nothing is kept now, such as a disk that is nearly full; empty when something is.
+    # Why nothing is kept now, such as a disk that is nearly full; empty when something is. A home with copies
+    # here may still come in: one may have what it lost, or be given out here until it comes.
     unwilling: Callable[[], str] = lambda: ""
-    # This node is about to leave. A home with copies here may still come in: one may have what it lost.
-    drains: Callable[[], bool] = lambda: False
     # Whether nobody has to let go of the copies of a home before the home goes on with them.
     released: Callable[[bytes], bool] = lambda _identity: True
     # A home was welcomed; or its connection is gone, with True when it has said that it leaves permanently.
@@ -88,7 +87,7 @@ class Keeping(Generic[Link]):
         if gone:
             return Refuse(Refuse.HANDED_OVER, gone)
         unwilling = self.unwilling()
-        if unwilling and not (self.drains() and self.copies.appointments(hello.identity)):
+        if unwilling and not self.copies.appointments(hello.identity):
             return Refuse(Refuse.NOT_WANTED, unwilling)
         return self._same_node_id(hello)
 

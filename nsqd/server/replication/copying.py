@@ -89,7 +89,6 @@ class Replication:
                 options.address,
                 asks=options.asks,
                 unwilling=self._unwilling,
-                drains=lambda: self._broker.draining,
             )
             self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
         file = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)

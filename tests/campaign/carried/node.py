@@ -114,7 +114,6 @@ class CarryingNode:
         self.keeping = Keeping(
             *(Copies(disk, DATA), identity, number, self.address),
             unwilling=self._unwilling,
-            drains=lambda: self.broker.draining,
         )
         opener = CopyOpener(self.data, self.broker)
         self.carrier = Carrier(self.broker, self.keeping.copies, opener, CARRY_AFTER, self.said.append)

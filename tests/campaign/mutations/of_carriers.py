@@ -265,9 +265,9 @@ CARRIERS: Final = (
         (_HANDING_TESTS,),
     ),
     Mutation(
-        "who-drains-lets-nobody-in-who-may-lack-what-is-there",
+        "who-drains-or-is-full-lets-nobody-in-who-may-lack-what-is-there",
         _WILLING,
-        "        if unwilling and not (self.drains() and self.copies.appointments(hello.identity)):\n",
+        "        if unwilling and not self.copies.appointments(hello.identity):\n",
         "        if unwilling:\n",
         (_WILLING_TESTS,),
     ),

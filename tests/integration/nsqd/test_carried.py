@@ -338,3 +338,26 @@ def test_a_node_says_of_each_topic_that_it_has_fewer_copies_than_wanted(cluster)
 
     assert (topic["copies"], topic["copies_wanted"]) == (0, 1)
     assert "copies" not in cluster.nsqd().get("/stats?format=json")
+
+
+def test_a_keeper_whose_disk_is_nearly_full_still_gives_a_home_back_what_it_carried(cluster):
+    """Otherwise both would give it out, and the copy would never go, whose room is missing."""
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    bodies = publish(node, 10)
+    node.kill()
+    carries(kept, 10)
+    kept.stop()
+    kept.flags.append("--disk-watermark=99.999999%")
+    kept.start()
+    carries(kept, 10)
+    first, wire = take(kept, 4)
+    wait_until(lambda: not channel(kept).get("in_flight_count"), "all are answered")
+    wire.close()
+
+    node.start()
+
+    wait_until(lambda: not channel(kept).get("depth"), "the keeper gives out nothing more")
+    second, wire = take(node, 6)
+    wire.close()
+    assert sorted(first + second) == sorted(bodies)

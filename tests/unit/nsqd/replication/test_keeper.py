@@ -92,13 +92,13 @@ def test_nothing_is_heard_before_a_hello(shelf, frame):
 
 def test_a_home_hears_once_that_its_keeper_is_about_to_leave_and_that_it_stays_after_all(shelf):
     shelf.begin()
-    drains = True
-    shelf.keeping.drains = lambda: drains
+    reason = "the keeper is draining"
+    shelf.keeping.unwilling = lambda: reason
 
     shelf.link.look_at_drain()
     shelf.link.look_at_drain()
     assert shelf.answers() == [Leaves(leaves=True)]
-    drains = False
+    reason = ""
     shelf.link.look_at_drain()
 
     assert shelf.answers() == [Leaves(leaves=False)]

@@ -77,11 +77,12 @@ def test_a_home_that_comes_has_a_better_right_to_its_name_than_who_stands_in_for
     assert not home.link.closing
 
 
-def test_a_node_that_drains_lets_those_in_that_have_copies_there(shelf):
+@pytest.mark.parametrize("reason", ["the keeper is draining", "the disk of the keeper is nearly full"])
+def test_a_node_that_drains_or_is_nearly_full_lets_those_in_that_have_copies_there(shelf, reason):
     make_folders(shelf.disk, shelf.folder())
-    shelf.keeping.unwilling, shelf.keeping.drains = lambda: "the keeper is draining", lambda: True
+    shelf.keeping.unwilling = lambda: reason
 
     # The home may have lost messages that only this copy has.
     assert isinstance(shelf.say(HELLO)[0], Welcome)
     new = Hello(b"o" * 16, 5, 1, "new:4150")
-    assert refused(beside(shelf).say(new)).sentence == "the keeper is draining"
+    assert refused(beside(shelf).say(new)).sentence == reason
