@@ -21,7 +21,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from nsqcore.http.pace import Pace
-from nsqcore.process.listen import shown_peer
+from nsqcore.process.listen import peer_ip, shown_peer
 
 Response: TypeAlias = web.StreamResponse
 
@@ -89,8 +89,7 @@ class Request:
     @property
     def remote_ip(self) -> str:
         """The client's IP address, empty on a unix socket."""
-        name = self.raw.get_extra_info("peername")
-        return str(name[0]) if isinstance(name, tuple) and name else ""
+        return peer_ip(self.raw.get_extra_info("peername"))
 
     @property
     def query(self) -> dict[str, str]:

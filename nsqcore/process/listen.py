@@ -20,6 +20,7 @@ BACKLOG: Final = 4096
 
 # A peer that vanished silently is noticed after 15 + 9 * 15 seconds instead of two hours.
 KEEPALIVE_IDLE_S: Final = 15
+_EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))
 
 
 def bind(address: str, usual_port: int = 0, *, allow_unix: bool = False) -> socket.socket:
@@ -51,10 +52,20 @@ def listen_port(sock: socket.socket) -> int | None:
     return None if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
 
 
+def peer_ip(peername: object) -> str:
+    """The IP address of the other side, empty on a unix socket."""
+    if not (isinstance(peername, tuple) and peername):
+        return ""
+    ip = str(peername[0])
+    # An IPv4 client of a socket for both families.
+    mapped = ip.removeprefix("::ffff:")
+    return ip if ":" in mapped else mapped
+
+
 def shown_peer(peername: object) -> str:
     """``ip:port`` of the other side; an unnamed unix socket is ``@``."""
     if isinstance(peername, tuple) and len(peername) >= 2:
-        return join_host_port(str(peername[0]), peername[1])
+        return join_host_port(peer_ip(peername), peername[1])
     return "@"
 
 
@@ -113,21 +124,22 @@ def _bind_tcp(address: str) -> socket.socket:
         # A restarted daemon must get its port back while old connections are in TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host in {"", "::"} else 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host in _EVERY_INTERFACE else 1)
         sock.setblocking(False)
         sock.bind(name)
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise OSError(f"listen tcp {join_host_port(str(name[0]), port)}: bind: {_reason(error)}") from error
+        shown = join_host_port(host if host == "0.0.0.0" else str(name[0]), port)
+        raise OSError(f"listen tcp {shown}: bind: {_reason(error)}") from error
     return sock
 
 
 def _resolve(
     host: str, port: int
 ) -> tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]:
-    if not host:
-        # ":4150" means every interface, of both families if the machine has IPv6.
+    if host in _EVERY_INTERFACE - {"::"}:
+        # ":4150" and "0.0.0.0:4150" mean, as in NSQ, every interface, of both families if there is IPv6.
         if _has_ipv6():
             return socket.AF_INET6, ("::", port, 0, 0)
         return socket.AF_INET, ("0.0.0.0", port)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, cast
 
-from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.listen import peer_ip, set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
@@ -112,7 +112,7 @@ class ClientConnection:
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         peername = transport.get_extra_info("peername")
         self.peer = shown_peer(peername)
-        self._host = str(peername[0]) if isinstance(peername, tuple) else ""
+        self._host = peer_ip(peername)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             set_keepalive(sock)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.listen import peer_ip, set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqd.protocol.auth import PUBLISH
 from nsqd.replication.copy_jobs import CopySync, KeeperJob
@@ -183,10 +183,9 @@ class HomeAtTheDoor(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        peername = transport.get_extra_info("peername")
         asker = Asker(
             secret=self.link.secret,
-            remote_ip=str(peername[0]) if isinstance(peername, tuple) else "",
+            remote_ip=peer_ip(transport.get_extra_info("peername")),
             tls=transport.get_extra_info("sslcontext") is not None,
             common_name=common_name(transport),
         )

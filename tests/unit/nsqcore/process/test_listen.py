@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import io
 import socket
 
@@ -9,6 +10,7 @@ from nsqcore.process.listen import (
     TcpServer,
     bind,
     listen_port,
+    peer_ip,
     shown_address,
     shown_peer,
 )
@@ -19,6 +21,11 @@ def test_a_peer_is_shown_by_address_and_port():
     assert shown_peer(("127.0.0.1", 5)) == "127.0.0.1:5"
     assert shown_peer(("::1", 5, 0, 0)) == "[::1]:5"
     assert shown_peer("") == "@"
+    assert (peer_ip(("::ffff:10.0.0.1", 5, 0, 0)), peer_ip(("::ffff:0:1", 5, 0, 0))) == (
+        "10.0.0.1",
+        "::ffff:0:1",
+    )
+    assert peer_ip("") == ""
 
 
 def test_port_0_binds_a_free_port_and_tells_which():
@@ -61,9 +68,30 @@ def test_an_address_that_cannot_be_bound_is_one_sentence(address, sentence):
     assert sentence in str(refused.value)
 
 
-def test_a_port_alone_takes_every_interface():
-    with bind(":0") as sock, socket.create_connection(("127.0.0.1", listen_port(sock)), 5) as client:
-        assert client.getpeername()[1] == listen_port(sock)
+@pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0"])
+@pytest.mark.parametrize("own", ["127.0.0.1", "::1"])
+def test_a_port_alone_and_the_default_address_take_every_interface_of_both_families(address, own):
+    with bind(address) as sock:
+        try:
+            client = socket.create_connection((own, listen_port(sock)), 5)
+        except OSError as error:
+            if error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT} and own == "::1":
+                pytest.skip("this machine has no IPv6")
+            raise
+        with client:
+            accepted, peer = sock.accept()
+            accepted.close()
+            assert shown_peer(peer) == shown_peer(client.getsockname())
+            assert peer_ip(peer) == own
+
+
+def test_the_default_address_in_use_is_named_as_it_was_given():
+    with bind("0.0.0.0:0") as first:
+        address = f"0.0.0.0:{listen_port(first)}"
+        with pytest.raises(StartupError) as refused:
+            bind(address)
+
+    assert f"listen tcp {address}: bind: address already in use" in str(refused.value)
 
 
 def test_the_socket_file_of_a_killed_daemon_is_no_obstacle(tmp_path):
