@@ -91,7 +91,7 @@ class Owed:
             return
         depth = self.depth + end - start
         if depth > self.limit:
-            kept = start + max(0, self.room())
+            kept = min(end, start + max(0, self.room()))
             self.finished.add(kept, end)
             end = kept
             if end <= start:
@@ -122,7 +122,7 @@ class Owed:
                 self.put_back(low, high)
             return
         if self.depth + end - start > self.limit:
-            kept = start + max(0, self.room())
+            kept = min(end, start + max(0, self.room()))
             self.forget_attempts(kept, end)
             self.finished.add(kept, end)
             end = kept

@@ -246,6 +246,38 @@ def test_without_memory_an_ephemeral_channel_hands_messages_to_whoever_waits():
     assert bodies(outlet) == [b"1"]
 
 
+def test_an_ephemeral_channel_with_a_ready_consumer_owes_no_message_that_was_not_published():
+    node = Node(mem_queue_size=0)
+    channel = node.channel("c#ephemeral")
+    consumer, outlet = node.subscribe(channel, rdy=5)
+
+    for count in range(1, 6):
+        node.publish(b"%d" % count)
+        assert (channel.depth, channel.in_flight.count, channel.lost_count) == (0, count, 0)
+
+    taken = outlet.taken()
+    assert [body for _, _, body in taken] == [b"1", b"2", b"3", b"4", b"5"]
+    assert channel.log.had.ranges(channel.log.next_seq) == channel.log.extents()
+    for message_id, _, _ in taken:
+        node.finish(consumer, message_id)
+    assert consumer.in_flight == 0
+
+
+def test_a_message_that_comes_back_to_a_full_ephemeral_channel_comes_back_alone():
+    node = Node(mem_queue_size=0)
+    channel = node.channel("c#ephemeral")
+    consumer, outlet = node.subscribe(channel, rdy=5)
+    node.publish(b"1")
+    node.publish(b"2")
+    (first, _, _), _ = outlet.taken()
+
+    channel.requeue(node.broker.ids.decode(first), consumer, 0, node.now_ns)
+    node.ready(consumer, 5)
+
+    assert outlet.taken() == [(first, 2, b"1")]
+    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (0, 2, 2)
+
+
 def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, channel):
     node.publish(*[b"%d" % n for n in range(10)])
     consumer, outlet = node.subscribe(channel, rdy=4)
