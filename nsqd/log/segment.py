@@ -95,6 +95,11 @@ class Segment:
         """Whether the file is neither appended to nor synced any more."""
         return self.state is SegmentState.SYNCED or self.state is SegmentState.FAILED
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether it has something, and all of it was synced."""
+        return bool(self.pages) and self.synced >= self.next and self.synced_notes >= self.last_note
+
     def become(self, state: SegmentState) -> None:
         if state not in FOLLOWING[self.state]:
             raise AssertionError(f"{self} is {self.state.value} and cannot become {state.value}")

@@ -91,7 +91,18 @@ class Syncing:
         if job.active is not None:
             segment = job.active.segment
             segment.synced, segment.synced_notes = job.active_next, job.active_notes
-        return job.sealed
+        return [*job.sealed, *self.settle()]
+
+    def settle(self) -> list[SegmentWriter]:
+        """The sealed files of which all is durable already, which are to be closed: nothing of them is synced.
+
+        Without another append nobody asks for a sync, and they would stay open.
+        """
+        settled = [one for one in self.sealed if one.segment.is_durable and not self.uses(one)]
+        for writer in settled:
+            self.sealed.remove(writer)
+            writer.segment.become(SegmentState.SYNCED)
+        return settled
 
     def failed(self, job: SyncJob, error: OSError) -> list[SegmentWriter]:
         """*job* has failed, and what of it is durable is unknown; returns the files given up, all sealed."""

@@ -168,6 +168,17 @@ class LogWriter(ShrinkingLog):
             self._writer = None
             self._open_files.forget(self)
 
+    def end_segment(self) -> None:
+        """Like :meth:`seal`, while nothing is appended: a file of which all is durable is closed at once."""
+        self.seal()
+        self._end(self._syncing.settle())
+
+    def _end(self, durable: list[SegmentWriter]) -> None:
+        """Close files that are complete and durable."""
+        for writer in durable:
+            self._close(writer)
+            self._index(writer.segment)
+
     def _remove_empty(self, segment: Segment) -> None:
         """Remove the newest segment, in which nothing was stored."""
         self._forget([segment])
@@ -206,9 +217,7 @@ class LogWriter(ShrinkingLog):
         Returns the error because of which those who waited for it cannot rely on the disk, or None.
         """
         if error is None:
-            for writer in self._syncing.worked(job):
-                self._close(writer)
-                self._index(writer.segment)
+            self._end(self._syncing.worked(job))
         else:
             if job.active is self._writer:
                 self.seal()

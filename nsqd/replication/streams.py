@@ -95,7 +95,7 @@ class TopicStream:
         """Stream every append from here on; what exists already is filled in behind."""
         self.begun = True
         self.linked = False
-        self.log.seal()
+        self.log.end_segment()
         self.live, self.live_name = None, ""
         self.needs_end, self.needs_notes = self.log.end, self.log.notes
 

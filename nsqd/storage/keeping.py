@@ -20,7 +20,7 @@ def keep(topic: Topic, now_ns: int) -> None:
         newest = segments[-1]
         began_ns = newest.page_times[0] if newest.page_times else 0
         if began_ns and any(one.is_full(newest.size, now_ns - began_ns) for one in kept):
-            store.seal()
+            store.end_segment()
     ages = [
         Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
     ]

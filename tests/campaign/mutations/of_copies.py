@@ -149,7 +149,7 @@ COPIES: Final = (
     Mutation(
         "the-log-does-not-go-on-in-another-file-for-a-new-keeper",
         _STREAMS,
-        "        self.log.seal()\n",
+        "        self.log.end_segment()\n",
         "",
         _TESTS,
     ),

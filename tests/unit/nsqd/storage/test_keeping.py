@@ -5,8 +5,10 @@ from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
+from nsqd.log.segment import SegmentState
 from nsqd.storage.keeping import keep
 from nsqd.storage.topic_store import TopicStore
+from tests.support.stores import descriptors, finish
 
 SECOND = 1_000_000_000
 BASE_NS = 1_700_000_000 * SECOND
@@ -83,6 +85,27 @@ def test_of_a_quiet_topic_all_goes_in_the_end(kept):
 
     assert counts == [2, 2, 2, 2, 2, 0]
     assert not [path for path in log.store.folder.iterdir() if path.suffix == ".log"]
+
+
+def test_of_a_quiet_topic_no_file_stays_open_although_nothing_asks_for_another_sync(kept):
+    before = descriptors()
+    log = kept(retain_time_ns=80 * SECOND)
+    log.publish(0)
+    finish(log.store, log.store.begin_sync())
+    log.publish(1)
+    job = log.store.begin_sync()
+    log.look(11)
+    assert [one.state for one in log.store.segments] == [SegmentState.SEALED]
+    finish(log.store, job)
+    log.publish(12)
+    finish(log.store, log.store.begin_sync())
+
+    log.look(30)
+
+    assert [one.state for one in log.store.segments] == [SegmentState.SYNCED, SegmentState.SYNCED]
+    assert descriptors() == before
+    assert log.store.begin_sync() is None
+    assert len([path for path in log.store.folder.iterdir() if path.suffix == ".index"]) == 2
 
 
 def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
