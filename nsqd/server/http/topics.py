@@ -67,7 +67,7 @@ class TopicsApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
-        self._refuse_when_leaving()
+        refuse_when_leaving(self._broker)
         topic = self._broker.topic(name, now_ns())
         answer = await self._saved(topic)
         # As in the original, a client that publishes next finds the channels that other nodes have.
@@ -131,13 +131,8 @@ class TopicsApi:
                 break
         else:
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        self._refuse_when_leaving()
+        refuse_when_leaving(self._broker)
         return topic
-
-    def _refuse_when_leaving(self) -> None:
-        """Refuse a change, which would not be made at the nsqd that has the messages now."""
-        if self._broker.leaving:
-            raise ApiError(503, "HANDED_OVER")
 
     # --- channels ---
 
@@ -273,6 +268,12 @@ class TopicsApi:
     def _close(orphans: list[Consumer]) -> None:
         for consumer in orphans:
             consumer.sink.close()
+
+
+def refuse_when_leaving(broker: Broker) -> None:
+    """Refuse a change, which would not be made at the nsqd that has the messages now. Raises ApiError."""
+    if broker.leaving:
+        raise ApiError(503, "HANDED_OVER")
 
 
 def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:

@@ -166,7 +166,8 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
     assert ended(draining)[0] == 0
 
     assert node.get("/drain")["hand_over"]["state"] == "handed over"
-    assert node.request("POST", "/channel/create?topic=t&channel=n") == (503, b'{"message":"HANDED_OVER"}')
+    for change in ("/channel/create?topic=t&channel=n", "/message/finish?topic=t&channel=c&all=true"):
+        assert node.request("POST", change) == (503, b'{"message":"HANDED_OVER"}')
     wire.close()
     late = Wire(("127.0.0.1", node.tcp_port))
     assert late.refusal(b"SUB t c\n") == b"E_SUB_FAILED SUB failed handed over"
