@@ -2,13 +2,13 @@
 
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit
-from nsqd.engine.deaths import REQUEUED, RETURNED, Death, Dying
+from nsqd.engine.deaths import EXPIRED, REQUEUED, RETURNED, Death, Dying
 from nsqd.engine.delivering import Delivering
 from nsqd.engine.inflight import NotInFlight, Run
 from nsqd.engine.owed import UNLIMITED
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.waiting import SHORT
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import Ranges, within
 from nsqd.log.tail import MessageLog
 
 
@@ -18,6 +18,7 @@ class Answered(Delivering):
     __slots__ = (
         "dead_count",
         "dying",
+        "expired_below",
         "expiry_ns",
         "requeue_count",
         "returned_count",
@@ -43,6 +44,8 @@ class Answered(Delivering):
         self.dead_count = 0
         # When the first waiting message expires; it may be too early, never too late.
         self.expiry_ns = 0
+        # All messages below this one had expired when the waiting ones were looked at last.
+        self.expired_below = 0
 
     def finish(self, seq: int, consumer: Credit, now_ns: int) -> None:
         """Finish a message that its consumer has answered. Raises NotInFlight."""
@@ -120,6 +123,16 @@ class Answered(Delivering):
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         self.in_flight.touch(seq, consumer, deadline_ns)
 
+    def give_up_expired(self, start: int, end: int) -> None:
+        """Messages that neither wait nor are in flight have expired: they are dead letters, or finished."""
+        settings = self.settings
+        self.expired_count += end - start
+        if settings.dead_letter_topic and settings.dead_letter_topic != self.topic_name:
+            self.dying.add(start, end, EXPIRED)
+        else:
+            self.forget_attempts(start, end)
+            self.finished.add(start, end)
+
     def finish_dead(self, death: Death) -> None:
         """Finish messages that are now in the dead letters."""
         self.changed = True
@@ -180,7 +193,7 @@ class Answered(Delivering):
             # The consumer may never have looked at the message, so twice as many attempts are allowed. A
             # message that ends its consumers still leaves the channel.
             most *= 2
-        self.expiry_ns = due_ns = 0
+        due_ns = 0
         for seq in range(start, end):
             attempts = self.attempts[seq]
             if most and attempts >= most:
@@ -190,6 +203,8 @@ class Answered(Delivering):
             due_ns = now_ns + wait_ns if wait_ns else 0
             if due_ns:
                 self.put_off(seq, seq + 1, due_ns)
+            elif seq < self.expired_below and not within(self.withheld, seq, seq + 1):
+                self.give_up_expired(seq, seq + 1)
             else:
                 self.put_back(seq, seq + 1)
         return due_ns

@@ -236,7 +236,7 @@ class Broker:
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
                 for one in (channel, *channel.siblings):
-                    one.expiry_ns = 0
+                    one.expiry_ns = one.expired_below = 0
                 self.serve(channel)
 
     def max_defer_ns(self, topic_name: str) -> int:

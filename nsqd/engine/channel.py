@@ -204,8 +204,8 @@ class Channel(Answered):
             consumer.in_flight -= count
             self._came_back(ranges, cast("Consumer", consumer), TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
-        if self.release_due(now_ns):
-            # A released message may have been published long ago.
+        released = self.release_due(now_ns)
+        if released is not None and released < self.expired_below:
             self.expiry_ns = 0
 
     def empty(self) -> None:

@@ -6,7 +6,6 @@ A channel is checked when it is served and when the next message expires. One wi
 from typing import Final
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.deaths import EXPIRED
 from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings
 from nsqd.engine.weight import excess
@@ -57,15 +56,8 @@ def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
         return
     published_ns = found.timestamp_ns(position) if isinstance(found, Block) else now_ns + offset_ns
     channel.expiry_ns = max(now_ns + 1, published_ns - offset_ns + settings.ttl_ns)
-    ranges = channel.give_up_below(position)
-    if not ranges:
-        return
-    channel.changed = True
-    keeps = bool(settings.dead_letter_topic) and settings.dead_letter_topic != channel.topic_name
-    for start, end in ranges:
-        channel.expired_count += end - start
-        if keeps:
-            channel.dying.add(start, end, EXPIRED)
-        else:
-            channel.forget_attempts(start, end)
-            channel.finished.add(start, end)
+    # Later messages do not expire before that, so what comes back from there on needs no other look.
+    channel.expired_below = position
+    for start, end in channel.give_up_below(position):
+        channel.changed = True
+        channel.give_up_expired(start, end)

@@ -214,19 +214,20 @@ class Owed:
         self.pending = kept
         self.depth = depth
 
-    def release_due(self, now_ns: int) -> int:
-        """Move deferred messages whose time has come to the tail of the waiting ones; returns how many.
+    def release_due(self, now_ns: int) -> int | None:
+        """Move deferred messages whose time has come to the tail of the waiting ones.
 
-        When very many are due at once, some are left for the next call.
+        Returns the lowest of them, None when there are none. When very many are due at once, some are left
+        for the next call.
         """
         if not self.deferred:
-            return 0
+            return None
         attempts = self.attempts
-        before = len(self.deferred)
+        starts, ends = self.deferred.take_due(now_ns)
         # Messages put off one by one are sorted by sequence; those put off together are in that order
         # already.
         single: list[int] = []
-        for start, end in zip(*self.deferred.take_due(now_ns), strict=True):
+        for start, end in zip(starts, ends, strict=True):
             if end - start == 1:
                 single.append(start)
             elif end - start <= SHORT:
@@ -237,7 +238,7 @@ class Owed:
                 self.wait(start, end)
         single.sort()
         self._wait_each(single)
-        return before - len(self.deferred)
+        return min(starts, default=None)
 
     def _wait_each(self, seqs: Sequence[int]) -> None:
         """Let sorted messages wait at the tail, those that were delivered before behind the others."""

@@ -94,7 +94,7 @@ class Syncing:
         return [*job.sealed, *self.settle()]
 
     def settle(self) -> list[SegmentWriter]:
-        """The sealed files of which all is durable already, which are to be closed: nothing of them is synced.
+        """The sealed files of which all is durable already; they are to be closed.
 
         Without another append nobody asks for a sync, and they would stay open.
         """

@@ -28,8 +28,8 @@ LOOKING: Final = (
     Mutation(
         "expired-and-given-all-the-same",
         "nsqd/engine/letting_go.py",
-        "    ranges = channel.give_up_below(position)\n",
-        "    ranges = channel.give_up_below(0)\n",
+        "    for start, end in channel.give_up_below(position):\n",
+        "    for start, end in channel.give_up_below(0):\n",
         _RULED,
     ),
     Mutation(

@@ -152,6 +152,42 @@ def test_one_that_came_back_expires_as_well(node):
     assert channel.expired_count == 2
 
 
+def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    first, second = ids_of(outlet)
+    looked_ns = channel.expiry_ns
+
+    requeue(node, channel, consumer, first)
+    channel.requeue(node.broker.ids.decode(second), consumer, SECOND, node.now_ns)
+    node.broker.reschedule(channel)
+    node.ready(consumer, 2)
+    node.advance(2)
+
+    assert channel.expiry_ns == looked_ns > node.now_ns
+    assert bodies(outlet) == [b"3", b"1"]
+    assert channel.depth == 1
+    node.advance(9)
+    assert (channel.depth, channel.expired_count) == (0, 1)
+
+
+def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id,) = ids_of(outlet)
+    node.publish(b"2")
+    node.advance(11)
+
+    hold(node, ttl_ns=60 * SECOND)
+    requeue(node, channel, consumer, message_id)
+
+    assert bodies(outlet) == [b"1"]
+
+
 def expire_later(node, channel):
     """Publish a message that expires in ten seconds, so that the channel checks for expiry no earlier."""
     node.publish(b"young")
