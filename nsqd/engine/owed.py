@@ -351,6 +351,10 @@ class Owed:
         """The messages of ``start <= seq < end`` that are owed, sorted and merged."""
         return self.finished.missing(start, min(end, self.end))
 
+    def count_owed(self, start: int, end: int) -> int:
+        """How many messages of ``start <= seq < end`` are owed."""
+        return self.finished.count_missing(start, min(end, self.end))
+
     def lowest(self) -> int | None:
         """The lowest sequence that is owed; None when nothing is."""
         floor = self.finished.floor

@@ -6,7 +6,7 @@ The messages are weighed now and then; in between the bytes are estimated from t
 from typing import Final, Protocol
 
 from nsqd.engine.settings import Settings
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import size_of_range
 from nsqd.log.tail import MessageLog
 
 # All messages are weighed again when their number has changed by one part in so many.
@@ -22,8 +22,8 @@ class Weighed(Protocol):
     def count(self) -> int:
         """How many messages."""
 
-    def owed(self, start: int, end: int) -> Ranges:
-        """Those of ``start <= seq < end``."""
+    def count_owed(self, start: int, end: int) -> int:
+        """How many of ``start <= seq < end``."""
 
 
 class Weight:
@@ -42,10 +42,10 @@ class Weight:
         if not count:
             return 0
         if abs(count - self._weighed) * _PART > self._weighed:
-            self._bytes = log.weigh(owed.owed(0, owed.end))
+            self._bytes = log.weigh(0, owed.end, owed.count_owed)
             self._count = self._weighed = count
         elif owed.end != self._end:
-            self._bytes += log.weigh([(self._end, owed.end)])
+            self._bytes += log.weigh(self._end, owed.end, size_of_range)
             self._count += owed.end - self._end
         self._end = owed.end
         # Messages that left since then are assumed to weigh as much as the rest.

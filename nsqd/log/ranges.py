@@ -55,6 +55,11 @@ def size_of(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
+def size_of_range(start: int, end: int) -> int:
+    """How many positions lie in ``start <= position < end``."""
+    return end - start
+
+
 def ranges_of(positions: Sequence[int]) -> Ranges:
     """Sorted *positions* as ranges."""
     found: Ranges = []
@@ -188,6 +193,26 @@ class RangeSet:
                     join(found, base + absent.start(), base + absent.end())
             start = stop
         return found
+
+    def count_missing(self, start: int, end: int) -> int:
+        """How many of ``start <= position < end`` are not in the set; faster than :meth:`missing`."""
+        start = max(start, self.floor)
+        if not (self._pages or self.runs):
+            return max(0, end - start)
+        count = 0
+        while start < end:
+            number = start >> _SHIFT
+            base = number << _SHIFT
+            stop = min(end, base + PAGE)
+            page = self._pages.get(number)
+            if page is None and (behind := self._behind_run(number)):
+                stop = behind << _SHIFT
+            elif page is None:
+                count += stop - start
+            elif isinstance(page, bytearray):
+                count += page.count(0, start - base, stop - base)
+            start = stop
+        return count
 
     def solid(self, position: int) -> int:
         """The first position from *position* on that is not known at once to be in the set."""

@@ -12,7 +12,6 @@ from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
 from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
-from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 
 
@@ -112,16 +111,24 @@ class StoredLog:
             return segment.next
         return segment.page_firsts[segment.page_of(seq)] if segment.pages else segment.first
 
-    def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes of the files these ranges take; each may be off by a part of a page."""
+    def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:
+        """About how many bytes of the files some messages of ``start <= seq < end`` take.
+
+        *count* says how many of a part of them are meant; all messages of a page count as equally long.
+        """
         weight = 0
-        for start, end in ranges:
-            for segment in self._segments[max(0, bisect_right(self._firsts, start) - 1) :]:
-                if segment.first >= end:
-                    break
-                low, high = max(start, segment.first), min(end, segment.next)
-                if low < high:
-                    weight += segment.offset_of(high) - segment.offset_of(low)
+        for segment in self._segments[max(0, bisect_right(self._firsts, start) - 1) :]:
+            if segment.first >= end:
+                break
+            low, high = max(start, segment.first), min(end, segment.next)
+            meant = count(low, high) if low < high and segment.pages else 0
+            if meant == high - low:
+                weight += segment.offset_of(high) - segment.offset_of(low)
+            elif meant > 0:
+                for page in range(segment.page_of(low), segment.page_of(high - 1) + 1):
+                    first, behind = segment.page_firsts[page], segment.page_end(page)
+                    part = count(max(low, first), min(high, behind))
+                    weight += segment.page_size(page) * part // max(1, behind - first)
         return weight
 
     # --- reading ---

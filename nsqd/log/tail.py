@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from nsqd.log.frames import Block, Piece, parse_block
@@ -43,8 +44,11 @@ class BlockSource(Protocol):
     def page_start(self, seq: int) -> int:
         """The first sequence that is read together with *seq*; at or before it."""
 
-    def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes the messages of these ranges take, as they are stored."""
+    def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:
+        """About how many bytes some messages of ``start <= seq < end`` take, as they are stored.
+
+        *count* says how many of a part of them are meant.
+        """
 
 
 class NoSource:
@@ -62,7 +66,7 @@ class NoSource:
     def page_start(self, seq: int) -> int:  # noqa: ARG002 - the same for all
         return 0
 
-    def weigh(self, ranges: Ranges) -> int:  # noqa: ARG002 - the same for all
+    def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:  # noqa: ARG002 - the same for all
         return 0
 
 
@@ -238,19 +242,21 @@ class MessageLog:
             return blocks[i].first if seq < blocks[i].next else blocks[i].next
         return 0 if self.keep_all else self.source.page_start(seq)
 
-    def weigh(self, ranges: Ranges) -> int:
-        """About how many bytes the messages of these ranges take."""
+    def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:
+        """About how many bytes some messages of ``start <= seq < end`` take.
+
+        *count* says how many of a part of them are meant.
+        """
         if not self.keep_all:
-            return self.source.weigh(ranges)
+            return self.source.weigh(start, end, count)
         weight = 0
-        for start, end in ranges:
-            at = max(self._head, bisect_right(self._firsts, start, lo=self._head) - 1)
-            for block in self._blocks[at:]:
-                if block.first >= end:
-                    break
-                low, high = max(start, block.first), min(end, block.next)
-                if low < high:
-                    weight += block.offset(high) - block.offset(low)
+        at = max(self._head, bisect_right(self._firsts, start, lo=self._head) - 1)
+        for block in self._blocks[at:]:
+            if block.first >= end:
+                break
+            low, high = max(start, block.first), min(end, block.next)
+            if low < high:
+                weight += (block.offset(high) - block.offset(low)) * count(low, high) // (high - low)
         return weight
 
     def _drop_oldest(self) -> None:

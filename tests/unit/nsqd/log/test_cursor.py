@@ -7,6 +7,7 @@ from nsqd.log.encoder import Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import RangeSet, size_of_range
 from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog, NoSource
 from tests.support.stores import FIRST, Shop, zero
 
@@ -182,10 +183,28 @@ def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
     first, end = blocks[0].first, blocks[-1].next
     assert len(store.segments) > 1
 
-    assert 120 * 100 <= store.weigh([(first, end)]) <= 120 * 120
-    assert 60 * 90 <= store.weigh([(first, first + 30), (end - 30, end + 100)]) <= 60 * 130
-    assert store.weigh([]) == store.weigh([(0, first)]) == store.weigh([(end, end + 9)]) == 0
+    finished = RangeSet()
+    finished.add(first + 30, end - 30)
+    assert 120 * 100 <= store.weigh(first, end, size_of_range) <= 120 * 120
+    assert 60 * 90 <= store.weigh(first, end + 100, finished.count_missing) <= 60 * 130
+    assert store.weigh(0, 0, size_of_range) == store.weigh(0, first, size_of_range) == 0
+    assert store.weigh(end, end + 9, size_of_range) == 0
     store.close()
+
+
+def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
+    publish(shop, *[b"." * 66] * 3000, at_ns=1)
+    end = shop.store.end
+    finished = RangeSet(FIRST)
+    finished.add_all(list(range(FIRST, end, 2)))
+    asked = []
+
+    def count(start, end):
+        asked.append((start, end))
+        return finished.count_missing(start, end)
+
+    assert 1500 * 100 <= shop.store.weigh(0, end, count) <= 1500 * 120
+    assert asked == [(FIRST, end)] * 2
 
 
 @pytest.mark.parametrize("reopened", [False, True])

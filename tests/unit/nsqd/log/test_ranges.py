@@ -36,6 +36,7 @@ def test_a_set_has_what_was_added_and_nothing_else(base, added, asked):
 
     start, length = asked
     missing = found.missing(base + start, base + start + length)
+    assert found.count_missing(base + start, base + start + length) == size_of(missing)
 
     assert positions((a - base, b - base) for a, b in missing) == set(range(start, start + length)) - model
     assert missing == merged(missing)
@@ -84,6 +85,7 @@ def test_long_stretches_are_in_a_set_like_short_ones(added, single, asked):
     between = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
     assert found.missing(start, end) == between
     assert found.copy().missing(start, end) == between
+    assert found.count_missing(start, end) == size_of(between)
     assert found.floor == ranges[0][1]
     for low, high in ranges:
         assert (low in found, high - 1 in found, high in found) == (True, True, False)
@@ -97,6 +99,7 @@ def test_numbers_that_a_restart_skipped_cost_nothing_however_many_they_are():
     found.add(month_later, month_later + 1)
 
     assert found.missing(0, month_later + 5) == [(1000, 2000), (month_later + 1, month_later + 5)]
+    assert found.count_missing(0, month_later + 5) == 1004
     assert len(found.pages()) <= 2
     found.add(1000, 2000)
     assert (found.floor, len(found.pages()), found.runs) == (month_later + 1, 1, [])
