@@ -134,9 +134,12 @@ class Answered(Delivering):
             self.finished.add(start, end)
 
     def finish_dead(self, death: Death) -> None:
-        """Finish messages that are now in the dead letters."""
+        """Finish messages that are now in the dead letters, and those that are lost."""
         self.changed = True
-        self.dead_count += death.end - death.start
+        self.dead_count += death.end - death.start - death.lost
+        if self.ids is None:
+            # As in `_skip`: what a copy lacks is on the nsqd whose log it is, or was lost there.
+            self.lost_count += death.lost
         self.forget_attempts(death.start, death.end)
         self.finished.add(death.start, death.end)
 

@@ -40,7 +40,7 @@ def dead_letter_topic(topic_name: str, channel_name: str, settings: Settings) ->
 class Death:
     """Messages ``start <= seq < end`` that are to be written to the dead letters, and why."""
 
-    __slots__ = ("client", "end", "gone", "reason", "start")
+    __slots__ = ("client", "end", "gone", "lost", "reason", "start")
 
     def __init__(self, start: int, end: int, reason: str, client: str) -> None:
         """*client* had them last."""
@@ -50,6 +50,8 @@ class Death:
         self.client = client
         # They are owed no longer.
         self.gone = False
+        # How many of them are not in the log any more, so that they have no dead letter.
+        self.lost = 0
 
     def __repr__(self) -> str:
         return f"<Death {self.start}..{self.end} {self.reason}>"

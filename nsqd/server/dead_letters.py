@@ -82,10 +82,10 @@ class DeadLetters:
     def _read(self, channel: Channel, death: Death) -> list[_Letter]:
         """The messages of *death* that are still in the log. Raises CannotRead."""
         letters: list[_Letter] = []
+        death.lost = 0
         for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
             if not isinstance(found, Block):
-                if channel.ids is None:
-                    channel.lost_count += stop - start
+                death.lost += stop - start
                 if found.is_loss:
                     channel.log.had.take_out(start, stop)
                 continue
@@ -123,7 +123,7 @@ class DeadLetters:
         count = 0
         for death in deaths:
             if channel.dying.done(death):
-                count += death.end - death.start
+                count += death.end - death.start - death.lost
                 channel.finish_dead(death)
         self._log.info(
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name

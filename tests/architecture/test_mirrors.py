@@ -104,7 +104,7 @@ ELSEWHERE = {
             "nsqd/server/lookup/peer.py",
             "nsqd/server/lookup/session.py",
         ],
-        f"{NSQD}/test_dead_letters.py": ["nsqd/server/dead_letters.py", "nsqd/server/http/dead_letters.py"],
+        f"{NSQD}/test_dead_letters.py": ["nsqd/server/http/dead_letters.py"],
         f"{NSQD}/test_policies.py": ["nsqd/server/http/policies.py", "nsqd/server/policies.py"],
         f"{NSQD}/test_tcp_compression.py": ["nsqd/server/layers.py"],
         f"{NSQD}/test_tls.py": ["nsqd/server/tls.py"],
