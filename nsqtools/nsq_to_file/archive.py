@@ -117,11 +117,15 @@ class Archive:
         file, self._file = self._file, None
         if file is None:
             return
-        file.close()
-        if self._layout.moves:
-            self._move(file.path, self._name, self._revision)
-        else:
-            self._log.info("closed %s", file.path)
+        try:
+            file.finish()
+            if self._layout.moves:
+                # While it is open it is locked, so that no other run takes it for a leftover.
+                self._move(file.path, self._name, self._revision)
+            else:
+                self._log.info("closed %s", file.path)
+        finally:
+            os.close(file.fd)
 
     def recover(self) -> None:
         """Finish files that a killed run left in the work folder, because they hold finished messages."""
@@ -200,11 +204,17 @@ class Archive:
             final = self._layout.output_dir / revised(name, revision)
 
     def _recover(self, path: Path, relative: str) -> None:
-        with path.open("r+b") as file:
+        try:
+            file = path.open("r+b")
+        except FileNotFoundError:
+            return  # another process has finished it meanwhile
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return  # another process is writing it
+            if not _is_at(file.fileno(), path):
+                return  # as above
             whole = complete_bytes(path, gzip=self._layout.gzip_level is not None)
             size = os.fstat(file.fileno()).st_size
             if not whole:
@@ -248,6 +258,8 @@ def _moved(path: Path, final: Path) -> bool:
     except FileExistsError:
         if not path.samefile(final):  # if the same, a run was killed between the two steps
             return False
+        if path.name == final.name and path.parent.samefile(final.parent):
+            return True  # there is only one name, because the format leads out of both folders to one place
     sync_folder(final.parent)
     path.unlink()
     sync_folder(path.parent)

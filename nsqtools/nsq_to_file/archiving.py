@@ -37,7 +37,11 @@ class Archiving:
     async def run(self, stop: asyncio.Event) -> None:
         """Archive until ``stop`` is set; messages finished by then are in the files."""
         layout = self._options.layout
-        if layout.lies_apart:
+        try:
+            lies_apart = layout.lies_apart
+        except OSError as error:  # a folder above them may not be looked into
+            raise Failed(str(error)) from error
+        if lies_apart:
             raise Failed(
                 f"--work-dir {layout.work_dir} and --output-dir {layout.output_dir} are on different devices:"
                 " no file could be moved there when it is finished"

@@ -69,12 +69,13 @@ class TopicNames:
     def at(self, moment: datetime) -> str:
         """The name for a moment, without its revision: a file is used as long as this stays the same."""
         text = self.text.replace(PID, str(self.pid))
-        return text.replace(DATETIME, format_time(self.datetime_format, moment))
+        # Names are below their folder, also when the format begins with a slash.
+        return text.replace(DATETIME, format_time(self.datetime_format, moment)).lstrip("/")
 
     def pattern(self) -> re.Pattern[str]:
         """Matches every name that any run at any time could give to a file of this topic."""
         known = {PID: r"\d+", DATETIME: ".*", REV: r"-\d{6,}"}
-        parts = re.split("(" + "|".join(known) + ")", self.text)
+        parts = re.split("(" + "|".join(known) + ")", self.text.lstrip("/"))
         return re.compile("".join(known.get(part, re.escape(part)) for part in parts), re.DOTALL)
 
 

@@ -111,7 +111,9 @@ class ToFileOptions(ConsumingOptions):
             return "--topic or --topic-pattern required"
         if not self.topic and not self.lookupd_http_address:
             return "--lookupd-http-address must be specified when no --topic specified"
-        return self._topic_problem() or self.naming.problem() or self._number_problem()
+        return (
+            self._topic_problem() or self._folder_problem() or self.naming.problem() or self._number_problem()
+        )
 
     def _topic_problem(self) -> str | None:
         for topic in self.topic:
@@ -123,6 +125,14 @@ class ToFileOptions(ConsumingOptions):
             search_for(self.topic_pattern)
         except ValueError as error:
             return f"--topic-pattern is no regular expression: {error}"
+        return None
+
+    def _folder_problem(self) -> str | None:
+        for flag, folder in (("output-dir", self.output_dir), ("work-dir", self.work_dir)):
+            try:
+                Path(folder).resolve()
+            except (OSError, RuntimeError) as error:  # symbolic links that lead in a circle
+                return f"--{flag} cannot be used: {error}"
         return None
 
     def _number_problem(self) -> str | None:

@@ -53,13 +53,11 @@ class RecordFile:
             sync_folder(self.path.parent)
             self._in_folder = True
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Sync the last records; what remains to be done is to close the descriptor."""
         if self._gzip_level is not None and not self.size:
             self._compressor()  # an empty .gz needs an empty member, or gzip refuses it
-        try:
-            self.sync()
-        finally:
-            os.close(self.fd)
+        self.sync()
 
     def flush(self) -> None:
         """Write the added records, so that others can read them (compressed records only at the sync)."""

@@ -269,6 +269,54 @@ def test_a_run_killed_between_link_and_unlink_leaves_one_file(tmp_path):
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
+def test_a_name_that_leads_out_of_both_folders_to_one_place_keeps_its_file(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    names = Naming("../<TOPIC><REV>.log", "", "vm", 1, revisions=True).of("t")
+    archive = Archive(runs.layout, names, runs.time, runs.notes)
+    archive.add([b"a"])
+
+    archive.close()
+
+    assert (tmp_path / "t-000000.log").read_bytes() == b"a\n"
+
+
+def test_a_file_is_no_leftover_before_it_has_its_final_name(tmp_path, monkeypatch):
+    runs = Runs(tmp_path, work=True)
+    archive = runs.archive()
+    archive.add([b"a"])
+    link = os.link
+
+    def link_later(path, final):
+        runs.archive().recover()
+        link(path, final)
+
+    monkeypatch.setattr(os, "link", link_later)
+    archive.close()
+
+    assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
+
+
+@pytest.mark.parametrize("opens_first", [True, False])
+def test_a_leftover_that_another_run_moves_at_the_same_time_is_left_to_it(tmp_path, monkeypatch, opens_first):
+    runs = Runs(tmp_path, work=True)
+    leftover = runs.work / "t-000000.0000.log"
+    leftover.write_bytes(b"a\n")
+    opened = Path.open
+
+    def open_late(path, mode="r"):
+        if path != leftover or mode != "r+b":
+            return opened(path, mode)
+        monkeypatch.setattr(Path, "open", opened)
+        file = opened(path, mode) if opens_first else None
+        runs.archive().recover()
+        return file or opened(path, mode)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    runs.archive().recover()
+
+    assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
+
+
 def test_a_leftover_gives_way_to_a_file_of_its_name(tmp_path):
     runs = Runs(tmp_path, work=True)
     (runs.work / "t-000000.0000.log").write_bytes(b"a\n")

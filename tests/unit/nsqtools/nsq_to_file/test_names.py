@@ -65,6 +65,14 @@ def test_a_name_may_have_folders_and_the_process():
     assert revised(names.at(MOMENT), 2) == "fc/12224.X-vm-000002.20261103.log"
 
 
+@pytest.mark.parametrize("text", ["/<DATETIME>/<TOPIC><REV>.log", "<DATETIME>/<TOPIC><REV>.log"])
+def test_a_name_that_begins_with_a_slash_is_below_its_folder_all_the_same(text):
+    names = naming(text, datetime_format="/%Y", revisions=True).of("t")
+
+    assert names.at(MOMENT) == "2026/t<REV>.log"
+    assert names.pattern().fullmatch(revised(names.at(MOMENT), 0))
+
+
 @pytest.mark.parametrize(
     ("identifier", "text"),
     [("", "vm"), ("<HOSTNAME>", "vm.example.org"), ("<SHORT_HOST>!", "vm!"), ("fixed", "fixed")],
