@@ -8,6 +8,7 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import DURATION, FLOAT, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
+from nsqtools.nsq_to_http.headers import fits, header_problem
 from nsqtools.options import ConsumingOptions
 
 PROGRAM: Final = "nsq_to_http"
@@ -24,9 +25,9 @@ def is_http(address: str) -> bool:
 
     try:
         url = URL(address.replace("%s", "x"), encoded=True)
-    except ValueError:
+        return url.scheme in {"http", "https"} and bool(url.host) and url.port != 0
+    except ValueError:  # a port that is none is found when it is asked for
         return False
-    return url.scheme in {"http", "https"} and bool(url.host)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,8 @@ class ToHttpOptions(ConsumingOptions):
     def problem(self) -> str | None:
         if not all(name and value for name, value in self.headers.items()):
             return "--header value format should be 'Key: Value'"
+        if problem := header_problem(self.headers):
+            return problem
         if not self.topic or not self.channel:
             return "--topic and --channel are required"
         if not is_valid_name(self.topic):
@@ -82,6 +85,8 @@ class ToHttpOptions(ConsumingOptions):
             return "--content-type only used with --post"
         if not self.content_type:
             return "--content-type requires a value when used"
+        if not fits("Content-Type", self.content_type):
+            return "--content-type is not one line"
         return self.source_problem() or self._address_problem() or self._number_problem()
 
     def _address_problem(self) -> str | None:

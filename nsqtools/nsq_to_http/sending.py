@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.version import NSQ_VERSION
+from nsqtools.nsq_to_http.headers import fits
 
 USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
@@ -16,8 +17,6 @@ MOST_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
 
 _PASSED_ON: Final = "X-NSQEXT-"
-_WORD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # %s is the message. %% is one %, because the address is a format string in the original.
 _PLACEHOLDER: Final = re.compile("%s|%%")
 # Any text has these three parts: up to the host, the path, and the rest.
@@ -106,11 +105,7 @@ def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
 
     Headers that a request cannot hold are left out: names that are no words, values with control characters.
     """
-    return {
-        f"{_PASSED_ON}{name}": value
-        for name, value in headers.items()
-        if _WORD.fullmatch(name) and not _CONTROL.search(value)
-    }
+    return {f"{_PASSED_ON}{name}": value for name, value in headers.items() if fits(name, value)}
 
 
 def filled(address: str, body: bytes) -> URL:

@@ -232,6 +232,7 @@ ELSEWHERE = {
             "nsqtools/nsq_stat/options.py",
             "nsqtools/nsq_tail/options.py",
             "nsqtools/nsq_to_file/options.py",
+            "nsqtools/nsq_to_http/headers.py",
             "nsqtools/nsq_to_http/options.py",
             "nsqtools/nsq_to_nsq/options.py",
             "nsqtools/options.py",

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +153,16 @@ OURS = [
     ("nsq_to_file", [T, N, "-rotate-size=-1"], "--rotate-size should not be negative"),
     ("nsq_to_file", [T, N, "-consumer-opt=sample_rate,100"], "sample_rate 100 is out of range"),
     ("nsq_to_http", [T, N, POST, "-header=x"], "--header value format should be 'Key: Value'"),
+    (
+        "nsq_to_http",
+        [T, N, POST, "-header=My Header: x"],
+        "--header 'My Header' cannot be sent: a ",
+    ),
+    ("nsq_to_http", [T, N, POST, "-header=X: a\nb"], "--header 'X' cannot be sent: a name is one word, a"),
+    ("nsq_to_http", [T, N, POST, "-header=content-length: 1"], "--header content-length cannot be given: "),
+    ("nsq_to_http", [T, N, POST, "-content-type=a\nb"], "--content-type is not one line"),
+    ("nsq_to_http", [T, N, "-post=http://a:70000/"], "http://a:70000/ is not an http:// or https:// address"),
+    ("nsq_to_http", [T, N, "-get=http://a:b/%s"], "http://a:b/%s is not an http:// or https:// address"),
     ("nsq_to_http", [T, N, POST, "-mode=most"], "--mode most is none of hostpool, round-robin, "),
     ("nsq_to_http", [T, N, "-post=a:1/x"], "a:1/x is not an http:// or https:// address"),
     ("nsq_to_http", ["-topic=a b", N, POST], "invalid topic name"),
@@ -195,6 +206,21 @@ def test_what_could_not_work_is_refused_with_a_sentence(tool, argv, sentence, ca
     assert code == 1
     assert said.startswith(sentence)
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "/x"), RuntimeError("Symlink loop from '/x'")]
+)
+def test_a_folder_that_cannot_be_looked_into_is_refused_with_a_sentence(error, capsys, monkeypatch):
+    def resolve(path):
+        raise error
+
+    monkeypatch.setattr(Path, "resolve", resolve)
+
+    assert refused("nsq_to_file", [T, N, "-output-dir=/x"], capsys) == (
+        1,
+        f"--output-dir cannot be used: {error}\n",
+    )
 
 
 @pytest.mark.parametrize("tool", ["nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"])
