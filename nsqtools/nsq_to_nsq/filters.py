@@ -42,6 +42,12 @@ class JsonFilter:
         if not self.reads_json:
             return body
         record = parse_object(body)
+        try:
+            return self._passed(record, body)
+        except RecursionError as error:  # less deep than what can be read, but writing takes more
+            raise TooDeep from error
+
+    def _passed(self, record: Mapping[str, Any], body: bytes) -> bytes | None:
         if self.require_field:
             if self.require_field not in record:
                 return None

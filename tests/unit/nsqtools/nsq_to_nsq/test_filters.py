@@ -35,6 +35,16 @@ def test_json_that_is_nested_too_deep_is_no_reason_to_drop_it():
         parse_object(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
 
 
+@pytest.mark.parametrize("depth", [300, 400, 500, 600, 900, 990])
+def test_json_that_can_be_read_but_is_nested_too_deep_to_be_written_is_not_dropped_either(depth):
+    body = b'{"a":' * depth + b"1" + b"}" * depth
+
+    try:
+        assert JsonFilter(fields=("a",)).apply(body) == body
+    except TooDeep:
+        assert depth > 300
+
+
 @pytest.mark.parametrize(
     ("body", "passes"),
     [
