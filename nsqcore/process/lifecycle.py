@@ -1,7 +1,9 @@
 """Runs a coroutine as a process: event loop, signals, exit code."""
 
+import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -45,6 +47,7 @@ def run_until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None
     """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0."""
     for number in _STOP_SIGNALS:
         signal.signal(number, _end)
+    fill_standard_streams()
     import asyncio
 
     import uvloop
@@ -69,6 +72,22 @@ async def _until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, N
         loop.add_signal_handler(number, stop.set)
     # The handlers stay until the loop is closed: a second signal during the stop must not kill the process.
     await main(stop)
+
+
+def fill_standard_streams() -> None:
+    """Open the null device as stdin, stdout or stderr if the process was started without it.
+
+    Otherwise the next file or connection would get its number, and what is meant for stdout would go there.
+    It can only be read, so that data for a closed stdout is an error and not lost.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # gets the lowest free number
+    if sys.stderr is None:
+        # print() to None would write to stdout.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
 
 
 def raise_file_limit() -> None:

@@ -84,6 +84,33 @@ def test_a_fault_ends_the_process_with_a_fatal_line():
     assert " FATAL: KeyError: 'lost'\nTraceback " in err
 
 
+def test_a_closed_stream_becomes_no_other_file_and_its_data_goes_nowhere_else():
+    script = """
+import os, sys
+from nsqcore.process.lifecycle import run
+from nsqcore.process.logs import Log
+
+async def main(stop):
+    assert os.read(0, 1) == b""
+    print("for the operator", file=sys.stderr)
+    try:
+        os.write(2, b"x")
+    except OSError:
+        print("stderr is closed")
+
+sys.exit(run("nsqd", main, Log()))
+"""
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, script],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "stderr is closed\n")
+
+
 def test_as_many_files_may_be_open_as_the_system_grants():
     script = (
         "import resource\nfrom nsqcore.process.lifecycle import raise_file_limit\n"
