@@ -9,18 +9,24 @@ from nsqclient import Message
 
 
 class Printer:
-    """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest."""
+    """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest.
+
+    *expect* is called with the number of messages still to be shown, before others are finished: nsqd need
+    not send more, which would cost each of them an attempt.
+    """
 
     def __init__(
         self,
         write: Callable[[bytes], Awaitable[None]],
         total: int,
+        expect: Callable[[int], None],
         *,
         print_topic: bool,
         print_headers: bool = False,
     ) -> None:
         self._write = write
         self._left = total if total > 0 else None
+        self._expect = expect
         self._print_topic = print_topic
         self._print_headers = print_headers
         self._waiting: deque[tuple[bytes, Message]] = deque()
@@ -46,6 +52,8 @@ class Printer:
             await self._arrived.wait()
             batch = self._take()
             await self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
+            if self._left is not None:
+                self._expect(self._left)
             for _, delivery in batch:
                 delivery.finish()
 

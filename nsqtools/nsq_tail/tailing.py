@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 from nsqclient import Consumer
 from nsqtools.blocking import BlockingThread
@@ -15,15 +16,23 @@ from nsqtools.process import say
 async def tail(options: TailOptions, stop: asyncio.Event) -> None:
     """Print messages until ``-n`` of them are printed or ``stop`` is set."""
     stdout = BlockingThread("stdout")
+    consumers: list[Consumer] = []
+
+    def expect(left: int) -> None:
+        for consumer in consumers:
+            consumer.change_max_in_flight(options.in_flight(left))
+
     printer = Printer(
         lambda data: stdout.run(lambda: write_all(data)),
         options.n,
+        expect,
         print_topic=options.print_topic,
         print_headers=options.headers,
     )
     channel = options.channel or f"tail{random.randrange(1_000_000):06d}#ephemeral"
     config = options.consumer_config(PROGRAM, headers=options.headers)
-    consumers = []
+    if options.n > 0:
+        config = replace(config, max_in_flight=options.in_flight(options.n))
     for topic in dict.fromkeys(options.topic):
         say(f"Adding consumer for topic: {topic}")
         consumers.append(
@@ -43,8 +52,6 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
         await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if printing.done():
             printing.result()  # a closed pipe raises here; no message is finished unprinted
-            for consumer in consumers:
-                consumer.change_max_in_flight(0)
             printer.give_back()
     stopping.cancel()
     printing.cancel()

@@ -52,6 +52,18 @@ def test_what_was_printed_is_finished_and_the_rest_is_given_back(nsqd):
     assert sorted(read_all(nsqd, "t", "c")) == [b"3", b"4", b"5"]
 
 
+def test_messages_that_are_not_shown_lose_no_attempt(nsqd):
+    publish(nsqd, "t", [b"%d" % n for n in range(6)], "c")
+
+    first = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=1", address(nsqd))
+    second = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=2", address(nsqd))
+
+    assert first.stdout + second.stdout == b"0\n1\n2\n"
+    assert channel_stats(nsqd, "t", "c")["requeue_count"] == 0
+    waiting = nsqd.get("/messages?topic=t&channel=c&state=waiting")["messages"]
+    assert [(one["body"], one.get("attempts", 0)) for one in waiting] == [("3", 0), ("4", 0), ("5", 0)]
+
+
 def test_n_counts_the_messages_of_all_topics(nsqd):
     for topic in ("a", "b"):
         publish(nsqd, topic, [b"x"] * 2, "c")
@@ -175,6 +187,17 @@ def test_an_nsqd_that_is_not_there_ends_it_with_a_sentence(nsqd):
 
     assert ended.returncode == 1
     assert b"ERROR: [t/c] " in ended.stderr
+
+
+def test_one_of_two_nsqd_that_is_not_there_does_not_keep_the_other_from_being_read(nsqd):
+    publish(nsqd, "t", [b"x"], "c")
+
+    ended = run_tool(
+        "nsq_tail", "-topic=t", "-channel=c", "-n=1", "-nsqd-tcp-address=127.0.0.1:1", address(nsqd)
+    )
+
+    assert (ended.stdout, ended.returncode) == (b"x\n", 0)
+    assert b"127.0.0.1:1: connection refused" in ended.stderr
 
 
 def test_it_names_itself_to_nsqd(nsqd, tmp_path):
