@@ -49,7 +49,7 @@ TOOLS: Final = (
     Mutation(
         "folders-on-two-devices",
         "nsqtools/nsq_to_file/archiving.py",
-        "if layout.lies_apart:",
+        "if lies_apart:",
         "if False:",
         ('tests/integration/nsqtools/test_nsq_to_file.py -k "different_devices"',),
     ),
