@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write the table of values in each chart's README from the comments in values.yaml; --check compares."""
 
+import argparse
 import json
 import re
 import sys
@@ -53,11 +54,14 @@ def with_table(readme: str, values: str) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("; ", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    check = parser.parse_args().check
     old = []
     for path in sorted(CHARTS.glob("*/README.md")):
         readme = path.read_text()
         wanted = with_table(readme, path.with_name("values.yaml").read_text())
-        if "--check" not in sys.argv[1:]:
+        if not check:
             path.write_text(wanted)
         elif readme != wanted:
             old.append(str(path.relative_to(CHARTS.parents[1])))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/reference/client.md from the signatures and docstrings of nsqclient; --check only compares."""
 
+import argparse
 import ast
 import re
 import sys
@@ -186,7 +187,9 @@ def page() -> str:
 
 
 def main() -> int:
-    if "--check" not in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("; ", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    if not parser.parse_args().check:
         PAGE.write_text(page(), encoding="utf-8")
     elif PAGE.read_text(encoding="utf-8") != page():
         print("docs/reference/client.md is not what scripts/client_reference.py writes", file=sys.stderr)

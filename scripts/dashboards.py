@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write the Grafana dashboards of the chart from the panels listed here; --check only compares."""
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -327,21 +328,16 @@ def dashboard(name: str) -> str:
 
 
 def main() -> int:
-    old = (
-        [name for name in DASHBOARDS if (FOLDER / f"{name}.json").read_text() != dashboard(name)]
-        if check()
-        else []
-    )
-    if old:
-        print(f"out of date: {', '.join(old)}; run scripts/dashboards.py", file=sys.stderr)
-    if not check():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("; ", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    if not parser.parse_args().check:
         for name in DASHBOARDS:
             (FOLDER / f"{name}.json").write_text(dashboard(name))
+        return 0
+    old = [name for name in DASHBOARDS if (FOLDER / f"{name}.json").read_text() != dashboard(name)]
+    if old:
+        print(f"out of date: {', '.join(old)}; run scripts/dashboards.py", file=sys.stderr)
     return int(bool(old))
-
-
-def check() -> bool:
-    return "--check" in sys.argv[1:]
 
 
 if __name__ == "__main__":

@@ -191,6 +191,9 @@ WAYS = {"pip": by_pip, "run": by_run, "compose": by_compose, "chart": by_chart}
 
 
 def main(ways: list[str]) -> int:
+    if not WAYS.keys() >= set(ways):
+        print(f"usage: scripts/first_message.py [{'|'.join(WAYS)} ...]", file=sys.stderr)
+        return 2
     if len(ways) == 1:
         folder = Path(tempfile.mkdtemp(prefix="first-message-"))
         began = time.monotonic()

@@ -6,6 +6,7 @@ constraints.txt if the package index has them; users get versions in the ranges 
 It needs uv. --check only tests that every requirement is locked to a version in its range.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -72,9 +73,12 @@ def unfit(file: str, owns: list[str]) -> list[str]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="only test that every requirement is locked")
+    check = parser.parse_args().check
     bad = False
     for file, (what, owns, with_checksums) in LOCKS.items():
-        if "--check" in sys.argv[1:]:
+        if check:
             if missing := unfit(file, owns):
                 print(f"{file} does not fit {', '.join(missing)}; run scripts/lock.py", file=sys.stderr)
                 bad = True

@@ -415,10 +415,13 @@ def page(name: str) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("; ", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    check = parser.parse_args().check
     old = []
     for name in PAGES:
         path, wanted = FOLDER / name, page(name)
-        if "--check" not in sys.argv[1:]:
+        if not check:
             path.write_text(wanted, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != wanted:
             old.append(name)

@@ -66,3 +66,26 @@ def test_what_is_asked_for_has_changed_so_it_installs_again(project, file):
     (project / file).write_text((project / file).read_text() + "# one more\n")
 
     assert len(install(project, locked_are_there=True)[0]) == 1
+
+
+@pytest.mark.parametrize("program", ["scripts/install", "test"])
+@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("-h", 0), ("--no-such-option", 2)])
+def test_who_asks_for_help_or_mistypes_installs_nothing(project, program, word, status):
+    shutil.copy(ROOT / program, project / program)
+    script(project / ".venv/bin/python", PYTHON.format(status=0))
+
+    done = subprocess.run([project / program, word], capture_output=True, text=True, check=False)
+
+    assert done.returncode == status
+    assert (done.stdout if status == 0 else done.stderr).strip()
+    assert not (project / ".venv/bin/calls").exists()
+
+
+def test_the_words_of_install_may_come_in_any_order(project):
+    script(project / ".venv/bin/python", PYTHON.format(status=0))
+
+    subprocess.run(["bash", project / "scripts/install", "dev", "--compiled"], capture_output=True, check=True)
+
+    calls = (project / ".venv/bin/calls").read_text().splitlines()
+    assert [call for call in calls if "-e .[dev]" in call]
+    assert calls[-1].endswith("--no-deps -e .")
