@@ -84,7 +84,9 @@ def test_who_asks_for_help_or_mistypes_installs_nothing(project, program, word, 
 def test_the_words_of_install_may_come_in_any_order(project):
     script(project / ".venv/bin/python", PYTHON.format(status=0))
 
-    subprocess.run(["bash", project / "scripts/install", "dev", "--compiled"], capture_output=True, check=True)
+    subprocess.run(
+        ["bash", project / "scripts/install", "dev", "--compiled"], capture_output=True, check=True
+    )
 
     calls = (project / ".venv/bin/calls").read_text().splitlines()
     assert [call for call in calls if "-e .[dev]" in call]
