@@ -22,6 +22,7 @@ from nsqcore.http.metrics import BUILD_MEANING
 from nsqcore.options.options import CommandOptions, DaemonOptions, OptionSpec, specs
 from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
+from nsqd.server.allocator import SOMEBODYS
 from nsqd.server.figures.metrics import NsqdCollector
 from nsqd.server.http.openapi import description
 from nsqlookupd.metrics import NsqlookupdCollector
@@ -218,6 +219,13 @@ def metrics_page() -> Iterator[str]:
 
 # -- errors --------------------------------------------------------------------
 
+# The reasons that stand behind `PUB failed`, `MPUB failed` and `DPUB failed`.
+NOT_STORED: Final = (
+    "`draining`: the node is being emptied; publish to another. `topic is full`: a policy bounds what a "
+    "channel owes; wait, or consume. `disk is nearly full`: less is free than `--disk-watermark`. "
+    "`0 of 1 keepers are linked`: `--without-keeper=refuse`. `exiting`: the topic was deleted meanwhile. "
+    "Any other reason is the error of the disk, which `/ping` and the log name as well."
+)
 # Code -> what to do about it; the catalogue and this table must have the same codes.
 CURES: Final = {
     "E_BAD_PROTOCOL": (
@@ -245,17 +253,14 @@ CURES: Final = {
         "The secret does not grant this topic and channel: change the answer of the auth server."
     ),
     "E_SUB_FAILED": (
-        "`--max-channel-consumers` is reached, or the channel cannot be made; the sentence says which."
+        "`--max-channel-consumers` is reached, the channel cannot be made, or the node has handed over its "
+        "messages for good; the sentence says which. nsqlookupd names the nodes to read from."
     ),
-    "E_PUB_FAILED": (
-        "The message was not stored: the node drains, or its disk refuses. Publish to another nsqd."
-    ),
+    "E_PUB_FAILED": f"The message was not confirmed. {NOT_STORED}",
     "E_MPUB_FAILED": (
-        "None of the messages was stored: the node drains, or its disk refuses. Publish to another nsqd."
+        f"The messages were not confirmed; of a batch of more than 4,096 some may be stored. {NOT_STORED}"
     ),
-    "E_DPUB_FAILED": (
-        "The message was not stored: the node drains, or its disk refuses. Publish to another nsqd."
-    ),
+    "E_DPUB_FAILED": f"The message was not confirmed. {NOT_STORED}",
     "E_FIN_FAILED": (
         "The message is not in flight to this client any more: it timed out. Raise the timeout, or "
         "send `TOUCH`."
@@ -362,8 +367,16 @@ def values_of(schema: dict[str, Any]) -> str:
 
 # -- environment ---------------------------------------------------------------
 
+GLIBCS: Final = (
+    "read by the C library (glibc): how much freed memory a process keeps. When it is set, nsqd changes "
+    "nothing about that; otherwise nsqd keeps up to 128 MiB for the next reads"
+)
 # Variable -> what it is for; every variable that the code names must be here.
 VARIABLES: Final = {
+    "MALLOC_TRIM_THRESHOLD_": GLIBCS,
+    "MALLOC_MMAP_THRESHOLD_": GLIBCS,
+    "MALLOC_TOP_PAD_": GLIBCS,
+    "GLIBC_TUNABLES": GLIBCS,
     "NSQD_COMPILE": (
         "`1` while `pip install .` runs compiles nsqd's hot path to C (`setup.py`); anything else "
         "leaves it Python"
@@ -385,7 +398,7 @@ _READS: Final = re.compile(
 
 def variables_read() -> set[str]:
     """Return the environment variables that the distributions and setup.py read."""
-    found: set[str] = set()
+    found: set[str] = set(SOMEBODYS)
     packages = ("nsqd", "nsqlookupd", "nsqadmin", "nsqtools", "nsqcore", "devcluster", "client", "pipelines")
     files = [ROOT / "setup.py", *(path for package in packages for path in (ROOT / package).rglob("*.py"))]
     for path in files:

@@ -1,4 +1,4 @@
-"""Every link from a page of this repository leads to a file and a heading that exist."""
+"""What a page of this repository links to or names exists: files, headings, tests, metrics."""
 
 import re
 from pathlib import Path
@@ -35,6 +35,44 @@ def test_every_link_leads_somewhere(page):
             lost.append(target)
 
     assert lost == []
+
+
+def names_in(page, pattern):
+    return set(re.findall(pattern, without_code(page)))
+
+
+# The program that the reader of the README makes.
+READERS = {"greet.py"}
+MODULES = [
+    f"/{path.relative_to(ROOT)}" for folder in ("*.py", "[a-z]*/**/*.py") for path in ROOT.glob(folder)
+]
+TESTS = {
+    name
+    for path in (ROOT / "tests").rglob("*.py")
+    for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+} | {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+METRICS = set(
+    re.findall(r"^\| `(\w+)`", (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_is_named_exists(page):
+    named = names_in(page, r"`([\w./-]+\.py)(?=[`: ])") - READERS
+
+    assert {name for name in named if not any(module.endswith("/" + name) for module in MODULES)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_is_named_exists(page):
+    assert names_in(page, r"`(test_\w+)`") - TESTS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_metric_that_is_named_exists(page):
+    named = names_in(page, r"\b(nsq(?:d|lookupd|admin)_\w+)")
+
+    assert {name for name in named - METRICS if not name.endswith(("_address", "_addresses"))} == set()
 
 
 def test_the_pages_are_found():
