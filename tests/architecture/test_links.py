@@ -79,3 +79,10 @@ def test_the_pages_are_found():
     names = {str(page.relative_to(ROOT)) for page in PAGES}
 
     assert {"README.md", "docs/client.md", "docs/reference/flags.md", "deploy/helm/nsq/README.md"} <= names
+
+
+def test_every_page_is_in_the_list_of_all_pages():
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (docs / "README.md").read_text(encoding="utf-8")))
+
+    assert {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"} == listed

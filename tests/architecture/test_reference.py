@@ -34,6 +34,15 @@ def test_the_example_of_the_config_file_has_keys_that_nsqd_knows():
         kinds[key].from_toml(value)
 
 
+def test_the_config_file_for_a_machine_has_keys_that_nsqd_knows():
+    page = (ROOT / "docs" / "on-a-machine.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    kinds = {spec.key: spec.kind for spec in specs(reference.DAEMONS["nsqd"])}
+
+    for key, value in tomllib.loads(example).items():
+        kinds[key].from_toml(value)
+
+
 def test_every_flag_has_a_meaning():
     without = [
         (program, spec.flag)

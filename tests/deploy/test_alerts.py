@@ -1,5 +1,7 @@
 """Each alert is fired by its own trouble, over metrics of real daemons, and by nothing else."""
 
+import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -401,3 +403,13 @@ def test_alerts_can_be_left_out_renamed_in_severity_and_routed(chart):
     assert found["NsqdUnhealthy"] == {"severity": "critical", "team": "a"}
     # Without an archive the alert about late archives is left out.
     assert "NsqArchiveLate" not in found
+
+
+def test_outside_of_kubernetes_the_rules_are_made_by_the_command_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "on-a-machine.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"```\n(sed .*?)promtool", page, re.DOTALL)
+    subprocess.run(["bash", "-c", command.replace("> ", f"> {tmp_path}/")], check=True, cwd=CHART.parents[2])
+    rules = tmp_path / "nsq-alerts.yaml"
+
+    subprocess.run([promtool(), "check", "rules", rules], check=True)
+    assert not re.search(r"@\w+@", rules.read_text(encoding="utf-8"))
