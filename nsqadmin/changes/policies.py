@@ -79,15 +79,12 @@ class ClusterPolicies:
 
     async def on_nodes(self, topic: str = "", channel: str = "") -> Answer[list[OnNode]]:
         """Return the policies of each node, and which are in force there for a topic or channel."""
-        producers = await self._cluster.producers()
-        told = await ask_all(
-            [self._cluster.nsqd(producer.http_address) for producer in producers.value],
-            lambda nsqd: nsqd.policies(topic=topic, channel=channel),
-        )
+        nsqds = await self._cluster.nsqds_now()
+        told = await ask_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
         digests = Counter(policies.digest for _, policies in told.value)
         most = digests.most_common(1)[0][0] if digests else ""
         found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
-        return Answer(found, (*producers.stages, told.errors))
+        return Answer(found, (*nsqds.stages, told.errors))
 
     async def carry_out(
         self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
@@ -107,10 +104,8 @@ class ClusterPolicies:
             else:
                 await nsqd.put_policies(content, name=name, apply=apply)
 
-        producers = await self._cluster.producers()
-        told = await ask_all(
-            [self._cluster.nsqd(producer.http_address) for producer in producers.value], tell
-        )
+        nsqds = await self._cluster.nsqds_now()
+        told = await ask_all(nsqds.value, tell)
         if told.failed and all(error.unreachable for error in told.errors):
             raise UpstreamError("nsqd", told.errors)
         return told.map(lambda answers: [nsqd.address for nsqd, _ in answers])

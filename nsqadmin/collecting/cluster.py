@@ -82,6 +82,20 @@ class Cluster:
         producers = require(found, self.discovery.asks)
         return Answer(aggregate.sort_producers(producers), (found.errors,))
 
+    async def nsqds_now(self) -> Answer[list[NsqdApi]]:
+        """Return the listed nsqds; while no nsqlookupd answers, those it last listed that answer.
+
+        Raises UpstreamError if nobody answers.
+        """
+        try:
+            producers = await self.producers()
+        except UpstreamError as error:
+            answering = [member.asked_at for member in self._known.members if member.answers]
+            if not answering:
+                raise
+            return Answer([self.nsqd(address) for address in answering], (error.errors,))
+        return Answer([self.nsqd(producer.http_address) for producer in producers.value], producers.stages)
+
     async def producers_of(self, topic: str) -> Answer[list[NodeInfo]]:
         """Return the producers of *topic* at this moment, possibly none.
 

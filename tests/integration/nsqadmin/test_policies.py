@@ -86,6 +86,22 @@ def test_a_policy_is_set_on_all_nodes(admin, nsqds):
         assert nsqd.get("/policies?topic=t")["in_force"]["policy"] == "a"
 
 
+def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqd = cluster.nsqd(f"--lookupd-tcp-address={lookupd.tcp_address}")
+    admin = cluster.nsqadmin(f"--lookupd-http-address={lookupd.http_address}")
+    wait_until(lambda: nsqd.http_address in ask(admin, "GET", "/nodes").text, "nsqadmin to know nsqd")
+    lookupd.kill()
+
+    page = ask(admin, "GET", "/policies")
+    text = note(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}'))
+
+    assert page.status == 200
+    assert lookupd.http_address in page.text  # it is named as not answering
+    assert "Policy a was set on 1 node" in text
+    assert names(nsqd) == ["a"]
+
+
 def test_what_is_in_force_for_a_topic_is_shown(admin, nsqds):
     give(nsqds[0], "a", max_depth=5)
 
