@@ -107,7 +107,6 @@ class NsqadminDaemon:
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options))
         desk = Desk(
             Actions(cluster),
-            lambda: live.current,
             log,
             rights=rights,
             audit=_audit(options, log),

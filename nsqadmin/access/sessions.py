@@ -26,6 +26,8 @@ class Signer:
 
     def read(self, purpose: str, text: str, now_s: float) -> dict[str, Any] | None:
         """Return the value, or None if it was not signed here, has another purpose, or has expired."""
+        if not text.isascii():
+            return None
         body, dot, mark = text.partition(".")
         if not dot or not hmac.compare_digest(mark.encode(), self._mark(purpose, body.encode()).encode()):
             return None

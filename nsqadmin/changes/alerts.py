@@ -14,6 +14,13 @@ def key_text(key: ConcernKey) -> str:
     return " ".join(part.replace(" ", "-") or "-" for part in key)
 
 
+def place_of(text: str) -> tuple[str, str, str]:
+    """Return topic, channel and node of the trouble that :func:`key_text` named, empty where it has none."""
+    words = ["" if word == "-" else word for word in text.split(" ")]
+    _, topic, channel, node, *_ = (*words, "", "", "", "")
+    return topic, channel, node
+
+
 class Alerts:
     """Follows the cluster; *tell* passes on a word for the log and an object."""
 

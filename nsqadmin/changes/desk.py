@@ -13,7 +13,6 @@ from nsqadmin.changes.actions import Actions, Done, QueueAction
 from nsqadmin.changes.audit import Audit, Deed
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.options import OptionsNow
 from nsqcore.http.api import ApiError, Request
 from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
@@ -27,7 +26,6 @@ class Desk:
     def __init__(
         self,
         actions: Actions,
-        options: OptionsNow,
         log: Log,
         *,
         rights: Rights,
@@ -43,7 +41,6 @@ class Desk:
         *state* returns the state of a topic or channel for the audit; *mark* marks the change in the charts.
         """
         self._actions = actions
-        self._options = options
         self._log = log
         self.rights = rights
         self.audit = audit
@@ -69,10 +66,6 @@ class Desk:
         )
         if not may or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
-
-    def acl_user(self, request: Request) -> str:
-        """Return the user that the proxy in front names; without a proxy nobody has verified it."""
-        return str(request.headers.get(self._options().acl_http_header, ""))
 
     async def create(self, request: Request, topic: str, channel: str) -> Done:
         if not channel:
@@ -187,7 +180,7 @@ class Desk:
                     node=node,
                     timestamp=int(time.time()),
                     user=_basic_auth_user(headers),
-                    acl_user=self.acl_user(request),
+                    acl_user=self.rights.person(request).name,
                     remote_ip=request.peer,
                     user_agent=headers.get("User-Agent", ""),
                     url=f"{scheme}://{headers.get('Host', '')}{request.target}",

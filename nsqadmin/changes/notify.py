@@ -23,7 +23,7 @@ class AdminAction:
     node: str
     timestamp: int
     user: str
-    # The user that the proxy in front names; the contract's ``user`` comes from HTTP Basic authentication.
+    # The person as far as verified; the contract's ``user`` comes from HTTP Basic authentication.
     acl_user: str
     remote_ip: str
     user_agent: str

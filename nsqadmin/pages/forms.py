@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from nsqadmin.changes.actions import Done, QueueAction
-from nsqadmin.changes.alerts import Alerts
+from nsqadmin.changes.alerts import Alerts, place_of
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
@@ -129,7 +129,8 @@ class Forms:
             self._alerts.mute(key, time.time())
         else:
             self._alerts.unmute(key)
-        self._desk.note(request, f"{action} {key}", action, topic=fields["topic"], channel=fields["channel"])
+        place = {name: fields[name] for name in ("topic", "channel", "node")}
+        self._desk.note(request, f"{action} {key}", action, **place)
         note = PageNote("It is muted for an hour." if action == "mute" else "It is told of again.")
         return self._render.redirect(self._render.urls.index, note)
 
@@ -271,4 +272,13 @@ class Forms:
 
 
 def _fields(given: dict[str, str]) -> Fields:
-    return {key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back", "key")}
+    fields = {
+        key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back", "key")
+    }
+    needs = _NEEDS.get(fields["action"])
+    if needs == "node":
+        # A role for some topics is none for a node, whatever topic is named beside it.
+        fields["topic"] = fields["channel"] = ""
+    elif needs == "key":
+        fields["topic"], fields["channel"], fields["node"] = place_of(fields["key"])
+    return fields

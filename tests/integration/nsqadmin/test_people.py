@@ -147,6 +147,21 @@ async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(
         assert (await site.get("/", Cookie=session)).status == 303
 
 
+async def test_where_people_sign_in_nobody_is_who_a_header_says(tmp_path):
+    async with signing_in(tmp_path, admin_users=("root",)) as (_, site):
+        spoofed = {"X_Forwarded_User": "root"}
+        seen = [(await site.get(path, **spoofed)).status for path in READS]
+        statuses = [await write(site, *one, **spoofed) for one in WRITES]
+        cookie = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
+        raised = await site.get("/audit", Cookie=cookie, **spoofed)
+        nonsense = await site.get("/topics", Cookie="nsqadmin_session=a.\udcff")
+
+    assert set(seen) == {303}
+    assert set(statuses) == {401}
+    assert raised.status == 403
+    assert nonsense.status == 303
+
+
 async def test_a_session_that_was_there_before_is_not_gone_on_with(tmp_path):
     async with signing_in(tmp_path) as (one, site):
         planted = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
@@ -229,6 +244,29 @@ async def test_a_role_for_some_topics_changes_no_others():
 
     assert (own, other, form.status) == (200, 403, 403)
     assert ["Pause" in text for text in pages] == [True, False]
+
+
+async def test_a_role_for_some_topics_is_none_for_nodes_and_for_troubles_elsewhere():
+    async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
+        bob = {"X_Forwarded_User": "bob"}
+        node = site.address(0)
+        beside = {"topic": TOPIC, "node": node}
+        node_wide = {
+            action: (await site.submit(headers=bob, action=action, **beside)).status
+            for action in ("drain", "undrain", "dismiss")
+        }
+        keys = {
+            "own": f"stuck {TOPIC} billing -",
+            "other": "stuck topic.0002.events billing -",
+            "node": f"no-answer - - {node}",
+        }
+        mutes = {
+            whose: (await site.submit(headers=bob, action="mute", key=key, topic=TOPIC)).status
+            for whose, key in keys.items()
+        }
+
+    assert set(node_wide.values()) == {403}
+    assert mutes == {"own": 303, "other": 403, "node": 403}
 
 
 async def test_with_the_flags_of_the_original_everything_is_as_it_was():

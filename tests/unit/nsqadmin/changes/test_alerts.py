@@ -1,4 +1,4 @@
-from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text
+from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, place_of
 from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import Concern, Level
 from nsqadmin.figures.sums import ClusterSum
@@ -65,3 +65,11 @@ async def test_what_is_told_of_again_is_told_of_at_once():
     await follow(alerts, STUCK)
 
     assert len(told) == 1
+
+
+def test_the_name_of_a_trouble_says_what_it_is_about():
+    silent = Concern(Level.TROUBLE, "no answer", "it does not answer", node="10.0.0.1:4151")
+
+    assert place_of(key_text(STUCK.key)) == ("orders", "billing", "")
+    assert place_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")
+    assert place_of("nonsense") == ("", "", "")
