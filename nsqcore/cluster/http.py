@@ -38,7 +38,7 @@ class ClusterHttp:
         secret: SecretFile = NO_SECRET,
         bodies_at_once: int = 64,
     ) -> None:
-        """*secret* is sent to every node, because nsqd with --http-auth asks for it.
+        """*secret* is sent over HTTPS, and without TLS to nodes that ask for it: nsqd with --http-auth does.
 
         *bodies_at_once* limits how many answers are in memory while they arrive.
         """
@@ -124,11 +124,16 @@ class ClusterHttp:
         keeps_place: bool = False,
     ) -> bytes:
         """Return the answer; with *keeps_place* the caller releases its place in ``_bodies``."""
-        status, body = await self._once(verb, url, address, content)
+        # Without TLS others could listen, so a node that requires TLS must not be shown the secret before.
+        secret = self._secret.headers()
+        status, body = await self._once(verb, url, address, content, secret if _is_https(url) else {})
         if status == 403 and (upgraded := https_url(url, body)) is not None:
             self._bodies.release()
             url = upgraded
-            status, body = await self._once(verb, url, address, content)
+            status, body = await self._once(verb, url, address, content, secret)
+        elif status == 401 and secret and not _is_https(url):
+            self._bodies.release()
+            status, body = await self._once(verb, url, address, content, secret)
         if status != 200 or not keeps_place:
             self._bodies.release()
         if status != 200:
@@ -138,7 +143,7 @@ class ClusterHttp:
         return body
 
     async def _once(
-        self, verb: Verb, url: str, address: str, content: bytes | None = None
+        self, verb: Verb, url: str, address: str, content: bytes | None, secret: Mapping[str, str]
     ) -> tuple[int, bytes]:
         """Return status and body; the caller releases the place of the body in ``_bodies``."""
         if self._session is None:
@@ -148,7 +153,8 @@ class ClusterHttp:
                 verb,
                 URL(url, encoded=True),
                 data=content,
-                headers=self._headers(verb),
+                # Requests that come every few seconds need not fill the logs of the nodes.
+                headers={**secret, **(POLL_HEADERS if verb == "GET" else {})},
                 allow_redirects=False,
             ) as response:
                 await self._bodies.acquire()
@@ -166,10 +172,6 @@ class ClusterHttp:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
-
-    def _headers(self, verb: Verb) -> dict[str, str]:
-        # Requests that come every few seconds need not fill the logs of the nodes.
-        return self._secret.headers() | (POLL_HEADERS if verb == "GET" else {})
 
 
 # The errors that parsing an answer may raise.
@@ -204,6 +206,10 @@ def _url(address: str, path: str, params: Params) -> str:
     query = urlencode(params, quote_via=quote, safe="")
     base = address if "://" in address else f"http://{address}"
     return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def _is_https(url: str) -> bool:
+    return url.startswith("https://")
 
 
 def https_url(url: str, body: bytes) -> str | None:

@@ -10,6 +10,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqcore.cluster.secret import SecretFile
 
 
 @pytest.fixture
@@ -27,7 +28,8 @@ async def answering():
         seen = []
 
         async def handler(request):
-            seen.append(f"{request.method} {request.raw_path}")
+            shown = request.headers.get("Authorization", "")
+            seen.append(f"{request.method} {request.raw_path} {shown}".rstrip())
             return web.Response(status=status, text=body)
 
         runner = web.ServerRunner(web.Server(handler))
@@ -129,6 +131,31 @@ async def test_a_node_that_requires_tls_is_asked_again_over_https(http, answerin
 
     assert error.url == f"https://127.0.0.1:{tls_port}/info"
     assert error.reason == "connect: connection refused"
+
+
+@pytest.fixture
+def secret(tmp_path):
+    (tmp_path / "secret").write_text("hush")
+    return SecretFile(str(tmp_path / "secret"))
+
+
+async def test_a_node_that_requires_tls_is_not_shown_the_secret_without_it(secret, answering):
+    address, seen = await answering(403, f'{{"message":"TLS_REQUIRED","https_port":{free_port()}}}')
+
+    async with ClusterHttp(request_timeout=0.5, secret=secret) as http:
+        await failure(NsqdApi(http, address).pause_topic("t"))
+
+    assert seen == ["POST /topic/pause?topic=t"]
+
+
+async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret, answering):
+    address, seen = await answering(401, '{"message":"AUTH_REQUIRED"}')
+
+    async with ClusterHttp(request_timeout=0.5, secret=secret) as http:
+        error = await failure(NsqdApi(http, address).pause_topic("t"))
+
+    assert seen == ["POST /topic/pause?topic=t", "POST /topic/pause?topic=t Bearer hush"]
+    assert error.code == "AUTH_REQUIRED"
 
 
 @pytest.mark.parametrize(
