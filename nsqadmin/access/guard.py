@@ -26,7 +26,7 @@ _FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-o
 
 
 class Guard:
-    """Refuses requests for a host name that is not ours, and requests that name two users."""
+    """Refuses requests for a host name that is not ours, and requests that name users or groups twice."""
 
     def __init__(self, options: OptionsNow, rights: Rights, log: Log) -> None:
         self._options = options
@@ -76,6 +76,9 @@ class Guard:
         # The proxy sets one. A second one comes from the client, and their order is not known.
         if len(request.headers.getall(options.acl_http_header, ())) > 1:
             raise ApiError(400, "DUPLICATE_USER")
+        groups = options.acl_groups_http_header
+        if groups and len(request.headers.getall(groups, ())) > 1:
+            raise ApiError(400, "DUPLICATE_GROUPS")
 
     def _not_known(self, request: Request, *, is_page: bool) -> Response:
         """Send people who are not signed in to the sign-in page; refuse everybody else."""

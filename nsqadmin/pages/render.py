@@ -188,7 +188,7 @@ class Renderer:
             signs_in=self._desk.rights.signs_in,
             lookupd_mode=bool(options.nsqlookupd_http_addresses),
         )
-        reply = web.Response(body=text.encode(), status=status, headers=self._headers)
+        reply = web.Response(body=text.encode("utf-8", "replace"), status=status, headers=self._headers)
         if note is not None:
             reply.del_cookie(_NOTE_COOKIE, path=self._cookie_path)
         return reply
@@ -224,5 +224,5 @@ def _read_note(request: Request) -> PageNote | None:
     try:
         text, details, warnings = json.loads(base64.urlsafe_b64decode(cookie))
         return PageNote(str(text), tuple(map(str, warnings)), tuple(map(str, details)))
-    except (ValueError, TypeError, binascii.Error):
+    except (ValueError, TypeError, RecursionError, binascii.Error):
         return None

@@ -15,6 +15,10 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
     origin = headers.get("Origin")
     if origin is None:
         return False
-    host = urlsplit(origin).netloc
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:
+        # Not an origin, so not ours.
+        return True
     # A proxy may rewrite Host. A page of another site cannot add X-Forwarded-Host without our consent.
     return not host or host not in {headers.get("Host"), headers.get("X-Forwarded-Host")}

@@ -1,5 +1,6 @@
 """A foreign page, a foreign host name, a second user and a hostile Graphite achieve nothing."""
 
+import base64
 import http.client
 import json
 import queue
@@ -98,6 +99,28 @@ def test_a_request_that_names_two_users_is_refused(cluster):
 
     assert answer.status == 400
     assert not site.admin.get("/api/topics/orders")["paused"]
+
+
+def test_a_request_with_two_lists_of_groups_is_refused(cluster):
+    admin = cluster.nsqadmin(NSQD, "--role=admin:group=ops", "--acl-groups-http-header=X-Forwarded-Groups")
+    connection = http.client.HTTPConnection("127.0.0.1", admin.http_port)
+    connection.putrequest("GET", "/audit")
+    for name, value in (("User", "mallory"), ("Groups", "ops"), ("Groups", "guests")):
+        connection.putheader(f"X-Forwarded-{name}", value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    connection.close()
+
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    "note", [b'["\\ud800",[],[]]', b"[" * 2000, b"7"], ids=["half a character", "deep", "a number"]
+)
+def test_a_planted_note_breaks_no_page(small_admin, note):
+    cookie = f"nsqadmin_note={base64.urlsafe_b64encode(note).decode()}"
+
+    assert ask(small_admin, "GET", "/topics", headers={"Cookie": cookie}).status == 200
 
 
 @pytest.mark.parametrize("path", [*ROUTES, "/api/topics/none", "/config/log_level", "/static/live.js"])

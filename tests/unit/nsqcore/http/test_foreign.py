@@ -26,6 +26,7 @@ def test_programs_and_our_own_pages_may_send_changes(headers):
         {"Origin": "http://admin:4171.evil", "Host": "admin:4171"},
         {"Origin": "null", "Host": "admin:4171"},
         {"Origin": ""},
+        {"Origin": "http://[", "Host": "admin:4171"},
         {"Origin": "null", "Host": "admin:4171", "X-Forwarded-Host": ""},
     ],
 )
