@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
-from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, needed, role_of
+from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, may
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.access.tokens import TokenFile
 from nsqadmin.options import NsqadminOptions
@@ -52,12 +52,9 @@ class Rights:
         tokens = [token.grant for token in self._tokens.tokens]
         return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)
 
-    def role(self, request: Any, topic: str = "") -> Role:
-        return role_of(self.person(request), self.grants(), topic)
-
     def may(self, request: Any, action: str, topic: str = "") -> bool:
         """Tell whether the person who makes the request may do *action*, on *topic* if one is named."""
-        return self.role(request, topic) >= needed(action)
+        return may(self.person(request), self.grants(), action, topic)
 
     def may_somewhere(self, request: Any, least: Role) -> bool:
         """Tell whether the person who makes the request has at least the role *least* for any topic."""

@@ -44,6 +44,10 @@ _NEEDED: Final = {
     "audit": Role.ADMIN,
 }
 
+# What these change is not confined to the topic that a request names: a node, or, for dead letters that are
+# sent back, the topics that the letters name.
+_EVERYWHERE: Final = frozenset({"drain", "undrain", "dismiss", "send_back"})
+
 
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -107,6 +111,11 @@ def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Rol
 def needed(action: str) -> Role:
     """Return the least role for *action*; an unknown action needs an admin."""
     return _NEEDED.get(action, Role.ADMIN)
+
+
+def may(person: Person, grants: Iterable[RoleGrant], action: str, topic: str = "") -> bool:
+    """Tell whether *person* may do *action*, on *topic* if one is named."""
+    return role_of(person, grants, "" if action in _EVERYWHERE else topic) >= needed(action)
 
 
 def grants_of(

@@ -275,10 +275,7 @@ def _fields(given: dict[str, str]) -> Fields:
     fields = {
         key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back", "key")
     }
-    needs = _NEEDS.get(fields["action"])
-    if needs == "node":
-        # A role for some topics is none for a node, whatever topic is named beside it.
-        fields["topic"] = fields["channel"] = ""
-    elif needs == "key":
+    if _NEEDS.get(fields["action"]) == "key":
+        # What the trouble is about decides who may mute it, whatever the form says beside it.
         fields["topic"], fields["channel"], fields["node"] = place_of(fields["key"])
     return fields
