@@ -98,6 +98,9 @@ def _pace(
         found.append(
             f"It catches up: {finishes} are finished and {arrives} arrive a second; empty in about {left}."
         )
+    elif not trend.finished:
+        if in_flight:
+            found.append(f"Consumers finish nothing {room}".rstrip() + ".")
     elif full:
         found.append("Consumers keep pace, but have no room to catch up.")
     return found

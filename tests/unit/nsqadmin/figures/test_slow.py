@@ -62,3 +62,15 @@ def test_time_outs_are_a_reason():
     assert why(trend=Trend(10, messages=1, finished=1, timeouts=2)) == [
         "Handlers take longer than the message time-out: 2 a second return."
     ]
+
+
+def test_consumers_that_finish_nothing_do_not_keep_pace():
+    full = [consumer(in_flight=10, ready=10)]
+
+    for arrives in (0, 5):
+        (said,) = why(trend=Trend(10, messages=arrives), consumers=full)
+        assert said == "Consumers finish nothing and they have no room for more in flight."
+    assert why(trend=Trend(10), consumers=[consumer()]) == ["Consumers finish nothing."]
+    assert why(trend=Trend(10, messages=5, finished=5), consumers=full) == [
+        "Consumers keep pace, but have no room to catch up."
+    ]
