@@ -5,6 +5,7 @@ from typing import Final
 
 from nsqadmin.access.rights import is_inside, parse_cidr
 from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.notify import origin_of
 from nsqadmin.options import LiveOptions
 from nsqcore.http.api import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.http.router import Route
@@ -13,9 +14,6 @@ from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import parse_log_level, without_passwords
 
 VALUE_LIMIT: Final = 1 << 20
-
-# These addresses may contain a user and a password, which readers of /config must not see.
-_URLS: Final = frozenset({"graphite_url", "notification_http_endpoint"})
 
 
 class ConfigApi:
@@ -39,19 +37,21 @@ class ConfigApi:
         if not body:
             raise ApiError(413, "INVALID_VALUE")
         name = request.params["opt"]
+        before = self._options.current
         if name == "nsqlookupd_http_addresses":
             addresses = _addresses(body)
             self._options.set_lookupds(addresses)
-            self._desk.note(request, f"nsqlookupd_http_addresses is now {', '.join(addresses)}", "config")
+            was, now = ", ".join(before.nsqlookupd_http_addresses), ", ".join(addresses)
         elif name == "log_level":
             try:
                 level = parse_log_level(body.decode("utf-8", "replace"))
             except ValueError:
                 raise ApiError(400, "INVALID_VALUE") from None
             self._options.set_log_level(level)
-            self._desk.note(request, f"log_level is now {level.name.lower()}", "config")
+            was, now = before.log_level.name.lower(), level.name.lower()
         else:
             raise ApiError(400, "INVALID_OPTION")
+        self._desk.note(request, f"{name} is now {now}", "config", before={name: was}, after={name: now})
         return self._reply(name)
 
     def _reply(self, name: str) -> Response:
@@ -59,9 +59,11 @@ class ConfigApi:
             value = config_value(self._options.current, name)
         except KeyError:
             raise ApiError(400, "INVALID_OPTION") from None
-        if name in _URLS:
-            value = without_passwords(str(value))
-        return text_reply(value) if isinstance(value, str) else json_reply(value)
+        if not isinstance(value, str):
+            return json_reply(value)
+        # The path of a webhook's address is its secret.
+        shown = origin_of(value) if name == "alert_http_endpoint" else without_passwords(value)
+        return text_reply(shown)
 
     def _check_network(self, request: Request) -> None:
         network = parse_cidr(self._options.current.allow_config_from_cidr)

@@ -101,10 +101,10 @@ class Desk:
             request, ["cancel_drain" if cancel else "drain_node"], "", work, node=node
         )
 
-    def note(self, request: Request, text: str, action: str, **subject: str) -> None:
-        """Write a change that concerns only this nsqadmin into the log and the audit."""
+    def note(self, request: Request, text: str, action: str, **what: Any) -> None:
+        """Write a change that is no work on topics or nodes into the log and audit; *what* as in a Deed."""
         self._log.info("%s: %s", self._who(request), text)
-        self._enter(request, action, **subject)
+        self._enter(request, action, **what)
 
     def _enter(self, request: Request, action: str, **what: Any) -> None:
         person = self.rights.person(request)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +49,12 @@ class AdminAction:
         return shown
 
 
+def origin_of(url: str) -> str:
+    """Return scheme and host of an address: the rest may be a secret, as in the address of a webhook."""
+    scheme, slashes, rest = url.partition("://")
+    return scheme + slashes + re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+
+
 # A word for the log, and the object that is posted.
 News = tuple[str, dict[str, Any]]
 
@@ -85,6 +92,6 @@ class Notifier:
             self._log.error(
                 "failed to POST notification of %s to %s: %s",
                 word,
-                self._endpoint,
+                origin_of(self._endpoint),
                 str(error) or type(error).__name__,
             )

@@ -59,6 +59,13 @@ class PolicyWish:
             return rules.without(self.name)
         return rules.with_rule(PolicyRule.of(self.said or {}, self.name))
 
+    def concerned(self, rules: PolicyRules) -> dict[str, Any]:
+        """Return what the audit says of *rules*: the fields of the policy, or the names of all policies."""
+        if self.kind == "copy":
+            return {"policies": ", ".join(sorted(rule.name for rule in rules))}
+        rule = rules.named(self.name)
+        return {"policy": self.name, **(rule.says() if rule is not None else {})}
+
 
 def usual(nodes: Sequence[OnNode]) -> PolicyRules:
     """Return the rules that most nodes have."""

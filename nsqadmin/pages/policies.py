@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from nsqadmin.changes.audit import DONE
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyWish, seen, sentence, usual
 from nsqadmin.collecting.answers import Answer, UnknownError
@@ -107,8 +108,11 @@ class PoliciesPage:
         if given.get("seen") and given["seen"] != seen(nodes):
             problem = "Nothing was done: the policies have changed meanwhile. This is how it would be now."
             return await self._question(request, wish, found, given, problem)
+        before = wish.concerned(usual(nodes))
+        source = next((one.rules for one in nodes if one.node == wish.node), None)
+        after = wish.concerned(wish.applied(usual(nodes), source))
         told = await self._policies.carry_out(wish, nodes, apply=given.get("apply") == "true")
-        return self._told(request, wish, told)
+        return self._told(request, wish, told, before, after)
 
     async def _question(
         self,
@@ -139,7 +143,14 @@ class PoliciesPage:
             problem=problem,
         )
 
-    def _told(self, request: Request, wish: PolicyWish, told: Partial[list[str]]) -> Response:
+    def _told(
+        self,
+        request: Request,
+        wish: PolicyWish,
+        told: Partial[list[str]],
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+    ) -> Response:
         what = {
             "copy": f"The policies of {wish.node} were copied",
             "delete": f"Policy {wish.name} was deleted",
@@ -147,7 +158,19 @@ class PoliciesPage:
         }[wish.kind]
         text = f"{what} on {plural(len(told.value), 'node')}."
         refusals = tuple(sentence(error) for error in told.errors)
-        self._desk.note(request, f"{text} {'; '.join(refusals)}".strip(), _ACTION)
+        results = dict.fromkeys(told.value, DONE)
+        results |= {error.address: error.code or error.reason for error in told.errors}
+        self._desk.note(
+            request,
+            f"{text} {'; '.join(refusals)}".strip(),
+            {"copy": "copy_policies", "delete": "delete_policy", "set": "set_policy"}[wish.kind],
+            node=wish.node,
+            before=dict(before),
+            after=dict(after),
+            results=results,
+            ok=bool(told.value),
+            problem="" if told.value else "; ".join(refusals),
+        )
         return self._render.redirect(self._render.urls.page("policies"), PageNote(text, refusals))
 
 

@@ -102,6 +102,8 @@ def test_config_shows_any_option_and_changes_two(cluster):
     assert ask(admin, "GET", "/config/graphite_url").body == b""
     assert put(admin, "log_level", "DEBUG") == (200, "1")
     assert ask(admin, "GET", "/config/log_level").body == b"1"
+    (deed,) = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
+    assert (deed["before"], deed["after"]) == ({"log_level": "info"}, {"log_level": "debug"})
     assert put(admin, "nsqlookupd_http_addresses", '["127.0.0.1:9"]') == (200, '["127.0.0.1:9"]')
     assert ask(admin, "GET", "/api/topics").status == 502
 

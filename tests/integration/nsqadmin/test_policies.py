@@ -157,6 +157,22 @@ def test_only_an_admin_changes_policies(cluster, nsqds):
     assert names(nsqds[0]) == ["a"]
 
 
+def test_the_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds):
+    give(nsqds[0], "a", ttl="1h")
+    give(nsqds[1], "a", ttl="1h")
+    post(admin, name="a", topic="t", definition='{"ttl": "2h"}')
+    post(admin, name="a", topic="t", definition='{"ttl": 7}')
+
+    refused, done = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
+
+    assert (done["action"], done["ok"]) == ("set_policy", True)
+    assert (done["before"]["policy"], done["before"]["definition.ttl"]) == ("a", "1h")
+    assert done["after"]["definition.ttl"] == "2h"
+    assert done["results"] == {nsqd.http_address: "done" for nsqd in nsqds}
+    assert not refused["ok"]
+    assert set(refused["results"]) == set(done["results"])
+
+
 def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means(admin, nsqds):
     for nsqd in nsqds:
         give(nsqd, "a", max_depth=5)
