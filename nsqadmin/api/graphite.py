@@ -3,7 +3,7 @@
 import json
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -80,7 +80,8 @@ class GraphiteApi:
     async def _ask(self, query: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         options = self._options()
         base = urlsplit(options.graphite_url)
-        auth = aiohttp.BasicAuth(base.username, base.password or "") if base.username else None
+        user, password = unquote(base.username or ""), unquote(base.password or "")
+        auth = aiohttp.BasicAuth(user, password) if user else None
         place = base.netloc.rpartition("@")[2]
         url = f"{base.scheme}://{place}{base.path.rstrip('/')}/render?{query}"
         timeout = aiohttp.ClientTimeout(

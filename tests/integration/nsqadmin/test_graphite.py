@@ -66,7 +66,8 @@ def test_a_graphite_that_is_down_is_an_internal_error(cluster):
 
 
 def test_the_proxy_passes_query_and_picture_on_and_nothing_else(cluster, graphite):
-    url = f"http://bob:secret@127.0.0.1:{graphite.server_port}/sub"
+    # Characters that an address cannot have are written as %XX.
+    url = f"http://bob:s%65cret@127.0.0.1:{graphite.server_port}/sub"
     admin = cluster.nsqadmin(NSQD, f"--graphite-url={url}", "--proxy-graphite", "--base-path=/nsq")
 
     answer = ask(admin, "GET", "/nsq/render?target=a%2Bb&width=800")
