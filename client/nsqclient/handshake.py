@@ -133,7 +133,7 @@ async def _authenticate(connection: Connection) -> None:
     try:
         granted = json.loads(answer)
         identity, permissions = granted.get("identity"), granted.get("permission_count")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise HandshakeError(
             f"the answer of {connection.address} to AUTH is not understood: {error}"
         ) from error

@@ -22,6 +22,9 @@ T = TypeVar("T")
 Verb = Literal["GET", "POST", "PUT", "DELETE"]
 Params = Sequence[tuple[str, str]]
 
+# No answer of a node is longer. At the address of a node there may be anything.
+MOST_ANSWER: Final = 256 << 20
+
 
 class ClusterHttp:
     """A pool of connections to the HTTP ports of a cluster's nodes.
@@ -37,15 +40,17 @@ class ClusterHttp:
         tls: ssl.SSLContext | None = None,
         secret: SecretFile = NO_SECRET,
         bodies_at_once: int = 64,
+        most_answer: int = MOST_ANSWER,
     ) -> None:
         """*secret* is sent over HTTPS, and without TLS to nodes that ask for it: nsqd with --http-auth does.
 
-        *bodies_at_once* limits how many answers are in memory while they arrive.
+        *bodies_at_once* limits how many answers are in memory while they arrive, *most_answer* their size.
         """
         self._connect_timeout = connect_timeout
         self._request_timeout = request_timeout
         self._tls = tls
         self._secret = secret
+        self._most_answer = most_answer
         self._session: aiohttp.ClientSession | None = None
         # Held only while a body arrives, so that nodes that do not answer do not keep others from being read.
         self._bodies = asyncio.Semaphore(bodies_at_once)
@@ -60,7 +65,9 @@ class ClusterHttp:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
             timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
-            headers={"Accept": ACCEPT},
+            # Answers are not unpacked, because a short one could become endless.
+            headers={"Accept": ACCEPT, "Accept-Encoding": "identity"},
+            auto_decompress=False,
         )
         return self
 
@@ -159,7 +166,7 @@ class ClusterHttp:
             ) as response:
                 await self._bodies.acquire()
                 try:
-                    return response.status, await response.read()
+                    return response.status, await self._read(response)
                 except BaseException:
                     self._bodies.release()
                     raise
@@ -172,6 +179,16 @@ class ClusterHttp:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > self._most_answer:
+                raise ValueError(f"its answer is longer than {self._most_answer} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
 
 
 # The errors that parsing an answer may raise.

@@ -6,6 +6,8 @@ from typing import Final
 
 TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
+# At most so many characters of what a node says are shown: anything may answer at its address.
+_MOST_TEXT: Final = 1000
 
 
 class NodeError(Exception):
@@ -35,7 +37,7 @@ class NodeError(Exception):
         except ValueError:
             phrase = ""
         line = f"{status} {phrase}".rstrip()
-        reason = f"got response {line} {json.dumps(text, ensure_ascii=False)}"
+        reason = f"got response {line} {json.dumps(text[:_MOST_TEXT], ensure_ascii=False)}"
         return cls(verb, url, address, reason, status=status, code=_code_in(text))
 
     @property
@@ -57,5 +59,5 @@ def _code_in(text: str) -> str:
     except (ValueError, RecursionError):
         return ""
     if isinstance(answer, dict) and isinstance(answer.get("message"), str):
-        return str(answer["message"])
+        return str(answer["message"])[:_MOST_TEXT]
     return ""

@@ -159,7 +159,7 @@ async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret
 
 
 @pytest.mark.parametrize(
-    "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]", "[" * 100_000]
+    "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]", "[" * 200_000]
 )
 async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering, body):
     address, seen = await answering(403, body)
@@ -168,6 +168,37 @@ async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering
 
     assert error.status == 403
     assert len(seen) == 1
+
+
+async def test_an_answer_without_end_is_not_kept(answering):
+    address, _ = await answering(body="[" + " " * 100_000 + "]")
+
+    async with ClusterHttp(most_answer=100_000) as http:
+        error = await failure(NsqdApi(http, address).info())
+
+    assert error.reason == "its answer is longer than 100000 bytes"
+
+
+async def test_of_a_long_refusal_only_the_beginning_is_kept(http, answering):
+    address, _ = await answering(500, "x" * 100_000)
+
+    assert len(str(await failure(NsqdApi(http, address).info()))) < 1100
+
+
+async def test_an_answer_is_not_unpacked(http):
+    async def handler(request):
+        reply = web.Response(text="{}" + " " * 100_000)
+        reply.enable_compression(web.ContentCoding.gzip)
+        return reply
+
+    runner = web.ServerRunner(web.Server(handler))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    error = await failure(NsqdApi(http, f"{host}:{port}").info())
+    await runner.cleanup()
+
+    assert error.reason.startswith("unusable answer")
 
 
 async def test_redirects_are_not_followed(http, answering):
