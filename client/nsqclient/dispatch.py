@@ -120,7 +120,7 @@ class Dispatch(Listener):
             return None, self.backlog.has_room
         if (link := self.links.usable()) is not None:
             return link, True
-        return None, all(link.is_closed for link in self.links.open.values())
+        return None, not self.links.in_use
 
     async def _wait_for_room(self, *, again: bool) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -149,9 +149,9 @@ class Dispatch(Listener):
                 most -= 1
 
     def _places(self) -> int:
-        open_links = [] if self.backlog else [link for link in self.links.open.values() if not link.is_closed]
+        links = [] if self.backlog else self.links.in_use
         places = 0
-        for messages, size in [link.under_way.room for link in open_links] or [self.backlog.room]:
+        for messages, size in [link.under_way.room for link in links] or [self.backlog.room]:
             places += min(messages, size // self._typical_bytes + 1 if size else 0)
         return places
 
@@ -277,7 +277,7 @@ class Dispatch(Listener):
                 if not publish.is_settled:
                     self._entrust(link, publish)
                 continue
-            if not any(not link.is_closed for link in self.links.open.values()):
+            if not self.links.in_use:
                 return
             self._wake()
             self._changed.clear()

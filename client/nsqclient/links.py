@@ -69,6 +69,12 @@ class Links:
         return [*self.open.values(), *self.leaving]
 
     @property
+    def in_use(self) -> list[Connection]:
+        """The connections that messages may go to; without spreading, an open one may be kept for later."""
+        links = self.open.values() if self.spread else [self.current] if self.current else []
+        return [link for link in links if not link.is_closed]
+
+    @property
     def has_lookups(self) -> bool:
         return bool(self._lookups)
 

@@ -259,6 +259,17 @@ async def test_addresses_of_a_producer_change_while_it_runs(nsqd):
         assert (nsqd.published("t"), other.published("t")) == ([b"one"], [b"two"])
 
 
+async def test_a_producer_publishes_when_only_an_added_nsqd_is_connected():
+    with MemoryNsqd() as first, MemoryNsqd() as other:
+        async with Producer(first.address) as producer:
+            await producer.connect_to_nsqd(other.address)
+            await producer.publish("t", b"one", timeout=5)
+            first.drop_connections()
+            await eventually(lambda: producer.nsqd_addresses == [other.address], "the first is lost")
+            await producer.publish("t", b"two", timeout=5)
+        assert first.published("t") + other.published("t") == [b"one", b"two"]
+
+
 async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, nsqd):
     lookupd = cluster.nsqlookupd()
     found = cluster.nsqd()
