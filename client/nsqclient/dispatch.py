@@ -73,18 +73,26 @@ class Dispatch(Listener):
         self._changed = asyncio.Event()  # something was confirmed, or a connection changed
         self._rescue: asyncio.Task[None] | None = None
         self.closed = False  # takes no more publishes
-        self._has_ended = False  # unconfirmed publishes fail from now on
+        self.has_ended = False  # unconfirmed publishes fail from now on
 
     @property
     def unconfirmed(self) -> int:
         """The number of messages that are sent, or wait to be sent, and are not confirmed yet."""
         return sum(link.under_way.messages for link in self.links.all) + self.backlog.messages
 
-    async def submit(self, publication: Publication) -> Confirmation:
-        """Send the publication or put it into the backlog; waits for room in either."""
+    def check_open(self) -> None:
+        """Raise ClosedError when no more publishes are taken."""
+        if self.closed:
+            raise ClosedError("the producer is closed")
+
+    async def submit(self, publication: Publication, *, accepted: bool = False) -> Confirmation:
+        """Send the publication or put it into the backlog; waits for room in either.
+
+        One that was *accepted* before the producer was closed is still sent while it drains.
+        """
         answer: Confirmation = asyncio.get_running_loop().create_future()
         publish = publish_of(publication, answer, with_headers=self._with_headers)
-        link = await self.ready(publish.size // publish.count)
+        link = await self.ready(publish.size // publish.count, accepted=accepted)
         if link is None:
             self.put_off(publish)
         else:
@@ -99,12 +107,12 @@ class Dispatch(Listener):
         else:
             link.entrust(publish)
 
-    async def ready(self, size: int) -> Connection | None:
+    async def ready(self, size: int, *, accepted: bool = False) -> Connection | None:
         """Wait for room on the connection that is returned, or, when None is returned, in the backlog."""
         came_again = False
         while True:
-            if self.closed:
-                raise ClosedError("the producer is closed")
+            if self.has_ended or not accepted:
+                self.check_open()
             # Publishers that wait already come first.
             if came_again or not self.queue:
                 link, room = self.place()
@@ -167,7 +175,8 @@ class Dispatch(Listener):
 
     async def end(self) -> None:
         """Fail the publishes that are not confirmed by now, and disconnect."""
-        self._has_ended = True
+        self.has_ended = True
+        self.wake_all()
         await self.tasks.end()
         self.backlog.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
@@ -216,7 +225,7 @@ class Dispatch(Listener):
         """A publish that was sent was not confirmed: send it again unless it was tried often enough."""
         publish.tries += tries
         publish.error = error
-        if self._has_ended:
+        if self.has_ended:
             publish.fail(ClosedError("the producer was closed before this was confirmed"))
         elif not publish.is_settled:
             self.put_off(publish)

@@ -9,8 +9,8 @@ from typing import Self
 
 from nsqclient.config import Config
 from nsqclient.dispatch import Dispatch
-from nsqclient.errors import ClosedError
-from nsqclient.middleware import Middleware, Publication, around_publish
+from nsqclient.middleware import Middleware, Publication
+from nsqclient.passage import Passage
 from nsqclient.publications import Body, all_bytes, body_bytes
 from nsqclient.requests import Answer, Confirmation, Publish, awaitable
 from nsqclient.wire import commands
@@ -78,7 +78,9 @@ class Producer:
             self._dispatch.backlog,
             self._dispatch.queue,
         )
-        self._around = around_publish(middlewares, self._publish_plainly) if middlewares else None
+        self._passage = (
+            Passage(self._dispatch, middlewares, with_headers=self.config.headers) if middlewares else None
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,7 +147,7 @@ class Producer:
         Raises TimeoutError after *timeout* seconds. The message may still be published then, because it
         cannot be recalled once it was sent.
         """
-        if timeout is None and headers is None and self._around is None:
+        if timeout is None and headers is None and self._passage is None:
             await (await self.submit(topic, body))
             return
         async with asyncio.timeout(_seconds(timeout)):
@@ -188,11 +190,8 @@ class Producer:
             body = body_bytes(body)
         if not body:
             raise ValueError("a message must not be empty")
-        if self._around is not None or headers:
-            publication = Publication(topic, [body], headers=dict(headers or {}))
-            if self._around is None:
-                return await self._dispatch.submit(publication)
-            return self._dispatch.tasks.spawn_quietly(self._go(publication), "publish")
+        if self._passage is not None or headers:
+            return await self._start(Publication(topic, [body], headers=dict(headers or {})))
         links = self._links
         link = links.current
         if (
@@ -214,10 +213,11 @@ class Producer:
 
     def offer(self, topic: str, body: bytes, answer: Answer) -> bool:
         """Like :meth:`submit`, but sets *answer* instead of a new future; False when there is no room yet."""
-        if self._dispatch.closed:
-            raise ClosedError("the producer is closed")
-        if self._around is not None:
-            work = self._dispatch.tasks.spawn_quietly(self._around(Publication(topic, [body])), "publish")
+        self._dispatch.check_open()
+        if self._passage is not None:
+            if not self._passage.has_room:
+                return False
+            work = self._passage.start(Publication(topic, [body]))
             work.add_done_callback(partial(_pass_on, answer))
             return True
         links = self._links
@@ -236,29 +236,25 @@ class Producer:
 
     async def wait_for_room(self, size: int) -> None:
         """Wait until there is room for a message of *size* bytes; raises ClosedError when it is closed."""
-        await self._dispatch.ready(size)
+        if self._passage is not None:
+            await self._passage.room()
+        else:
+            await self._dispatch.ready(size)
 
     async def submit_many(self, topic: str, bodies: Sequence[Body]) -> Confirmation:
         """Like :meth:`submit`, for several messages of which nsqd takes all or none."""
-        publication = Publication(topic, all_bytes(bodies), together=True)
-        if self._around is not None:
-            return self._dispatch.tasks.spawn_quietly(self._around(publication), "publish")
-        return await self._dispatch.submit(publication)
+        return await self._start(Publication(topic, all_bytes(bodies), together=True))
 
     async def submit_deferred(self, topic: str, body: Body, delay: float | timedelta) -> Confirmation:
         """Like :meth:`submit`, for one message that is delivered after *delay* seconds at the earliest."""
-        publication = Publication(topic, [body_bytes(body)], delay=seconds_of(delay))
-        if self._around is not None:
-            return self._dispatch.tasks.spawn_quietly(self._around(publication), "publish")
-        return await self._dispatch.submit(publication)
+        return await self._start(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)))
 
     async def ping(self, *, timeout: float | timedelta | None = None) -> None:
         """Connect unless connected already, to check the settings before the first publish.
 
         Raises the error that prevents it.
         """
-        if self._dispatch.closed:
-            raise ClosedError("the producer is closed")
+        self._dispatch.check_open()
         async with asyncio.timeout(_seconds(timeout)):
             if self._links.current is None or self._links.current.is_closed:
                 self._links.current = await self._links.connect_any()
@@ -267,7 +263,7 @@ class Producer:
     async def flush(self, *, timeout: float | timedelta | None = None) -> None:
         """Wait until no publish is under way; errors are in the futures that submit() returned."""
         async with asyncio.timeout(_seconds(timeout)):
-            while pending := self._dispatch.pending():
+            while pending := [*self._dispatch.pending(), *self._passing]:
                 await asyncio.wait([awaitable(answer) for answer in pending])
 
     async def close(self, drain_seconds: float | timedelta = 30) -> None:
@@ -288,14 +284,21 @@ class Producer:
     # --- the common path
 
     async def _go(self, publication: Publication) -> None:
-        if self._around is not None:
-            publication.takes_headers = self.config.headers
-            await self._around(publication)
+        if self._passage is not None:
+            await self._passage.go(publication)
         else:
-            await self._publish_plainly(publication)
+            await (await self._dispatch.submit(publication))
 
-    async def _publish_plainly(self, publication: Publication) -> None:
-        await (await self._dispatch.submit(publication))
+    async def _start(self, publication: Publication) -> Confirmation:
+        if self._passage is None:
+            return await self._dispatch.submit(publication)
+        await self._passage.room()
+        return self._passage.start(publication)
+
+    @property
+    def _passing(self) -> set[Confirmation]:
+        """The submitted publishes whose middlewares have not ended."""
+        return set() if self._passage is None else self._passage.under_way
 
 
 def _check_address(address: object) -> None:

@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from nsqclient.requests import Confirmation
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.frames import OK
 
 log = logging.getLogger("nsqclient")
 
@@ -26,14 +24,9 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
-    def spawn_quietly(self, work: Awaitable[None], name: str) -> Confirmation:
-        """Like spawn(), but an error is not logged; the result is a confirmation."""
-
-        async def outcome() -> bytes:
-            await work
-            return OK
-
-        task = asyncio.create_task(outcome(), name=name)
+    def spawn_quietly(self, work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
+        """Like spawn(), but an error is not logged."""
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -141,6 +141,7 @@ ELSEWHERE = {
         "tests/integration/test_client_features.py": [
             "client/nsqclient/message.py",
             "client/nsqclient/middleware.py",
+            "client/nsqclient/passage.py",
             "client/nsqclient/signals.py",
             "client/nsqclient/testing/server.py",
         ],

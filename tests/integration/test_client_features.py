@@ -14,6 +14,7 @@ import pydantic
 import pytest
 
 from nsqclient import (
+    ClosedError,
     Config,
     Consumer,
     Exponential,
@@ -26,6 +27,7 @@ from nsqclient import (
     UnsupportedError,
     sync,
 )
+from nsqclient.passage import MOST_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually, wait_until
 
@@ -545,6 +547,72 @@ def test_middlewares_stand_around_what_threads_publish(nsqd):
         producer.submit("t", b"b").result(10)
 
     assert nsqd.published("t") == [b"A", b"B"]
+
+
+class Late(Middleware):
+    def __init__(self):
+        self.may_go = asyncio.Event()
+        self.waiting = 0
+
+    async def publish(self, publication, go_on):
+        self.waiting += 1
+        await self.may_go.wait()
+        await go_on(publication)
+
+
+@pytest.mark.parametrize("ending", ["flush", "close"])
+async def test_what_was_submitted_through_middlewares_is_waited_for(nsqd, ending):
+    async with Producer(nsqd.address, middlewares=[late := Late()]) as producer:
+        confirmations = [
+            await producer.submit("t", b"a"),
+            await producer.submit_many("t", [b"b", b"c"]),
+            await producer.submit_deferred("t", b"d", 1),
+        ]
+        waiting = asyncio.create_task(getattr(producer, ending)())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        late.may_go.set()
+        await waiting
+        assert [confirmation.exception() for confirmation in confirmations] == [None] * 3
+
+    assert nsqd.published("t") == [b"a", b"b", b"c", b"d"]
+
+
+def test_what_threads_submitted_through_middlewares_is_waited_for(nsqd):
+    with sync.Producer(nsqd.address, middlewares=[Upper()]) as producer:
+        for _ in range(2000):
+            producer.submit("t", b"a")
+
+    assert nsqd.published("t") == [b"A"] * 2000
+
+
+async def test_a_publish_that_middlewares_hold_fails_when_its_producer_is_closed(nsqd):
+    producer = Producer(nsqd.address, middlewares=[Late()])
+    submitted = await producer.submit("t", b"a")
+    await producer.close(drain_seconds=0.1)
+
+    for publishing in (submitted, producer.submit("t", b"b"), producer.publish("t", b"c")):
+        with pytest.raises(ClosedError):
+            await publishing
+
+
+async def test_publishers_wait_while_many_publishes_are_in_middlewares(nsqd):
+    async def publish_all():
+        for _ in range(2000):
+            await producer.submit("t", b"a")
+
+    async with Producer(nsqd.address, middlewares=[late := Late()]) as producer:
+        for _ in range(MOST_ENTERING + 1):
+            (await producer.submit("t", b"a")).cancel()  # it gives its place back
+        await asyncio.sleep(0.05)
+        publishing = asyncio.create_task(publish_all())
+        await eventually(lambda: late.waiting == MOST_ENTERING, "no more are taken")
+        await asyncio.sleep(0.05)
+        assert late.waiting == MOST_ENTERING
+        late.may_go.set()
+        await publishing
+
+    assert len(nsqd.published("t")) == 2000
 
 
 @pytest.mark.parametrize("in_threads", [False, True])

@@ -1,12 +1,14 @@
 """Tracing and metrics, as the libraries behind the middlewares see them."""
 
+import asyncio
+
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from nsqclient import Config, Consumer, Producer, ProtocolError
+from nsqclient import Config, Consumer, Producer, ProtocolError, sync
 from nsqclient.middlewares.opentelemetry import OpenTelemetry
 from nsqclient.middlewares.prometheus import Prometheus
 from nsqclient.testing import MemoryNsqd
@@ -49,6 +51,29 @@ async def test_a_trace_goes_from_the_publisher_to_the_handler_where_there_are_he
         assert [link.context.trace_id for link in handled.links] == [published.context.trace_id] * headers
     else:
         assert (handled.context.trace_id == published.context.trace_id) == headers
+
+
+@pytest.mark.parametrize("publishing", ["publish", "multi_publish", "submit", "submit_many", "sync"])
+async def test_every_publish_passes_its_trace_on(tracing, publishing):
+    with MemoryNsqd(headers=True) as nsqd:
+        body = [b"x"] if "many" in publishing or "multi" in publishing else b"x"
+        settings = {"config": Config(headers=True), "middlewares": [tracing]}
+        if publishing == "sync":
+            with sync.Producer(nsqd.address, **settings) as producer:
+                await asyncio.to_thread(producer.publish, "t", body)
+        else:
+            async with Producer(nsqd.address, **settings) as producer:
+                await getattr(producer, publishing)("t", body)
+        [headers] = nsqd.published_headers("t")
+    assert "traceparent" in headers
+
+
+async def test_a_deferred_message_is_published_without_the_trace_that_it_cannot_have(tracing):
+    with MemoryNsqd(headers=True) as nsqd:
+        async with Producer(nsqd.address, config=Config(headers=True), middlewares=[tracing]) as producer:
+            await producer.deferred_publish("t", b"x", 1)
+            await producer.submit_deferred("t", b"y", 1)
+        assert nsqd.published("t") == [b"x", b"y"]
 
 
 async def test_a_span_tells_that_the_handler_failed(spans, tracing):
