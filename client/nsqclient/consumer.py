@@ -164,7 +164,7 @@ class Consumer(Listener, Generic[T]):
     @property
     def in_flight(self) -> int:
         """The number of messages received and not answered."""
-        return sum(connection.in_flight for connection in self._connections.values())
+        return sum(connection.in_flight for connection in self._subscriptions.all)
 
     @property
     def msg_timeout(self) -> float:
@@ -348,13 +348,14 @@ class Consumer(Listener, Generic[T]):
             await end(touching)
         finally:
             await self._handling.stop()
-            await asyncio.gather(*(connection.close() for connection in list(self._connections.values())))
+            await asyncio.gather(*(connection.close() for connection in self._subscriptions.all))
             self._closed.set()
 
     async def _drain(self, seconds: float) -> None:
         if not self._handling.has_jobs:
             self._handling.give_back()  # nobody iterates any more
-        await self._draining.wait(list(self._connections.values()), seconds)
+        subscriptions = self._subscriptions
+        await self._draining.wait(list(subscriptions.open.values()), seconds, leaving=subscriptions.leaving)
         self._handling.give_back()
 
     # --- listener of the connections

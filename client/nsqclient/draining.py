@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nsqclient.connection import Connection
@@ -29,13 +29,19 @@ class LastWait:
         """Stop waiting for the handlers."""
         self._hurried.set()
 
-    async def wait(self, connections: Sequence[Connection], seconds: float) -> None:
-        """Wait at most *seconds*, and log how many messages were not handled by then."""
+    async def wait(
+        self, connections: Sequence[Connection], seconds: float, leaving: Iterable[Connection] = ()
+    ) -> None:
+        """Wait at most *seconds*, and log how many messages were not handled by then.
+
+        Those that are *leaving* already have been told to send no more, which nsqd accepts once.
+        """
         deadline = asyncio.get_running_loop().time() + seconds
         # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
             await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
+        connections = [*connections, *leaving]
         waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
         late = await self._until_deadline(waits, deadline)
         if late:

@@ -11,9 +11,9 @@ from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
-from nsqclient.tasks import report
+from nsqclient.tasks import is_stopping, report
 from nsqclient.thread_safe import works_for
-from nsqclient.verdicts import Verdicts, give_back, is_stopping
+from nsqclient.verdicts import Verdicts, give_back
 
 if TYPE_CHECKING:
     from nsqclient.in_threads import HandlerThreads

@@ -8,12 +8,13 @@ from typing import Final
 
 from nsqclient.config import Config
 from nsqclient.connection import Connection
+from nsqclient.errors import ClosedError
 from nsqclient.handshake import connect as open_connection
 from nsqclient.listener import Listener
 from nsqclient.lookups import Lookups
 from nsqclient.requests import awaitable
 from nsqclient.roster import Roster
-from nsqclient.tasks import Tasks
+from nsqclient.tasks import Tasks, is_stopping
 from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
@@ -183,7 +184,13 @@ class Links:
             if not link.is_closed:
                 return link
             await link.ended()  # a refused command is ending it
-        return await asyncio.shield(self._opening(address))
+        opening = self._opening(address)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and not is_stopping():
+                raise ClosedError("the producer was closed while it connected") from None
+            raise
 
     def _opening(self, address: str) -> asyncio.Task[Connection]:
         """The task that opens a connection, shared by all who need it."""

@@ -48,6 +48,7 @@ class Subscriptions:
         self._choose = choose
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
+        self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until nothing is in flight
         self.rdy: RdyDistribution[str] = RdyDistribution(
             config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
         )
@@ -62,6 +63,11 @@ class Subscriptions:
         self._warned = False
         self._stop_starting = asyncio.Event()
         self.is_closing = False
+
+    @property
+    def all(self) -> list[Connection]:
+        """The connections in use, and those that are being left."""
+        return [*self.open.values(), *self.leaving]
 
     # --- connecting
 
@@ -174,9 +180,13 @@ class Subscriptions:
         """Wait until the messages from this nsqd are answered, and disconnect."""
         if connection := self.open.pop(address, None):
             self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
-            await asyncio.wait([connection.request(commands.CLS)])
-            await connection.idle.wait()
-            await connection.close()
+            self.leaving.add(connection)
+            try:
+                await asyncio.wait([connection.request(commands.CLS)])
+                await connection.idle.wait()
+            finally:
+                await connection.close()
+                self.leaving.discard(connection)
 
     def resize(self, max_in_flight: int) -> None:
         self.send_rdy(self.rdy.resize(max_in_flight, self._now()))

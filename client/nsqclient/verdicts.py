@@ -10,6 +10,7 @@ from nsqclient.jobs import Handler
 from nsqclient.message import Message
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
+from nsqclient.tasks import is_stopping
 
 log = logging.getLogger("nsqclient")
 
@@ -118,9 +119,3 @@ def give_back(messages: Iterable[Message[Any]]) -> None:
     for message in messages:
         if not message.answered:
             message.requeue(0)
-
-
-def is_stopping() -> bool:
-    """Whether the running task was cancelled itself, rather than something it waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

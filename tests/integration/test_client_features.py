@@ -261,6 +261,50 @@ async def test_addresses_of_a_producer_change_while_it_runs(nsqd):
         assert (nsqd.published("t"), other.published("t")) == ([b"one"], [b"two"])
 
 
+async def test_closing_waits_for_the_messages_of_an_nsqd_that_is_being_left(nsqd):
+    may_end = asyncio.Event()
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, lambda message: may_end.wait())
+    await consumer.start()
+    await eventually(lambda: consumer.in_flight, "the handler has it")
+    leaving = asyncio.create_task(consumer.disconnect_from_nsqd(nsqd.address))
+    await eventually(lambda: not consumer.nsqd_addresses, "it is being left")
+    closing = asyncio.create_task(consumer.close())
+    await asyncio.sleep(0.05)
+    assert consumer.in_flight == 1
+    may_end.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(leaving, closing)
+
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_closing_ends_a_disconnect_whose_messages_nobody_answers(nsqd):
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, lambda message: None, auto_answer=False)
+    await consumer.start()
+    await eventually(lambda: consumer.in_flight, "the handler has it")
+    leaving = asyncio.create_task(consumer.disconnect_from_nsqd(nsqd.address))
+    await eventually(lambda: not consumer.nsqd_addresses, "it is being left")
+    await consumer.close(drain_seconds=0.1)
+    async with asyncio.timeout(5):
+        await leaving
+
+
+@pytest.mark.parametrize("connecting", ["ping", "connect_to_nsqd"])
+async def test_a_producer_that_is_closed_while_it_connects_says_so(nsqd, connecting):
+    nsqd.freeze()
+    producer = Producer(nsqd.address)
+    arguments = [nsqd.address] if connecting == "connect_to_nsqd" else []
+    waiting = asyncio.create_task(getattr(producer, connecting)(*arguments))
+    await asyncio.sleep(0.05)
+    await producer.close()
+    with pytest.raises(ClosedError):
+        async with asyncio.timeout(5):
+            await waiting
+    nsqd.thaw()
+
+
 async def test_a_producer_publishes_when_only_an_added_nsqd_is_connected():
     with MemoryNsqd() as first, MemoryNsqd() as other:
         async with Producer(first.address) as producer:
