@@ -24,7 +24,7 @@ class Passage:
         self._with_headers = with_headers
         self.under_way: set[Confirmation] = set()  # in a task of their own, until all middlewares have ended
         self._entering: set[object] = set()  # those of them that dispatch does not have yet
-        self._emptied = asyncio.Event()
+        self._roomy = asyncio.Event()
 
     @property
     def has_room(self) -> bool:
@@ -33,8 +33,8 @@ class Passage:
     async def room(self) -> None:
         """Wait for room; raises ClosedError when the producer is closed."""
         while not self.has_room and not self._dispatch.closed:
-            self._emptied.clear()
-            await self._emptied.wait()
+            self._roomy.clear()
+            await self._roomy.wait()
         self._dispatch.check_open()
 
     async def go(self, publication: Publication) -> None:
@@ -73,5 +73,6 @@ class Passage:
 
     def _entered(self, place: object) -> None:
         self._entering.discard(place)
-        if not self._entering:
-            self._emptied.set()
+        # Not at every place that becomes free, so that those who wait are woken once for many.
+        if len(self._entering) <= MOST_ENTERING // 2:
+            self._roomy.set()
