@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
+from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.positions import given_position
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import bounds
@@ -76,6 +77,36 @@ def test_positions_are_those_of_each_nsqd_and_the_end_is_not_read(nodes, topic, 
         b"b18",
         b"b19",
     ]
+
+
+@pytest.mark.parametrize("reader", [NsqBatchReader, NsqStreamReader])
+def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nodes, topic, caplog, reader):
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"a")
+    wrong = json.dumps({"nowhere:1": 3})
+    logs = sorted(f"{topic}@{nsqd.http_address}" for nsqd in nodes.nsqds)
+
+    def begin(**more):
+        one = reader(nodes.parsed(topic, startingOffsets=wrong, **more))
+        return one.partitions() if reader is NsqBatchReader else one.initialOffset()
+
+    with pytest.raises(OptionError) as refused:
+        begin()
+
+    assert "option startingOffsets has a position for nowhere:1, which is none of the logs" in str(
+        refused.value
+    )
+    assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false goes on without it)")
+    assert begin(forgetNsqds="nowhere:1")
+    assert caplog.messages == []
+    assert begin(failOnDataLoss="false")
+    assert "has a position for nowhere:1" in caplog.messages[0]
+
+
+def test_an_end_for_a_log_that_is_not_there_is_named(nodes, topic):
+    nodes.publish(nodes.nsqds[0], topic, b"a")
+    with pytest.raises(OptionError, match="option endingOffsets has a position for other@"):
+        batch(nodes.parsed(topic, endingOffsets=json.dumps({"other": {nodes.nsqds[0].http_address: 3}})))
 
 
 def test_an_nsqd_is_found_with_its_topic_or_without():

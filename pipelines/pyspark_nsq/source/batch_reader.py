@@ -16,7 +16,7 @@ from pyspark_nsq.source.offsets import Offset, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_ranges
-from pyspark_nsq.source.positions import given_position, position_at
+from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
 from pyspark_nsq.source.window import FilterWindow, Within
 
 # Messages lie in the order of publishing, unless a clock was set back. So a filter by time reads this much
@@ -39,6 +39,7 @@ class NsqBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         cluster = TopicCluster(self._options)
         found = cluster.survey(Offset({}), NewChannel.NONE)
+        check_given_positions(self._options, found)
         logs = {name: log.bounds for name, log in found.items()}
         start = {name: self._first(name, log) for name, log in found.items()}
         end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}

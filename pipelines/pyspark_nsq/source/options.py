@@ -81,6 +81,8 @@ _TLS: Final = {
     "tlsInsecureSkipVerify": "tls_insecure_skip_verify",
 }
 _SCHEME: Final = "https://"
+# As many as 2^63 has; Python refuses to convert thousands.
+_MOST_DIGITS: Final = 19
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -319,7 +321,7 @@ class Given:
                     found[name] = value
             if not all(type(position) is int and position >= 0 for position in found.values()):
                 raise TypeError("a position is no whole number")
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise OptionError(
                 f"option {option} is {self.text(option)!r}; it must be JSON with a position for each nsqd, "
                 f'such as {{"nsqd-0:4151": 1700000000000123}}: {error}'
@@ -331,7 +333,7 @@ class Given:
         value = self.text(option)
         if not value:
             return None
-        if value.isascii() and value.isdigit():
+        if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             return int(value) * 1_000_000
         try:
             moment = datetime.fromisoformat(value)
@@ -347,7 +349,9 @@ class Given:
         value = self.text(option)
         if not value:
             return None
-        if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
+        if not (
+            value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS and 0 < int(value) < 1 << 63
+        ):
             raise OptionError(f"option {option} is {value!r}; it must be a whole number above 0")
         return int(value)
 

@@ -1,14 +1,45 @@
 """Finds where a query begins or ends in a log: at a time of publishing, or at a given position."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
+from pyspark_nsq.source.offsets import place_of
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
+
+_warnings: Final = logging.getLogger("pyspark_nsq.source")
+
+
+def check_given_positions(options: SourceOptions, found: Iterable[str]) -> None:
+    """Check that each position in the options belongs to one of the logs that were *found*.
+
+    Otherwise that log would be read from another place than the user said, or not at all. Raises OptionError,
+    or only warns with ``failOnDataLoss=false``.
+    """
+    logs = sorted(f"{place_of(name)[0] or options.topic}@{place_of(name)[1]}" for name in found)
+    known = {*logs, *(place_of(log)[1] for log in logs), *options.forget_nsqds}
+    for option, positions in (
+        ("startingOffsets", options.starting_positions),
+        ("endingOffsets", options.ending_positions),
+    ):
+        unknown = sorted(
+            name for name in positions.keys() - known if place_of(name)[1] not in options.forget_nsqds
+        )
+        if not unknown:
+            continue
+        problem = (
+            f"option {option} has a position for {', '.join(unknown)}, which is none of the logs that were "
+            f"found: {', '.join(logs) or 'none'}"
+        )
+        if options.fail_on_data_loss:
+            raise OptionError(f"{problem} (failOnDataLoss=false goes on without it)")
+        _warnings.warning("%s", problem)
 
 
 def given_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int | None:

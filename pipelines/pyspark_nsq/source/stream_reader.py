@@ -34,7 +34,7 @@ from pyspark_nsq.source.planner import (
     next_positions,
     plan_ranges,
 )
-from pyspark_nsq.source.positions import given_position, position_at
+from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
 
 # Keys beside the logs in the latest offset that is reported: how many messages are in no batch yet.
 LAG: Final = "lag"
@@ -84,6 +84,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             earliest = wanted is StartingOffsets.EARLIEST or back
             channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
             found = self._cluster.survey(Offset({}), channel)
+            check_given_positions(self._options, found)
             begin = {name: self._begin(name, log, wanted) for name, log in found.items()}
             self._initial = Offset(
                 begin,
