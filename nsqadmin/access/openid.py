@@ -129,6 +129,9 @@ class OpenId:
         name = claims.get(self._name_claim) or claims.get("sub")
         if not isinstance(name, str) or not name:
             raise SignInProblem(f"The provider does not say who it is: there is no {self._name_claim}.")
+        # People may type any address at some providers, so also that of an admin.
+        if self._name_claim == "email" and str(claims.get("email_verified", True)).lower() != "true":
+            raise SignInProblem("The provider has not verified the e-mail address.")
         groups = claims.get(self._groups_claim) or []
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         return Person(name, tuple(str(group) for group in listed), "sign-in")
@@ -160,7 +163,7 @@ class OpenId:
                 if reply.status != 200 or not isinstance(answer, dict):
                     raise SignInProblem(f"The provider answers with {reply.status}.")
                 return answer
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             raise SignInProblem("The provider does not answer.") from error
 
 

@@ -33,6 +33,7 @@ class Rights:
         headers = request.headers
         scheme, _, secret = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._tokens.path:
+            self.grants()  # refuses everybody if the file cannot be read
             name = self._tokens.named(secret.strip())
             if not name:
                 raise ApiError(401, "INVALID_TOKEN")
@@ -48,8 +49,13 @@ class Rights:
         return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
 
     def grants(self) -> list[RoleGrant]:
+        """Return what everybody may do. Raises ApiError if the file of tokens cannot be read any more."""
         options = self._options()
-        tokens = [token.grant for token in self._tokens.tokens]
+        try:
+            tokens = [token.grant for token in self._tokens.tokens]
+        except (OSError, ValueError) as error:
+            # Nobody is let in meanwhile, because the file may have changed who may do what.
+            raise ApiError(503, f"TOKEN_FILE_UNUSABLE: {_reason(error)}") from error
         return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)
 
     def may(self, request: Any, action: str, topic: str = "") -> bool:
@@ -60,6 +66,11 @@ class Rights:
         """Tell whether the person who makes the request has at least the role *least* for any topic."""
         person = self.person(request)
         return any(grant.role >= least and grant.is_for(person) for grant in self.grants())
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Without the path of the file, which is nobody's business."""
+    return (error.strerror or "") if isinstance(error, OSError) else str(error)
 
 
 def is_open(options: NsqadminOptions) -> bool:

@@ -195,6 +195,20 @@ async def test_a_provider_that_lies_signs_nobody_in(tmp_path, lie, said):
     assert not cookie_of(answer, "nsqadmin_session")
 
 
+@pytest.mark.parametrize(
+    ("verified", "status"),
+    [({"email_verified": True}, 303), ({"email_verified": "true"}, 303), ({}, 303)]
+    + [({"email_verified": no}, 403) for no in (False, "false", None)],
+)
+async def test_nobody_has_the_name_of_an_address_that_is_not_verified(tmp_path, verified, status):
+    async with signing_in(tmp_path, oidc_name_claim="email") as (one, site):
+        one.claims = {"email": "alice@example.com", **verified}
+        answer = await sign_in(site)
+
+    assert answer.status == status
+    assert ("has not verified the e-mail address" in answer.text) == (status == 403)
+
+
 async def test_an_answer_for_another_browser_signs_nobody_in(tmp_path):
     async with signing_in(tmp_path) as (_, site):
         begun = await site.get("/sign-in")
@@ -232,6 +246,30 @@ async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
     assert (wrong.status, wrong.json()) == (401, {"message": "INVALID_TOKEN"})
     assert {(deed["user"], deed["via"]) for deed in deeds} == {("ci", "token")}
     assert both == 403
+
+
+@pytest.mark.parametrize("token", [{}, {"Authorization": "Bearer nsq-1234"}])
+async def test_nobody_is_let_in_while_the_file_of_tokens_cannot_be_used_and_the_answer_says_why(
+    tmp_path, token
+):
+    file = tmp_path / "tokens"
+    good = f"ci operator {hashlib.sha256(b'nsq-1234').hexdigest()}\n"
+    file.write_text(good)
+    async with stub_site(api_token_file=str(file)) as site:
+        assert (await site.get("/api/topics", **token)).status == 200
+        file.write_text("nonsense\n")
+        wrong = await site.get("/api/topics", **token)
+        file.unlink()
+        gone = await site.get("/api/topics", **token)
+        page = await site.get("/", **token)
+        file.write_text(good)
+        again = await site.get("/api/topics", **token)
+
+    sentence = "TOKEN_FILE_UNUSABLE: line 1 is not NAME ROLE SHA256 [TOPICS]"
+    assert (wrong.status, wrong.json()) == (503, {"message": sentence})
+    assert (gone.status, gone.json()) == (503, {"message": "TOKEN_FILE_UNUSABLE: No such file or directory"})
+    assert page.status == 503
+    assert again.status == 200
 
 
 async def test_a_role_for_some_topics_changes_no_others():
