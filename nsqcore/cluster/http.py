@@ -25,6 +25,9 @@ Params = Sequence[tuple[str, str]]
 # No answer of a node is longer. At the address of a node there may be anything.
 MOST_ANSWER: Final = 256 << 20
 
+# What ends the host in a URL.
+_BEYOND_A_HOST: Final = frozenset("/\\?#@ ")
+
 
 class ClusterHttp:
     """A pool of connections to the HTTP ports of a cluster's nodes.
@@ -131,6 +134,10 @@ class ClusterHttp:
         keeps_place: bool = False,
     ) -> bytes:
         """Return the answer; with *keeps_place* the caller releases its place in ``_bodies``."""
+        if not address.startswith(("http://", "https://")) and not _BEYOND_A_HOST.isdisjoint(address):
+            # Anybody may register at nsqlookupd: an address must not choose what is asked, or as whom.
+            self.unreachable += 1
+            raise NodeError(verb, url, address, "is no address, host:port is expected")
         # Without TLS others could listen, so a node that requires TLS must not be shown the secret before.
         secret = self._secret.headers()
         status, body = await self._once(verb, url, address, content, secret if _is_https(url) else {})

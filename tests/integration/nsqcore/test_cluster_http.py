@@ -232,3 +232,14 @@ async def test_an_answer_keeps_its_place_among_those_in_memory_until_it_was_used
     assert body == b'{"version": "1"}'
     assert waited
     assert stats.version == "1"
+
+
+@pytest.mark.parametrize("tail", ["/path?x", "/#", "?x=1", "#", "\\", " "])
+async def test_an_address_that_would_choose_what_is_asked_is_not_asked(http, answering, tail):
+    address, seen = await answering(200, "{}")
+    host, _, port = address.rpartition(":")
+    for wrong in (f"{address}{tail}:4151", f"{host}{tail}:{port}", f"me@{address}"):
+        with pytest.raises(NodeError, match="is no address"):
+            await http.fetch(wrong, "/stats", [])
+
+    assert seen == []
