@@ -7,6 +7,8 @@ from typing import Final
 # The rate is taken over at most this long; one value a minute is enough for it.
 WINDOW_S: Final = 900.0
 SPACING_S: Final = 60.0
+# Some minutes say nothing about a time that is further away.
+FAR_S: Final = 30 * 86_400.0
 
 
 @dataclass(slots=True)
@@ -18,7 +20,7 @@ class Filling:
     def note(self, at_s: float, free: int) -> float | None:
         """Store the *free* bytes; return the seconds until none are left, None if the disk does not fill up.
 
-        It is also None until a minute of values is known.
+        It is also None until a minute of values is known, and when it would take longer than `FAR_S`.
         """
         if free < 0:
             self._seen.clear()
@@ -31,4 +33,5 @@ class Filling:
         passed_s = at_s - began_s
         if passed_s < SPACING_S or free >= then:
             return None
-        return free * passed_s / (then - free)
+        left_s = free * passed_s / (then - free)
+        return left_s if left_s <= FAR_S else None

@@ -1,4 +1,4 @@
-from nsqadmin.figures.filling import WINDOW_S, Filling
+from nsqadmin.figures.filling import FAR_S, WINDOW_S, Filling
 
 
 def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
@@ -32,3 +32,11 @@ def test_what_is_not_known_is_forgotten():
 
     assert disk.note(100, -1) is None
     assert disk.note(200, 500) is None
+
+
+def test_what_is_years_away_is_not_told():
+    disk = Filling()
+    disk.note(0, 1 << 40)
+
+    assert disk.note(60, (1 << 40) - 1000) is None
+    assert 0 < disk.note(120, (1 << 40) - (1 << 30)) < FAR_S
