@@ -119,10 +119,12 @@ class HttpApi:
 
     async def debug(self, request: Request) -> Response:
         """All pairs of key and producer, or those of one topic; half a gigabyte in a large fleet."""
+        # A query that cannot be read is refused, which is possible only before the answer has begun.
+        topic = request.query.get("topic", "")
         reply = await json_stream(request)
         piece = bytearray(b"{")
         done = 0
-        for key, producers in self._registry.entries(request.query.get("topic", "")):
+        for key, producers in self._registry.entries(topic):
             piece += b"," * (done > 0) + json_text(":".join(key)).encode() + b":["
             for number, (peer, since_ns) in enumerate(producers):
                 entry = json_text(_debug_entry(peer, since_ns))

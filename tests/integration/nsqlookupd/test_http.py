@@ -219,6 +219,7 @@ async def test_debug_shows_every_key_with_producers(lookupd):
         ("GET", "/lookup?topic=*", 404, "TOPIC_NOT_FOUND"),
         ("GET", "/lookup?topic=%zz", 400, "INVALID_REQUEST"),
         ("GET", "/lookup?topic=a;b=1", 400, "INVALID_REQUEST"),
+        ("GET", "/debug?topic=%zz", 400, "INVALID_REQUEST"),
         ("POST", "/topic/create", 400, "MISSING_ARG_TOPIC"),
         ("POST", "/topic/create?topic=", 400, "INVALID_ARG_TOPIC"),
         ("POST", "/topic/create?topic=bad$", 400, "INVALID_ARG_TOPIC"),
