@@ -1,43 +1,31 @@
 """GET /openapi.json: nsqd's HTTP API, described for programs in OpenAPI 3.1."""
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.http.api import JSON_TYPE, TEXT_TYPE, ApiError, Request, Response, json_reply
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.http.openapi import JSON, NAME, PLAIN, TEXT, Arguments, Operation, describe
 from nsqd.server.http.auth import NEEDS, Needs
 
 _OCTETS: Final = "application/octet-stream"
 _LINES: Final = "application/x-ndjson"
-_PLAIN: Final = TEXT_TYPE.partition(";")[0]
-_JSON: Final = JSON_TYPE.partition(";")[0]
 
 _NUMBER: Final = {"type": "integer", "minimum": 0}
 _TRUTH: Final = {"type": "string", "enum": ["true", "false", "1", "0"]}
-_TEXT: Final = {"type": "string"}
-_NAME: Final = {
-    "type": "string",
-    "pattern": "^[.a-zA-Z0-9_-]+(#ephemeral)?$",
-    "minLength": 1,
-    "maxLength": 64,
-}
-
 _PLACE: Final = "earliest, latest, a sequence, an id, or a time (2026-01-31T12:00:00Z, @1769860800, -10m)"
 
-# name -> schema, meaning
-_ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
-    "topic": (_NAME, "name of a topic"),
-    "channel": (_NAME, "name of a channel"),
+_ARGUMENTS: Final[Arguments] = {
+    "topic": (NAME, "name of a topic"),
+    "channel": (NAME, "name of a channel"),
     "format": ({"type": "string"}, "json for statistics, ndjson for messages a line each"),
     "include_clients": (_TRUTH, "whether clients are listed"),
     "include_mem": (_TRUTH, "whether figures of the process are listed"),
     "defer": (_NUMBER, "milliseconds to wait"),
     "binary": (_TRUTH, "the body is laid out as MPUB has it, not a message a line"),
-    "ext": (_TEXT, "headers of the message, a JSON object"),
-    "start": (_TEXT, f"where a new channel begins: {_PLACE}"),
-    "to": (_TEXT, f"where the channel is set to: {_PLACE}"),
-    "from": (_TEXT, f"where to begin: {_PLACE}; or the next of the answer before"),
+    "ext": (TEXT, "headers of the message, a JSON object"),
+    "start": (TEXT, f"where a new channel begins: {_PLACE}"),
+    "to": (TEXT, f"where the channel is set to: {_PLACE}"),
+    "from": (TEXT, f"where to begin: {_PLACE}; or the next of the answer before"),
     "sequence": (_NUMBER, "all below it is acknowledged"),
     "end": (_NUMBER, "the sequence behind the last"),
     "headers": (_TRUTH, "frames have the headers of their messages"),
@@ -47,34 +35,21 @@ _ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"type": "string", "enum": ["waiting", "deferred", "in_flight", "dying", "finished"]},
         "only messages in this state on the channel",
     ),
-    "contains": (_TEXT, "only messages with this text in their body"),
-    "json": (_TEXT, "only messages with this value in their JSON: name.name=value, or name alone"),
+    "contains": (TEXT, "only messages with this text in their body"),
+    "json": (TEXT, "only messages with this value in their JSON: name.name=value, or name alone"),
     "max_body": ({"type": "integer", "minimum": 1}, "of a longer body so many bytes are shown"),
-    "log": (_TEXT, "instead of this nsqd's own log that of another which is carried here, by its data path"),
+    "log": (TEXT, "instead of this nsqd's own log that of another which is carried here, by its data path"),
     "exact": (_TRUTH, "each body as base64, byte for byte"),
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
     "all": (_TRUTH, "every message the channel owes"),
     "dry_run": (_TRUTH, "count, and do nothing"),
     "cancel": (_TRUTH, "take publishes again"),
     "hand_over": (_TRUTH, "what remains goes to another nsqd for good"),
-    "taker": (_TEXT, "TCP address of that nsqd, instead of the best there is"),
-    "name": (_TEXT, "name of a policy"),
+    "taker": (TEXT, "TCP address of that nsqd, instead of the best there is"),
+    "name": (TEXT, "name of a policy"),
     "apply": (_TRUTH, "also when messages that are kept now are deleted by it"),
-    "opt": (_TEXT, "name of an option"),
+    "opt": (TEXT, "name of an option"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What one route does. Names of required arguments end in ``!``."""
-
-    tag: str
-    summary: str
-    arguments: str = ""
-    answer: str = ""
-    """Media type; empty: no body."""
-    body: str = ""
-    refusals: tuple[int, ...] = ()
 
 
 # The refusals of requests that name a topic or channel, and of those that name messages.
@@ -85,22 +60,22 @@ _TOPIC: Final = "topic! "
 _CHANNEL: Final = "topic! channel! "
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
-    ("GET", "/ping"): Operation("node", "OK while the node is healthy", answer=_PLAIN, refusals=(500,)),
-    ("GET", "/info"): Operation("node", "version, addresses and ports", answer=_JSON),
+    ("GET", "/ping"): Operation("node", "OK while the node is healthy", answer=PLAIN, refusals=(500,)),
+    ("GET", "/info"): Operation("node", "version, addresses and ports", answer=JSON),
     ("GET", "/stats"): Operation(
-        "node", "statistics", "format topic channel include_clients include_mem", answer=_JSON
+        "node", "statistics", "format topic channel include_clients include_mem", answer=JSON
     ),
     ("GET", "/config/:opt"): Operation(
-        "node", "the value of an option", "opt!", answer=_JSON, refusals=(400,)
+        "node", "the value of an option", "opt!", answer=JSON, refusals=(400,)
     ),
     ("PUT", "/config/:opt"): Operation(
-        "node", "change an option while running", "opt!", answer=_JSON, body=_PLAIN, refusals=(400, 413)
+        "node", "change an option while running", "opt!", answer=JSON, body=PLAIN, refusals=(400, 413)
     ),
     ("POST", "/pub"): Operation(
         "publish",
         "publish one message; headers of the request named X-NSQEXT-* are headers of the message",
         "topic! defer",
-        answer=_PLAIN,
+        answer=PLAIN,
         body=_OCTETS,
         refusals=(400, 413, 429, 503),
     ),
@@ -108,7 +83,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "publish",
         "publish several messages, a line each",
         "topic! binary",
-        answer=_PLAIN,
+        answer=PLAIN,
         body=_OCTETS,
         refusals=(400, 413, 429, 503),
     ),
@@ -116,7 +91,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "publish",
         "publish one message with headers",
         "topic! ext defer",
-        answer=_PLAIN,
+        answer=PLAIN,
         body=_OCTETS,
         refusals=(400, 413, 429, 503),
     ),
@@ -124,7 +99,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "publish",
         "publish several messages with headers, laid out as MPUB_EXT has them",
         "topic! defer",
-        answer=_PLAIN,
+        answer=PLAIN,
         body=_OCTETS,
         refusals=(400, 413, 429, 503),
     ),
@@ -154,14 +129,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "channels",
         "owe all that is kept from a place on, and nothing before",
         _CHANNEL + "to!",
-        answer=_JSON,
+        answer=JSON,
         refusals=(400, 404, 410, 416, 503),
     ),
     ("GET", "/log/bounds"): Operation(
         "messages",
         "what can be read, and where each channel stands",
         _TOPIC,
-        answer=_JSON,
+        answer=JSON,
         refusals=(400, 404),
     ),
     ("GET", "/log/range"): Operation(
@@ -175,59 +150,59 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "messages",
         "look at messages, and at how they stand on a channel, without consuming them",
         "topic! channel log from direction limit state contains json max_body exact format",
-        answer=_JSON,
+        answer=f"{JSON} {_LINES}",
         refusals=(400, 404, 416, 503),
     ),
     ("POST", "/message/finish"): Operation(
         "messages",
         "the channel is done with them",
         _TOPIC + _SOME,
-        answer=_JSON,
+        answer=JSON,
         refusals=_HANDLED,
     ),
     ("POST", "/message/requeue"): Operation(
         "messages",
         "they wait again, now or after a delay",
         _TOPIC + _SOME + " defer",
-        answer=_JSON,
+        answer=JSON,
         refusals=_HANDLED,
     ),
     ("POST", "/message/send"): Operation(
-        "messages", "deferred ones wait now", _TOPIC + _SOME, answer=_JSON, refusals=_HANDLED
+        "messages", "deferred ones wait now", _TOPIC + _SOME, answer=JSON, refusals=_HANDLED
     ),
     ("POST", "/message/cancel"): Operation(
-        "messages", "deferred ones never come", _TOPIC + _SOME, answer=_JSON, refusals=_HANDLED
+        "messages", "deferred ones never come", _TOPIC + _SOME, answer=JSON, refusals=_HANDLED
     ),
     ("POST", "/dead_letters/send_back"): Operation(
         "messages",
         "dead letters go back to the channel they came from",
         "topic! id from limit contains json dry_run",
-        answer=_JSON,
+        answer=JSON,
         refusals=_HANDLED,
     ),
     ("GET", "/policies"): Operation(
-        "policies", "all policies, and which one is in force", "topic channel", answer=_JSON, refusals=(400,)
+        "policies", "all policies, and which one is in force", "topic channel", answer=JSON, refusals=(400,)
     ),
     ("PUT", "/policies"): Operation(
-        "policies", "set one policy, or all", "name apply", answer=_JSON, body=_JSON, refusals=(400, 409, 413)
+        "policies", "set one policy, or all", "name apply", answer=JSON, body=JSON, refusals=(400, 409, 413)
     ),
     ("DELETE", "/policies"): Operation(
-        "policies", "take a policy away", "name! apply", answer=_JSON, refusals=(400, 404, 409)
+        "policies", "take a policy away", "name! apply", answer=JSON, refusals=(400, 404, 409)
     ),
     ("POST", "/drain"): Operation(
         "node",
         "refuse publishes, so that consumers empty it, or another nsqd has it",
         "cancel hand_over taker",
-        answer=_JSON,
+        answer=JSON,
         refusals=(400, 409),
     ),
-    ("GET", "/drain"): Operation("node", "what a drain has still to wait for", answer=_JSON),
-    ("GET", "/carried"): Operation("node", "who keeps copies of this node, and whose it keeps", answer=_JSON),
-    ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=_PLAIN),
-    ("GET", "/live"): Operation("node", "the process answers", answer=_PLAIN),
-    ("GET", "/ready"): Operation("node", "publishes are taken", answer=_PLAIN, refusals=(503,)),
-    ("GET", "/started"): Operation("node", "what is stored is loaded", answer=_PLAIN, refusals=(503,)),
-    ("GET", "/openapi.json"): Operation("node", "this description", answer=_JSON),
+    ("GET", "/drain"): Operation("node", "what a drain has still to wait for", answer=JSON),
+    ("GET", "/carried"): Operation("node", "who keeps copies of this node, and whose it keeps", answer=JSON),
+    ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=PLAIN),
+    ("GET", "/live"): Operation("node", "the process answers", answer=PLAIN),
+    ("GET", "/ready"): Operation("node", "publishes are taken", answer=PLAIN, refusals=(503,)),
+    ("GET", "/started"): Operation("node", "what is stored is loaded", answer=PLAIN, refusals=(503,)),
+    ("GET", "/openapi.json"): Operation("node", "this description", answer=JSON),
 }
 
 
@@ -251,73 +226,15 @@ async def openapi(_request: Request) -> Response:
 
 def description() -> dict[str, Any]:
     """OpenAPI 3.1, as a value."""
-    paths: dict[str, dict[str, Any]] = {}
-    for (method, pattern), operation in OPERATIONS.items():
-        path = "/".join(f"{{{part[1:]}}}" if part[:1] == ":" else part for part in pattern.split("/"))
-        paths.setdefault(path, {})[method.lower()] = _described(method, pattern, operation)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "nsqd",
-            "version": NSQ_VERSION,
-            "description": "Endpoints of NSQ's nsqd, and those that are added to them.",
+    needs = {key: NEEDS.get(key, Needs.NODE) for key in OPERATIONS}
+    return describe(
+        "nsqd",
+        "Endpoints of NSQ's nsqd, and those that are added to them.",
+        OPERATIONS,
+        _ARGUMENTS,
+        {
+            key: f"With --http-auth the secret has to grant: {need.value}."
+            for key, need in needs.items()
+            if need is not Needs.NOTHING
         },
-        "paths": paths,
-        "components": {
-            "schemas": {
-                "Error": {
-                    "type": "object",
-                    "required": ["message"],
-                    "properties": {"message": {"type": "string", "description": "CODE, or CODE: a sentence"}},
-                }
-            },
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-
-
-def _described(method: str, pattern: str, operation: Operation) -> dict[str, Any]:
-    responses: dict[str, Any] = {"200": _answer(operation)}
-    refusals = operation.refusals
-    needs = NEEDS.get((method, pattern), Needs.NODE)
-    if needs is not Needs.NOTHING:
-        refusals = (*refusals, 401, 403)
-    for status in sorted(refusals):
-        error = {"schema": {"$ref": "#/components/schemas/Error"}}
-        responses[str(status)] = {"description": "refused", "content": {_JSON: error}}
-    found: dict[str, Any] = {
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "operationId": method.lower() + "".join(part.strip(":").title() for part in pattern.split("/")),
-        "parameters": [_parameter(name, pattern) for name in operation.arguments.split()],
-        "responses": responses,
-    }
-    if operation.body:
-        found["requestBody"] = {"required": True, "content": {operation.body: {"schema": {}}}}
-    if needs is not Needs.NOTHING:
-        # The secret is needed only with --http-auth.
-        found["security"] = [{"bearer": []}, {}]
-        found["description"] = f"With --http-auth the secret has to grant: {needs.value}."
-    return found
-
-
-def _answer(operation: Operation) -> dict[str, Any]:
-    answer: dict[str, Any] = {"description": "done"}
-    if operation.answer:
-        answer["content"] = {operation.answer: {"schema": {}}}
-        if "max_body" in operation.arguments:
-            answer["content"][_LINES] = {"schema": {}}
-    return answer
-
-
-def _parameter(argument: str, pattern: str) -> dict[str, Any]:
-    name = argument.rstrip("!")
-    schema, meaning = _ARGUMENTS[name]
-    place = "path" if f":{name}" in pattern else "query"
-    return {
-        "name": name,
-        "in": place,
-        "required": argument.endswith("!"),
-        "schema": schema,
-        "description": meaning,
-    }
+    )
