@@ -22,6 +22,7 @@ from nsqcore.http.router import Route
 from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log
 from nsqcore.version import build
+from nsqlookupd.openapi import description
 from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, Peer, Registry
 
@@ -46,6 +47,7 @@ class HttpApi:
             Route("GET", "/ready", self.ready, logged=False),
             Route("GET", "/info", self.info),
             Route("GET", "/metrics", self.metrics, head=True),
+            Route("GET", "/openapi.json", self.openapi),
             Route("GET", "/debug", self.debug),
             Route("GET", "/lookup", self.lookup),
             Route("GET", "/lookup/producers", self.publishable),
@@ -75,6 +77,9 @@ class HttpApi:
 
     async def metrics(self, _: Request) -> Response:
         return self._metrics.reply()
+
+    async def openapi(self, _: Request) -> Response:
+        return json_reply(description())
 
     async def topics(self, _: Request) -> Response:
         return json_reply({"topics": self._registry.topics()})

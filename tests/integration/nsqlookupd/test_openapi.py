@@ -1,0 +1,49 @@
+"""The description is compared with what nsqlookupd answers to every mix of arguments."""
+
+from itertools import product
+from urllib.parse import urlencode
+
+import pytest
+
+from nsqlookupd.http import HttpApi
+from nsqlookupd.openapi import OPERATIONS, description
+from tests.support.described import missing, names, note_arguments, refusal, required
+
+# None: left out; `t` and `c` exist.
+VALUES = {"topic": (None, "$", "none", "t"), "channel": (None, "$", "none", "c"), "node": (None, "none:1")}
+MIXES = [
+    {name: value for name, value in zip(VALUES, values, strict=True) if value is not None}
+    for values in product(*VALUES.values())
+]
+
+
+def test_every_route_is_described_and_nothing_else_is():
+    routes = HttpApi(None, None, None, None).routes()
+
+    assert {(route.method, route.pattern) for route in routes} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(("method", "pattern"), OPERATIONS)
+async def test_arguments_answer_and_refusals_of_a_route_are_as_described(
+    lookupd, monkeypatch, method, pattern
+):
+    operation = OPERATIONS[method, pattern]
+    await lookupd.post("/channel/create?topic=t&channel=c")
+    read = note_arguments(monkeypatch)
+    refusals, kinds = set(), set()
+    for mix in MIXES:
+        status, headers, body = await lookupd.http(method, f"{pattern}?{urlencode(mix)}")
+        if status == 200:
+            kinds.add(headers.get("Content-Type", "").partition(";")[0])
+        else:
+            refusals.add(refusal(status, headers, body))
+
+    assert refusals == {str(one) for one in operation.refusals}
+    assert read == names(operation.arguments)
+    assert missing(refusals) == required(operation.arguments)
+    # It is not ready so soon after its start.
+    assert kinds == ({operation.answer} if pattern != "/ready" else set())
+
+
+async def test_it_describes_itself(lookupd):
+    assert await lookupd.get("/openapi.json") == description()
