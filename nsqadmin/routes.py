@@ -9,6 +9,7 @@ from nsqadmin.api.graphite import GraphiteApi
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.openapi import description
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages.audit import AuditPage
 from nsqadmin.pages.bulk import Bulk
@@ -24,7 +25,7 @@ from nsqadmin.pages.replies import Replies
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.pages.topics import TopicPages
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.http.api import Request, Response, plain_reply
+from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.metrics_on_demand import MetricsOnDemand
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log
@@ -62,9 +63,13 @@ def routes(
     async def show_metrics(_: Request) -> Response:
         return metrics.reply()
 
+    async def show_description(_: Request) -> Response:
+        return json_reply(description(options.current.prefix))
+
     table = [
         Route("GET", "/ping", ping, head=True),
         Route("GET", "/metrics", show_metrics, logged=False, head=True),
+        Route("GET", "/openapi.json", show_description),
         *Api(cluster, desk, log).routes(),
         *GraphiteApi(lambda: options.current, log).routes(),
         *ConfigApi(options, desk).routes(),

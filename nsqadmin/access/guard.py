@@ -23,6 +23,8 @@ from nsqcore.process.logs import Log
 _OPEN: Final = frozenset({"/ping"})
 # Needed by people who are not signed in yet; these paths show no figures.
 _FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-out")
+# Programs get a refusal where people get the page to sign in.
+_FOR_PROGRAMS: Final = ("/api/", "/config/", "/metrics", "/openapi.json")
 
 
 class Guard:
@@ -44,7 +46,7 @@ class Guard:
     def _wrapped(self, route: Route) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = route.handler
         for_anybody = route.pattern.startswith(_FOR_ANYBODY)
-        is_page = route.method == "GET" and not route.pattern.startswith(("/api/", "/config/", "/metrics"))
+        is_page = route.method == "GET" and not route.pattern.startswith(_FOR_PROGRAMS)
 
         @wraps(handler)
         async def answer(request: Request) -> Response:
