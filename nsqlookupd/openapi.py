@@ -71,6 +71,7 @@ OPERATIONS: Final = {
         "answers to lookups are complete; for a while after a start they are not, and the refusal says why",
         answer=PLAIN,
         refusals=(503,),
+        refused_in=PLAIN,
     ),
     ("GET", "/info"): Operation("process", "version and build", answer=JSON),
     ("GET", "/metrics"): Operation("process", "figures for Prometheus", answer=PLAIN),

@@ -39,6 +39,8 @@ class Operation:
     """The members of a body that is a JSON object."""
     refusals: tuple[int | str, ...] = ()
     """Statuses; where the possible codes are known, each behind its status: ``404 TOPIC_NOT_FOUND``."""
+    refused_in: str = JSON
+    """Media type of refusals."""
 
 
 def describe(
@@ -81,7 +83,7 @@ def _described(
         "parameters": [_parameter(name, pattern, arguments) for name in operation.arguments.split()],
         "responses": {
             "200": _answer(operation),
-            **_refusals((*operation.refusals, 401, 403) if grant else operation.refusals),
+            **_refusals(operation, (401, 403) if grant else ()),
         },
     }
     if operation.body:
@@ -101,16 +103,17 @@ def _answer(operation: Operation) -> dict[str, Any]:
     return answer
 
 
-def _refusals(refusals: tuple[int | str, ...]) -> dict[str, Any]:
+def _refusals(operation: Operation, more: tuple[int, ...]) -> dict[str, Any]:
     codes: dict[str, list[str]] = {}
-    for refusal in refusals:
+    for refusal in (*operation.refusals, *more):
         status, _, code = str(refusal).partition(" ")
         codes.setdefault(status, []).extend([code] if code else [])
-    error = {"schema": {"$ref": "#/components/schemas/Error"}}
+    kind = operation.refused_in
+    error = {"schema": {"$ref": "#/components/schemas/Error"} if kind == JSON else {}}
     return {
         status: {
             "description": ", ".join(codes[status]) or "refused",
-            "content": {JSON: error},
+            "content": {kind: error},
             **({"x-codes": codes[status]} if codes[status] else {}),
         }
         for status in sorted(codes)

@@ -60,13 +60,22 @@ _TOPIC: Final = "topic! "
 _CHANNEL: Final = "topic! channel! "
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
-    ("GET", "/ping"): Operation("node", "OK while the node is healthy", answer=PLAIN, refusals=(500,)),
+    ("GET", "/ping"): Operation(
+        "node", "OK while the node is healthy", answer=PLAIN, refusals=(500,), refused_in=PLAIN
+    ),
     ("GET", "/info"): Operation("node", "version, addresses and ports", answer=JSON),
     ("GET", "/stats"): Operation(
-        "node", "statistics", "format topic channel include_clients include_mem", answer=JSON
+        "node",
+        "statistics, as text unless format says otherwise",
+        "format topic channel include_clients include_mem",
+        answer=f"{JSON} {PLAIN}",
     ),
     ("GET", "/config/:opt"): Operation(
-        "node", "the value of an option", "opt!", answer=JSON, refusals=(400,)
+        "node",
+        "the value of an option; text as text, anything else as JSON",
+        "opt!",
+        answer=f"{JSON} {PLAIN}",
+        refusals=(400,),
     ),
     ("PUT", "/config/:opt"): Operation(
         "node", "change an option while running", "opt!", answer=JSON, body=PLAIN, refusals=(400, 413)
@@ -200,8 +209,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/carried"): Operation("node", "who keeps copies of this node, and whose it keeps", answer=JSON),
     ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=PLAIN),
     ("GET", "/live"): Operation("node", "the process answers", answer=PLAIN),
-    ("GET", "/ready"): Operation("node", "publishes are taken", answer=PLAIN, refusals=(503,)),
-    ("GET", "/started"): Operation("node", "what is stored is loaded", answer=PLAIN, refusals=(503,)),
+    ("GET", "/ready"): Operation(
+        "node", "publishes are taken", answer=PLAIN, refusals=(503,), refused_in=PLAIN
+    ),
+    ("GET", "/started"): Operation(
+        "node", "what is stored is loaded", answer=PLAIN, refusals=(503,), refused_in=PLAIN
+    ),
     ("GET", "/openapi.json"): Operation("node", "this description", answer=JSON),
 }
 
