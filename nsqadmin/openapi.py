@@ -12,7 +12,7 @@ _ARGUMENTS: Final[Arguments] = {
     "opt": (TEXT, "name of an option, as in the config file"),
     "inactive": (
         {"type": "string", "enum": ["true"]},
-        "only topics that nsqlookupd knows and no nsqd has, each with its channels",
+        "only topics that nsqlookupd knows and no nsqd offers, each with its channels",
     ),
     "action": ({"type": "string", "enum": [action.value for action in QueueAction]}, "what is done to it"),
     "metric": ({"type": "string", "enum": ["rate"]}, "messages per second"),

@@ -12,9 +12,12 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import devcluster.cli
+import nsqadmin.openapi
 import nsqd.data.cli
 import nsqd.data.dump
 import nsqd.drain
+import nsqd.server.http.openapi
+import nsqlookupd.openapi
 from nsqadmin.api.metrics import AdminCollector
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire import errors
@@ -24,7 +27,6 @@ from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
 from nsqd.server.allocator import SOMEBODYS
 from nsqd.server.figures.metrics import NsqdCollector
-from nsqd.server.http.openapi import description
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
 from nsqtools.nsq_channel.options import ACTIONS as CHANNEL_ACTIONS
@@ -316,44 +318,66 @@ def errors_page() -> Iterator[str]:
 METHODS: Final = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE"}
 
 
-def http_page() -> Iterator[str]:
-    """Yield the routes of nsqd by subject, as /openapi.json describes them."""
+def http_page(description: dict[str, Any]) -> Iterator[str]:
+    """Yield the routes of a daemon by subject, as its /openapi.json describes them."""
     routes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    arguments: dict[str, dict[str, Any]] = {}
-    for path, operations in description()["paths"].items():
+    arguments: dict[str, tuple[dict[str, Any], str]] = {}
+    for path, operations in description["paths"].items():
         for method, operation in operations.items():
             routes.setdefault(operation["tags"][0], []).append((f"{METHODS[method]} {path}", operation))
-            arguments |= {one["name"]: one for one in operation["parameters"]}
-    for tag, found in routes.items():
+            arguments |= {one["name"]: (one["schema"], one["description"]) for one in operation["parameters"]}
+            for _, schema in bodies_of(operation):
+                arguments |= {
+                    name: (one, one["description"]) for name, one in schema.get("properties", {}).items()
+                }
+    rows = {tag: [route_row(*one) for one in found] for tag, found in routes.items()}
+    heads = ["request", "does", "arguments", "body", "answer", "refused with"]
+    # nsqlookupd wants no bodies.
+    used = [
+        place for place in range(len(heads)) if any(row[place] for found in rows.values() for row in found)
+    ]
+    for tag, found in rows.items():
         yield f"## {tag.capitalize()}\n"
-        yield from table(
-            ["request", "does", "arguments", "body", "answer", "refused with"],
-            (route_row(request, operation) for request, operation in found),
-        )
+        yield from table([heads[place] for place in used], ([row[place] for place in used] for row in found))
     yield "## Arguments\n"
     yield from table(
         ["argument", "type", "meaning"],
         (
-            [f"`{name}`", cell(values_of(one["schema"])), cell(one["description"])]
-            for name, one in sorted(arguments.items())
+            [f"`{name}`", cell(values_of(schema)), cell(meaning)]
+            for name, (schema, meaning) in sorted(arguments.items())
         ),
     )
+
+
+def bodies_of(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the media types of a request's body, each with its schema."""
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        yield kind, content["schema"]
 
 
 def route_row(request: str, operation: dict[str, Any]) -> Sequence[str]:
     responses = operation["responses"]
-    refusals = ", ".join(status for status in responses if status != "200")
+    refusals = {status: one.get("x-codes", ()) for status, one in responses.items() if status != "200"}
     return (
         f"`{request}`",
         cell(operation["summary"]),
-        ", ".join(
-            f"**`{one['name']}`**" if one["required"] else f"`{one['name']}`"
-            for one in operation["parameters"]
-        ),
-        ", ".join(f"`{kind}`" for kind in operation.get("requestBody", {}).get("content", {})),
+        ", ".join(shown_name(one["name"], one["required"]) for one in operation["parameters"]),
+        ", ".join(shown_body(kind, schema) for kind, schema in bodies_of(operation)),
         ", ".join(f"`{kind}`" for kind in responses["200"].get("content", {})),
-        refusals,
+        ("; " if any(refusals.values()) else ", ").join(
+            " ".join([status, ", ".join(f"`{code}`" for code in codes)]).strip()
+            for status, codes in refusals.items()
+        ),
     )
+
+
+def shown_name(name: str, required: bool) -> str:
+    return f"**`{name}`**" if required else f"`{name}`"
+
+
+def shown_body(kind: str, schema: dict[str, Any]) -> str:
+    members = [shown_name(name, name in schema["required"]) for name in schema.get("properties", ())]
+    return f"`{kind}`" + (f": {', '.join(members)}" if members else "")
 
 
 def values_of(schema: dict[str, Any]) -> str:
@@ -412,10 +436,12 @@ def environment_page() -> Iterator[str]:
     yield from table(["variable", "meaning"], ([f"`{name}`", VARIABLES[name]] for name in names))
 
 
-PAGES: Final = {
+PAGES: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "flags.md": flags_page,
     "metrics.md": metrics_page,
-    "http.md": http_page,
+    "http.md": lambda: http_page(nsqd.server.http.openapi.description()),
+    "http-nsqlookupd.md": lambda: http_page(nsqlookupd.openapi.description()),
+    "http-nsqadmin.md": lambda: http_page(nsqadmin.openapi.description()),
     "errors.md": errors_page,
     "environment.md": environment_page,
 }

@@ -26,12 +26,17 @@ BESIDE = "it is one half of a behaviour whose tests lie beside the other half"
 THROUGH = "the session is its only door, and clients reach it by commands"
 NAMES = "it has names and no behaviour; who uses them is tested"
 FILES = "it is about files as they lie in a folder, so the command runs on real ones"
+DESCRIPTION = "it is compared with what the daemon answers, so that is asked over HTTP"
 
 NSQD, TOOLS = "tests/integration/nsqd", "tests/integration/nsqtools"
 ADMIN, UNIT = "tests/integration/nsqadmin", "tests/unit"
 
 # reason -> tests -> the files that they test
 ELSEWHERE = {
+    DESCRIPTION: {
+        f"{ADMIN}/test_openapi.py": ["nsqadmin/openapi.py"],
+        "tests/integration/nsqlookupd/test_openapi.py": ["nsqlookupd/openapi.py"],
+    },
     SOCKETS: {
         f"{ADMIN}/test_notify.py": ["nsqadmin/changes/notify.py"],
         f"{ADMIN}/test_messages.py": [

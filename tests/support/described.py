@@ -1,12 +1,22 @@
 """Compares a description of an HTTP API with what a daemon in the test's own process does."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 import nsqcore.http.api
+
+REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def refusals_of_every_route(page: str) -> set[str]:
+    """Return what a page of the reference says above its tables: refusals that are not of one route."""
+    above = (REFERENCE / page).read_text(encoding="utf-8").partition("<!--")[0]
+    return {" ".join(found) for found in re.findall(r"(\d{3}) `([A-Z_]+)`", above)}
 
 
 def note_arguments(monkeypatch: pytest.MonkeyPatch) -> set[str]:

@@ -16,7 +16,7 @@ NAMED: Final = {
     ("HEAD", "/ping"): "test_probes_may_come_under_any_name",
     ("GET", "/metrics"): "test_metrics_count_requests_and_actions",
     ("HEAD", "/metrics"): "test_metrics_count_requests_and_actions",
-    ("GET", "/openapi.json"): "test_it_describes_itself",
+    ("GET", "/openapi.json"): "test_nsqadmin_describes_itself",
     ("GET", "/api/topics"): "test_topics_are_the_sorted_union_of_all_nodes",
     ("GET", "/api/topics/:topic"): "test_a_topic_is_added_up_over_its_nodes_and_channels",
     ("GET", "/api/topics/:topic/:channel"): "test_a_channel_has_its_nodes_and_its_consumers",

@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from yarl import URL
 
 import nsqadmin.api
 from nsqadmin.api.cluster import BODY_LIMIT
 from nsqadmin.openapi import OPERATIONS, description
 from nsqcore.http.api import Request
 from tests.integration.nsqadmin.test_security_list import TOPIC, ask, table
-from tests.support.described import names, note_arguments, refusal, required
+from tests.support.described import names, note_arguments, refusal, refusals_of_every_route, required
 from tests.support.stub_site import stub_site
 
 API = Path(nsqadmin.api.__file__).parent
@@ -171,8 +172,40 @@ async def test_reading_needs_a_viewer_posting_an_operator_and_the_rest_an_admin(
         assert len(routes) == len(OPERATIONS) - 1
 
 
+async def test_every_route_has_the_refusals_that_stand_above_the_tables(tmp_path):
+    (tmp_path / "tokens").write_text("")
+    unknown = [
+        {},
+        {"X-Forwarded-User": "mallory"},
+        {"Authorization": "Bearer wrong"},
+        {"X-Forwarded-User": "vera", "Host": "evil.example"},
+        [("X-Forwarded-User", "vera"), ("X-Forwarded-User", "alice")],
+    ]
+    async with stub_site(
+        **GRAPHITE, roles=("admin:user=vera",), api_token_file=str(tmp_path / "tokens")
+    ) as site:
+
+        async def refused(method, path, headers):
+            target = URL(path, encoded=True)
+            async with site._http.request(method, target, headers=headers) as answer:
+                return refusal(answer.status, answer.headers, await answer.read())
+
+        found = {"400 INVALID_REQUEST"}
+        for method, pattern, path, _ in table(site):
+            if (method, pattern) not in OPERATIONS or pattern == "/ping":
+                continue
+            every = {await refused(method, path, headers) for headers in unknown}
+            assert len(every) == len(unknown)
+            found |= every
+            if names(OPERATIONS[method, pattern].arguments) - in_path((method, pattern)):
+                query = f"{path}?metric=%zz"
+                assert await refused(method, query, {"X-Forwarded-User": "vera"}) == "400 INVALID_REQUEST"
+
+    assert found == refusals_of_every_route("http-nsqadmin.md")
+
+
 @pytest.mark.parametrize("base_path", ["", "/nsq"])
-async def test_it_describes_itself(base_path):
+async def test_nsqadmin_describes_itself(base_path):
     async with stub_site(base_path=base_path or "/") as site:
         found = (await site.get(f"{base_path}/openapi.json")).json()
 
