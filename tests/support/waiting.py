@@ -10,7 +10,7 @@ T = TypeVar("T")
 POLL_SECONDS: Final = 0.02
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = 10) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = 30) -> T:
     """Return the first truthy value of *condition*, or fail with *what* after *seconds*."""
     deadline = time.monotonic() + seconds
     while True:
@@ -21,7 +21,7 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = 10) -> T:
         time.sleep(POLL_SECONDS)
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, seconds: float = 10) -> T:
+async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, seconds: float = 30) -> T:
     """Like :func:`wait_until`, while the event loop runs; the condition may be a coroutine function."""
     deadline = time.monotonic() + seconds
     while True:
