@@ -173,17 +173,18 @@ async def test_reading_needs_a_viewer_posting_an_operator_and_the_rest_an_admin(
 
 
 async def test_every_route_has_the_refusals_that_stand_above_the_tables(tmp_path):
-    (tmp_path / "tokens").write_text("")
+    tokens = tmp_path / "tokens"
+    tokens.write_text("")
     unknown = [
         {},
         {"X-Forwarded-User": "mallory"},
         {"Authorization": "Bearer wrong"},
         {"X-Forwarded-User": "vera", "Host": "evil.example"},
         [("X-Forwarded-User", "vera"), ("X-Forwarded-User", "alice")],
+        [("X-Forwarded-User", "vera"), ("X-Forwarded-Groups", "a"), ("X-Forwarded-Groups", "b")],
     ]
-    async with stub_site(
-        **GRAPHITE, roles=("admin:user=vera",), api_token_file=str(tmp_path / "tokens")
-    ) as site:
+    access = {"roles": ("admin:user=vera",), "acl_groups_http_header": "X-Forwarded-Groups"}
+    async with stub_site(**GRAPHITE, **access, api_token_file=str(tokens)) as site:
 
         async def refused(method, path, headers):
             target = URL(path, encoded=True)
@@ -200,6 +201,10 @@ async def test_every_route_has_the_refusals_that_stand_above_the_tables(tmp_path
             if names(OPERATIONS[method, pattern].arguments) - in_path((method, pattern)):
                 query = f"{path}?metric=%zz"
                 assert await refused(method, query, {"X-Forwarded-User": "vera"}) == "400 INVALID_REQUEST"
+            tokens.write_text("nonsense")
+            found.add(unusable := await refused(method, path, {"X-Forwarded-User": "vera"}))
+            assert unusable == "503 TOKEN_FILE_UNUSABLE"
+            tokens.write_text("")
 
     assert found == refusals_of_every_route("http-nsqadmin.md")
 
