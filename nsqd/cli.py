@@ -30,4 +30,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         await Nsqd(options, log, opened).run(stop)
 
-    return lifecycle.run("nsqd", run, log)
+    # With a policies file SIGHUP reads it again, also while nsqd is still loading.
+    return lifecycle.run("nsqd", run, log, hang_up_stops=not options.policies_file)

@@ -31,18 +31,21 @@ def say(sentence: str) -> None:
 
 
 def run(
-    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
+    tell: Callable[[str], None] = say,
+    *,
+    hang_up_stops: bool = True,
 ) -> int:
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and its
-    sentence goes to *tell*. When nobody reads stdout any more, the exit code is the one that a shell reports
-    for the original, which SIGPIPE ends.
+    sentence goes to *tell*. *hang_up_stops* is as in `lifecycle.run_until_stopped`. When nobody reads stdout
+    any more, the exit code is the one that a shell reports for the original, which SIGPIPE ends.
     """
     raise_file_limit()
     show_client_lines()
     try:
-        run_until_stopped(main)
+        run_until_stopped(main, hang_up_stops=hang_up_stops)
     except ReaderEnded:
         return 128 + signal.SIGPIPE
     except Failed as failure:

@@ -14,23 +14,30 @@ if TYPE_CHECKING:
     import asyncio
 
 # SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 class StartupError(Exception):
     """The reason why a daemon cannot start, as one sentence for its operator."""
 
 
-def run(program: str, main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], log: Log) -> int:
+def run(
+    program: str,
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
+    log: Log,
+    *,
+    hang_up_stops: bool = True,
+) -> int:
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     *main* starts the daemon, waits for ``stop``, which the first SIGINT, SIGTERM or SIGHUP sets (later ones
     are ignored), and stops in order. A StartupError or any other exception is logged as FATAL and gives 1.
+    *hang_up_stops* is as in :func:`run_until_stopped`.
     """
     raise_file_limit()
     log.adopt_root()
     try:
-        run_until_stopped(main)
+        run_until_stopped(main, hang_up_stops=hang_up_stops)
     except StartupError as error:
         # This line starts with the program's name whatever --log-prefix says, because people grep for it.
         Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
@@ -43,17 +50,24 @@ def run(program: str, main: Callable[["asyncio.Event"], Coroutine[Any, Any, None
     return 0
 
 
-def run_until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]]) -> None:
-    """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0."""
+def run_until_stopped(
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], *, hang_up_stops: bool = True
+) -> None:
+    """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0.
+
+    Without *hang_up_stops* SIGHUP means something else, such as reading a file again: it is ignored until
+    *main* handles it, which must begin before that file is read first.
+    """
+    stop_signals = _STOP_SIGNALS if hang_up_stops else _STOP_SIGNALS - {signal.SIGHUP}
     for number in _STOP_SIGNALS:
-        signal.signal(number, _end)
+        signal.signal(number, _end if number in stop_signals else signal.SIG_IGN)
     fill_standard_streams()
     import asyncio
 
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_stopped(main))
+        runner.run(_until_stopped(main, stop_signals))
 
 
 def _end(number: int, frame: object) -> NoReturn:
@@ -62,13 +76,15 @@ def _end(number: int, frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
-async def _until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]]) -> None:
-    """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is closed."""
+async def _until_stopped(
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], stop_signals: frozenset[signal.Signals]
+) -> None:
+    """Run ``main(stop)``; each of *stop_signals* sets ``stop`` until the event loop is closed."""
     import asyncio
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in _STOP_SIGNALS:
+    for number in stop_signals:
         loop.add_signal_handler(number, stop.set)
     # The handlers stay until the loop is closed: a second signal during the stop must not kill the process.
     await main(stop)

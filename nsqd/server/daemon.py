@@ -270,6 +270,9 @@ class Nsqd:
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_freed()
         await self.copies.leave_behind()
+        if self.options.policies_file:
+            # Before the file is read first. Without a policies file SIGHUP stops the daemon.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
         self._load()
         # Before anybody is served, nsqd.dat is to name the running version and every topic found.
         await self.changes.begin()
@@ -285,9 +288,6 @@ class Nsqd:
         )
         if statsd is not None:
             await statsd.begin()
-        if self.options.policies_file:
-            # Without a policies file SIGHUP stops the daemon.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
         # Must be known before anybody publishes.
         await self.watermark.look()
         self.lookups.start()

@@ -23,4 +23,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         await Archiving(options, log).run(stop)
 
-    return run(work, log.fatal)
+    # SIGHUP closes the files; while there are none, log rotation must not end it.
+    return run(work, log.fatal, hang_up_stops=False)

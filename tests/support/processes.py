@@ -39,6 +39,13 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def ignores_or_handles(pid: int, number: signal.Signals) -> bool:
+    """Say whether this signal does not end the process (any more) as the system does by default."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    masks = (int(mask, 16) for mask in re.findall(r"^Sig(?:Ign|Cgt):\s+(\w+)$", status, re.MULTILINE))
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
 def free_port_offset(ports: Sequence[int]) -> int:
     """Return a number that can be added to all these ports, and reserve the sums."""
     highest = LAST_PORT - max(ports)

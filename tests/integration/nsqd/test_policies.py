@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.processes import Cluster
+from tests.support.processes import Cluster, ignores_or_handles, listens
 from tests.support.waiting import wait_until
 
 FILE = """
@@ -170,6 +170,23 @@ def test_hanging_up_reads_the_file_again(cluster, file):
 
     wait_until(lambda: in_force(node, "orders") == ("orders", {"max_depth": 200}), "the file is read again")
     assert names(node) == ["orders", "own"]
+
+
+@pytest.mark.executed
+def test_hanging_up_while_it_loads_does_not_end_it_and_the_file_is_read_as_it_is_then(cluster, file):
+    node = cluster.nsqd(f"--policies-file={file}")
+    node.stop()
+    node.spawn()
+    wait_until(lambda: ignores_or_handles(node.pid, signal.SIGHUP), "SIGHUP does not end it")
+    newer = file.with_suffix(".newer")
+    for depth in range(200, 220):
+        newer.write_text(FILE.replace("100", str(depth)))
+        newer.replace(file)
+        node.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: listens(node.http_port), "it serves")
+
+    wait_until(lambda: in_force(node, "orders") == ("orders", {"max_depth": 219}), "the file is read")
+    assert node.stop() == 0
 
 
 @pytest.mark.parametrize("text", ["[policies.orders", FILE.replace("max_depth", "max_dept"), None])

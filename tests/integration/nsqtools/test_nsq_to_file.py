@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import ignores_or_handles
 from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
@@ -196,6 +197,19 @@ def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, fo
 
         assert tool.stop() == 0
     assert sorted(contents(path) for path in folders.files()) == [b"a\n", b"b\n"]
+
+
+@pytest.mark.executed
+def test_a_hang_up_before_there_is_a_file_does_not_end_it(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd)) as tool:
+        wait_until(lambda: ignores_or_handles(tool.process.pid, signal.SIGHUP), "SIGHUP does not end it")
+        for _ in range(20):
+            tool.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the message is finished")
+        assert tool.stop() == 0
+
+    assert folders.lines() == [b"a"]
 
 
 def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[4]
 
 SCRIPT = """
-import asyncio, sys
+import asyncio, signal, sys
 from nsqcore.process.lifecycle import StartupError, run
 from nsqcore.process.logs import Log
 
@@ -18,6 +18,10 @@ async def main(stop):
     if mode == "crash":
         raise KeyError("lost")
     print("ready", flush=True)
+    if mode == "reloads":
+        sys.stdin.readline()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: print("reloaded", flush=True))
+        print("loaded", flush=True)
     await stop.wait()
     print("stopping", flush=True)
     if mode == "stubborn":
@@ -25,7 +29,7 @@ async def main(stop):
     print("stopped", flush=True)
 
 mode = sys.argv[1]
-sys.exit(run("nsqd", main, Log("[custom] ")))
+sys.exit(run("nsqd", main, Log("[custom] "), hang_up_stops=mode != "reloads"))
 """
 
 
@@ -51,6 +55,21 @@ def stopped_by(number):
 def test_an_interrupt_a_termination_and_a_hang_up_are_graceful_stops():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         assert stopped_by(number) == (0, "stopping\nstopped\n", "")
+
+
+def test_where_a_hang_up_means_something_else_it_does_not_end_what_is_still_loading():
+    with daemon("reloads") as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "loaded\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "reloaded\n"
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
 def test_further_signals_during_the_stop_are_ignored():
