@@ -155,6 +155,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(count=0, seconds=0),
         SimpleNamespace(remaining=int),
         Ages(),
+        SimpleNamespace(free=0, total=0),
     )
     for one in made.families():
         yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help

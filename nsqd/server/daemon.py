@@ -204,6 +204,7 @@ class Nsqd:
                 self.fsync,
                 self.drain,
                 self._stats.ages,
+                self.watermark,
                 self.copies.copying,
             ),
             "nsqd",

@@ -21,6 +21,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.replication.copying import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.upkeep import Checkpoints
+from nsqd.server.watermark import Watermark
 from nsqd.storage.topic_store import store_of
 
 _TOPIC: Final = ("topic",)
@@ -97,6 +98,7 @@ class NsqdCollector(PacedCollector):
         fsync: Fsync,
         drain: Drain,
         ages: Ages,
+        watermark: Watermark,
         replication: Replication | None = None,
     ) -> None:
         self._broker = broker
@@ -107,6 +109,7 @@ class NsqdCollector(PacedCollector):
         self._fsync = fsync
         self._drain = drain
         self._ages = ages
+        self._watermark = watermark
         self._replication = replication
 
     def families(self) -> Iterator[Family]:
@@ -154,6 +157,11 @@ class NsqdCollector(PacedCollector):
         yield one(
             "nsqd_disk_low", "1 while publishes are refused below --disk-watermark", self._broker.disk_low
         )
+        if self._watermark.total >= 0:
+            yield one(
+                "nsqd_disk_free_bytes", "free bytes of the disk with the messages", self._watermark.free
+            )
+            yield one("nsqd_disk_size_bytes", "bytes of the disk with the messages", self._watermark.total)
         yield one("nsqd_draining", "1 while the node drains and refuses publishes", self._broker.draining)
         yield one(
             "nsqd_drain_remaining",

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import re
+import shutil
 
 import pytest
 
@@ -192,6 +194,19 @@ def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, co
     assert node.request("GET", "/ready")[0] == 503
     assert node.request("GET", "/ping")[1] == b"NOK - disk is nearly full"
     assert "nsqd_disk_low 1" in node.request("GET", "/metrics")[1].decode()
+
+
+def test_the_size_of_the_disk_and_what_is_free_of_it_are_metrics(cluster):
+    node = cluster.nsqd()
+    text = node.request("GET", "/metrics")[1].decode()
+    size, free = (
+        float(re.search(rf"^nsqd_disk_{name}_bytes (\S+)$", text, re.MULTILINE)[1])
+        for name in ("size", "free")
+    )
+    disk = shutil.disk_usage(node.folder)
+
+    assert size == disk.total
+    assert 0 < free <= size
 
 
 @pytest.mark.parametrize("value", ["5 apples", "0%", "100%", "-1"])
