@@ -276,7 +276,7 @@ async def test_closing_waits_for_the_messages_of_an_nsqd_that_is_being_left(nsqd
     async with asyncio.timeout(5):
         await asyncio.gather(leaving, closing)
 
-    assert nsqd.finished("t", "c") == [b"x"]
+    await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "nsqd has the answer")
 
 
 async def test_closing_ends_a_disconnect_whose_messages_nobody_answers(nsqd):

@@ -28,6 +28,8 @@ from nsqclient.wire.names import is_valid_name
 R = TypeVar("R")
 
 _PUBLISHES: Final = frozenset((b"PUB", b"MPUB", b"DPUB", b"PUB_EXT", b"MPUB_EXT"))
+# Twice what it takes to accept a connection, read it, and apply what was read.
+_TURNS: Final = 16
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -69,32 +71,40 @@ class MemoryNsqd:
 
     def published(self, topic: str) -> list[bytes]:
         """The bodies published to a topic, in order."""
+        self._settle()
         return list(self._topics[topic].bodies)
 
     def published_headers(self, topic: str) -> list[dict[str, str]]:
         """The headers of the messages published to a topic, in order; an empty dict for a message without."""
+        self._settle()
         return list(self._topics[topic].headers)
 
     def finished(self, topic: str, channel: str) -> list[bytes]:
         """The bodies finished on a channel, in the order in which they were finished."""
+        self._settle()
         return list(self._channel(topic, channel).finished)
 
     def depth(self, topic: str, channel: str) -> int:
         """The number of messages that wait for a consumer."""
+        self._settle()
         return len(self._channel(topic, channel).waiting)
 
     def in_flight(self, topic: str, channel: str) -> int:
         """The number of messages that consumers have not answered yet."""
+        self._settle()
         return len(self._channel(topic, channel).in_flight)
 
     def deferred(self, topic: str, channel: str) -> list[float]:
         """The seconds until each deferred message is due, in ascending order."""
+        self._settle()
         return sorted(due - self.now for due, _ in self._channel(topic, channel).deferred)
 
     def requeued(self, topic: str, channel: str) -> int:
+        self._settle()
         return self._channel(topic, channel).requeued
 
     def timed_out(self, topic: str, channel: str) -> int:
+        self._settle()
         return self._channel(topic, channel).timed_out
 
     # --- what a test does
@@ -123,6 +133,12 @@ class MemoryNsqd:
         self._call(self._drop_connections)
 
     # --- inside
+
+    def _settle(self) -> None:
+        """Read what clients have sent so far: closing a client does not wait for that, and a test looks then."""
+        thread = self._thread
+        if thread is not None and not thread.is_current and not thread.loop.is_closed():
+            thread.call(_some_turns())
 
     def _call(self, work: Callable[[], R]) -> R:
         if self._thread is None:
@@ -222,6 +238,12 @@ class MemoryNsqd:
                     if isinstance(reader, _Session):
                         reader.in_flight -= 1
             self._pump(name)
+
+
+async def _some_turns() -> None:
+    """Let the loop read its sockets, and the connections take what was read."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 class _Session:
