@@ -135,7 +135,7 @@ class MemoryNsqd:
     # --- inside
 
     def _settle(self) -> None:
-        """Read what clients have sent so far: closing a client does not wait for that, and a test looks then."""
+        """Read what clients have sent so far, because closing a client does not wait for that."""
         thread = self._thread
         if thread is not None and not thread.is_current and not thread.loop.is_closed():
             thread.call(_some_turns())
