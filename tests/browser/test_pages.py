@@ -86,6 +86,27 @@ def test_a_refresh_keeps_focus_filter_and_scroll_position(page, site):
     assert "q=filler" in page.url
 
 
+@pytest.mark.parametrize(
+    ("address", "fields"),
+    [
+        ("/policies", {"Name": "bound", "Topics": "^orders$", "Channels": "^a$", "Definition": '{"ttl": "1h"}'}),
+        ("/topics", {"Topic": "fresh", "Channel optional": "a"}),
+    ],
+)
+@pytest.mark.parametrize("morphs", [True, False])
+def test_a_refresh_keeps_what_was_typed_into_a_form(page, address, fields, morphs):
+    if not morphs:
+        page.route("**/idiomorph*", lambda route: route.abort())
+    page.goto(address)
+    form = page.locator("form").filter(has=page.get_by_label(next(iter(fields)), exact=True))
+    for label, text in fields.items():
+        form.get_by_label(label, exact=True).fill(text)
+    shown = page.locator("#figures-time").inner_text()
+    expect(page.locator("#figures-time")).not_to_have_text(shown)
+
+    assert {label: form.get_by_label(label, exact=True).input_value() for label in fields} == fields
+
+
 def test_the_table_is_sorted_by_a_click_on_its_head(page):
     page.goto("/")
     page.get_by_role("link", name="Depth").click()

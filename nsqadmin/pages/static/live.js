@@ -15,6 +15,11 @@
 
   // --- changing the page in place -------------------------------------------------
 
+  // What the reader has typed into a form that changes something, and not sent yet, stays. Filters follow the address.
+  const isTyped = (field) =>
+    field.form?.method === "post" && "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue;
+  const fieldKey = (field) => `${field.form?.className} ${field.name}`;
+
   // With idiomorph only what differs changes; without it the content is put in anew, and what the reader does is kept.
   function morph(old, fresh) {
     if (window.Idiomorph) {
@@ -24,7 +29,8 @@
         ignoreActiveValue: true,
         callbacks: {
           beforeNodeRemoved: (node) => !(node.dataset && "keep" in node.dataset),
-          beforeAttributeUpdated: (name, node, how) => !(name === "open" && node.localName === "details" && how === "remove"),
+          beforeAttributeUpdated: (name, node, how) =>
+            !(name === "open" && node.localName === "details" && how === "remove") && !(name === "value" && isTyped(node)),
           beforeNodeMorphed: (node, next) => {
             // What the reader has ticked stays ticked.
             if (node.type === "checkbox") next.checked = node.checked;
@@ -34,7 +40,9 @@
       });
       return;
     }
-    const kept = [...old.querySelectorAll(":scope > [data-keep]")];
+    const coming = new Set([...fresh.querySelectorAll(":scope > [data-keep]")].map((one) => one.className));
+    const kept = [...old.querySelectorAll(":scope > [data-keep]")].filter((one) => !coming.has(one.className));
+    const typed = new Map([...old.querySelectorAll("input, textarea")].filter(isTyped).map((one) => [fieldKey(one), one.value]));
     const open = [...old.querySelectorAll("details")].map((one) => one.open);
     const ticked = new Set([...old.querySelectorAll("input:checked")].map((one) => one.id));
     const focus = document.activeElement?.id;
@@ -43,6 +51,7 @@
     old.replaceChildren(...kept, ...[...fresh.childNodes].map((node) => document.importNode(node, true)));
     [...old.querySelectorAll("details")].forEach((one, number) => { one.open = open[number] ?? false; });
     for (const box of old.querySelectorAll("input[type=checkbox][id]")) box.checked = ticked.has(box.id);
+    for (const field of old.querySelectorAll("input, textarea")) field.value = typed.get(fieldKey(field)) ?? field.value;
     const again = focus && document.getElementById(focus);
     if (again) {
       if (value !== undefined) again.value = value;
