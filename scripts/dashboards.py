@@ -195,6 +195,11 @@ NODE: Final = [
             (rate("pod", "nsqd_connections_accepted_total"), "{{pod}} new, each second"),
         ],
     ),
+    Panel(
+        "Free part of the disk",
+        [(f"nsqd_disk_free_bytes{{{BROKERS}}} / nsqd_disk_size_bytes{{{BROKERS}}}", "{{pod}}")],
+        "percentunit",
+    ),
     Panel("Refuses publishes: the disk is below its watermark", [(f"nsqd_disk_low{{{BROKERS}}}", "{{pod}}")]),
     Panel(
         "Copies",
