@@ -37,7 +37,7 @@ from nsqcore.near_misses import meant_address
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log
-from nsqcore.process.tls import Certificates, watch
+from nsqcore.process.tls import Certificates, load_authorities, load_certificate, watch
 
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
@@ -283,18 +283,16 @@ def _trusted(options: NsqadminOptions) -> Certificates:
     def load(context: ssl.SSLContext) -> None:
         if ca_file:
             try:
-                context.load_verify_locations(cafile=ca_file)
-            except ssl.SSLError as error:
-                raise ValueError(f"failed to AppendCertsFromPEM {ca_file}") from error
+                load_authorities(context, ca_file)
             except OSError as error:
-                raise ValueError(f"failed to read TLS root CA file {ca_file} - {error.strerror}") from error
+                raise ValueError(f"failed to read TLS root CA file {ca_file} - {error}") from error
+            except ValueError as error:
+                raise ValueError(f"failed to AppendCertsFromPEM {ca_file}") from error
         if certificate:
             try:
-                context.load_cert_chain(certificate, key)
-            except OSError as error:
-                raise ValueError(
-                    f"failed to LoadX509KeyPair {certificate}, {key} - {error.strerror or error}"
-                ) from error
+                load_certificate(context, certificate, key)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"failed to LoadX509KeyPair {certificate}, {key} - {error}") from error
 
     try:
         return Certificates(make, load, (ca_file, certificate, key))

@@ -90,9 +90,7 @@ def server_certificates(
         return context
 
     def load(context: ssl.SSLContext) -> None:
-        check_file(certificate)
-        check_file(key)
-        context.load_cert_chain(certificate, key)
+        load_certificate(context, certificate, key)
         if verify_clients and authorities:
             load_authorities(context, authorities)
 
@@ -122,7 +120,7 @@ def trust(
         if authorities:
             load_authorities(context, authorities)
         if certificate:
-            context.load_cert_chain(certificate, key)
+            load_certificate(context, certificate, key)
 
     return Certificates(make, load, (authorities, certificate, key))
 
@@ -151,6 +149,40 @@ def check_file(path: str) -> None:
         raise OSError(f"open {path}: {(error.strerror or '').lower()}") from error
 
 
+def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Show the certificate in the file *certificate*, whose private key is in the file *key*.
+
+    Raises OSError or ValueError, which name the file that cannot be used; the library does not.
+    """
+    check_file(certificate)
+    check_file(key)
+
+    # Without this the library would ask for a password at the terminal.
+    def password() -> str:
+        raise ValueError(f"tls: the private key in {key} is encrypted, which is not supported")
+
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except ssl.SSLError as error:
+        if error.reason in {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"}:
+            what = f"the private key in {key} does not match the certificate in {certificate}"
+        elif not _has_certificate(certificate):
+            what = f"{certificate} contains no certificate in PEM"
+        elif error.reason in {None, "PEM_LIB", "NO_START_LINE"}:
+            what = f"{key} contains no private key in PEM"
+        else:  # for example a key that is too short
+            what = f"{certificate} and {key}: {_words(error.reason)}"
+        raise ValueError(f"tls: {what}") from error
+
+
+def _has_certificate(path: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return False
+    return True
+
+
 def load_authorities(context: ssl.SSLContext, path: str) -> None:
     """Trust the authorities in the file *path*; raises OSError or ValueError."""
     check_file(path)
@@ -165,8 +197,12 @@ def reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify client's certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
-        return f"tls: {error.reason.replace('_', ' ').lower()}"
+        return f"tls: {_words(error.reason)}"
     return str(error) or type(error).__name__
+
+
+def _words(reason: str) -> str:
+    return reason.replace("_", " ").lower()
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

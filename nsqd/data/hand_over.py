@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqcore.process.logs import Log, LogLevel
-from nsqcore.process.tls import reason
+from nsqcore.process.tls import load_certificate, reason
 from nsqd.data.opened import DataPathRefused
 from nsqd.engine import facts
 from nsqd.engine.broker import Broker
@@ -193,7 +193,7 @@ def _trust(options: HandOverOptions) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=options.authorities or None)
         if options.certificate:
-            context.load_cert_chain(options.certificate, options.key or None)
+            load_certificate(context, options.certificate, options.key or options.certificate)
     except (OSError, ValueError) as error:
         raise DataPathRefused(f"TLS: {reason(error)}") from error
     return context

@@ -75,7 +75,17 @@ def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority
         (["--tls-required"], "cannot require TLS client connections without TLS key and cert"),
         (["--tls-cert={cert}"], "failed to build TLS config - open : no such file or directory"),
         (["--tls-cert=/x", "--tls-key={key}"], "failed to build TLS config - open /x: no such file"),
-        (["--tls-cert={ca}", "--tls-key={key}"], "failed to build TLS config - tls: "),
+        (
+            ["--tls-cert={ca}", "--tls-key={key}"],
+            (
+                "failed to build TLS config - "
+                "tls: the private key in {key} does not match the certificate in {ca}"
+            ),
+        ),
+        (
+            ["--tls-cert={key}", "--tls-key={key}"],
+            "failed to build TLS config - tls: {key} contains no certificate in PEM",
+        ),
     ],
 )
 def test_what_cannot_work_is_one_sentence(cluster, authority, program, flags, sentence):
@@ -84,7 +94,7 @@ def test_what_cannot_work_is_one_sentence(cluster, authority, program, flags, se
     daemon = cluster.daemon(program, [*more, *(flag.format(**files) for flag in flags)], ("http",))
 
     assert daemon.spawn().wait() == 1
-    assert f"FATAL: failed to instantiate {program} - {sentence}" in daemon.logs()
+    assert f"FATAL: failed to instantiate {program} - {sentence.format(**files)}" in daemon.logs()
     assert "Traceback" not in daemon.logs()
 
 

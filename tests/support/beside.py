@@ -108,10 +108,6 @@ DIFFERS: Final[dict[str, str]] = {
     "test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown": _PAGES,
     "test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure": _PAGES,
     "test_the_proxy_passes_query_and_picture_on_and_nothing_else": "it passes the cookies of a browser on",
-    "test_what_cannot_work_ends_the_start_with_one_sentence[flags4-failed to read TLS root CA file "
-    "/nonexistent - No such file or directory]": _WORDS,
-    "test_what_cannot_work_ends_the_start_with_one_sentence[flags6-failed to LoadX509KeyPair /nonexistent, "
-    "/nonexistent - No such file or directory]": _WORDS,
     "test_a_tombstone_is_no_way_to_post_to_any_address": "it posts wherever it is told",
     # the tools
     "test_a_signal_ends_it_with_0_and_what_was_read_is_published": "it drops that",

@@ -41,15 +41,15 @@ def refusal(cluster, *flags):
         ),
         (
             [NSQD, "--http-client-tls-root-ca-file=/nonexistent"],
-            "failed to read TLS root CA file /nonexistent - No such file or directory",
+            "failed to read TLS root CA file /nonexistent - open /nonexistent: no such file or directory",
         ),
         (
             [NSQD, "--http-client-tls-root-ca-file=/dev/null"],
             "failed to AppendCertsFromPEM /dev/null",
         ),
         (
-            [NSQD, "--http-client-tls-cert=/nonexistent", "--http-client-tls-key=/nonexistent"],
-            "failed to LoadX509KeyPair /nonexistent, /nonexistent - No such file or directory",
+            [NSQD, "--http-client-tls-cert=/gone", "--http-client-tls-key=/gone"],
+            "failed to LoadX509KeyPair /gone, /gone - open /gone: no such file or directory",
         ),
     ],
 )

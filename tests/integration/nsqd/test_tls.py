@@ -394,7 +394,17 @@ def test_tcp_https_leaves_http_open(tls_required):
             "failed to build TLS config - open /no.pem: no such file",
         ),
         (["--tls-cert={cert}"], "failed to build TLS config - open : no such file or directory"),
-        (["--tls-cert={ca}", "--tls-key={key}"], "failed to build TLS config - tls: "),
+        (
+            ["--tls-cert={ca}", "--tls-key={key}"],
+            (
+                "failed to build TLS config - "
+                "tls: the private key in {key} does not match the certificate in {ca}"
+            ),
+        ),
+        (
+            ["--tls-cert={key}", "--tls-key={key}"],
+            "failed to build TLS config - tls: {key} contains no certificate in PEM",
+        ),
         ([*CERTIFIED, "--tls-root-ca-file=/x"], "failed to build TLS config - open /x: no such file"),
         (
             [*CERTIFIED, "--tls-root-ca-file={key}"],
@@ -408,7 +418,7 @@ def test_what_cannot_work_is_one_sentence_and_exits_with_1(cluster, authority, f
     nsqd.flags.append(f"--data-path={nsqd.folder}")
     assert nsqd.spawn().wait() == 1
     (line,) = [line for line in nsqd.logs().splitlines() if "FATAL" in line]
-    assert f"FATAL: failed to instantiate nsqd - {sentence}" in line
+    assert f"FATAL: failed to instantiate nsqd - {sentence.format(**files)}" in line
     assert "Traceback" not in nsqd.logs()
 
 

@@ -4,8 +4,9 @@ import shutil
 import ssl
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
-from nsqcore.process.tls import server_certificates, trust
+from nsqcore.process.tls import reason, server_certificates, trust
 from tests.support.certificates import Authority
 
 LEAST = ssl.TLSVersion.TLSv1_2
@@ -129,3 +130,36 @@ def test_a_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, fir
 
     assert client.refresh() is True
     assert presented(client.context, server) != before
+
+
+def test_the_file_that_cannot_be_used_is_named(tmp_path, first, second):
+    empty, encrypted = tmp_path / "empty", tmp_path / "encrypted"
+    empty.touch()
+    key = serialization.load_pem_private_key(first.key.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"word")
+    encrypted.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    )
+    cert, key_file = f"{first.certificate}", f"{first.key}"
+    sentences = {
+        (cert, f"{second.key}"): (
+            f"tls: the private key in {second.key} does not match the certificate in {cert}"
+        ),
+        (cert, f"{encrypted}"): f"tls: the private key in {encrypted} is encrypted, which is not supported",
+        (cert, f"{empty}"): f"tls: {empty} contains no private key in PEM",
+        (cert, cert): f"tls: {cert} contains no private key in PEM",
+        (f"{empty}", key_file): f"tls: {empty} contains no certificate in PEM",
+        (key_file, key_file): f"tls: {key_file} contains no certificate in PEM",
+        (cert, ""): "open : no such file or directory",
+        (cert, f"{tmp_path}"): f"open {tmp_path}: is a directory",
+        (f"{tmp_path / 'gone'}", key_file): f"open {tmp_path / 'gone'}: no such file or directory",
+    }
+
+    for (shown_one, its_key), sentence in sentences.items():
+        for make in (
+            lambda c, k: server_certificates(c, k, LEAST),
+            lambda c, k: trust("", certificate=c, key=k),
+        ):
+            with pytest.raises((OSError, ValueError)) as caught:
+                make(shown_one, its_key)
+            assert reason(caught.value) == sentence
