@@ -5,6 +5,7 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
@@ -179,6 +180,74 @@ def finish_all_but_one(nsqd, topic):
         for message in wire.messages(41):
             if message.body != b"held":
                 wire.send(b"FIN %b\n" % message.id)
+
+
+@pytest.fixture
+def retained(cluster, topic):
+    """A cluster of one nsqd, the bounds before it removed its first file, and options by position."""
+    nodes = Nodes(cluster, 1)
+    nsqd = with_small_files(nodes.nsqds[0])
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=archive")
+    publish_large(nodes, nsqd, topic)
+    before = bounds(nsqd, topic)
+    nsqd.post(f"/channel/commit?topic={topic}&channel=archive&sequence={before['end']}")
+
+    def is_removed():
+        # nsqd looks only at topics that have changed.
+        nsqd.post(f"/channel/pause?topic={topic}&channel=archive")
+        return bounds(nsqd, topic)["first"] > before["first"]
+
+    wait_until(is_removed, "the first file is removed")
+
+    def starting(position, **more):
+        given = json.dumps({nsqd.http_address: position})
+        return nodes.parsed(topic, startingOffsets=given, **more)
+
+    return nodes, before, starting
+
+
+def begin(options, kind):
+    one = kind(options)
+    return one.partitions() if kind is NsqBatchReader else one.initialOffset()
+
+
+both_readers = pytest.mark.parametrize("kind", [NsqBatchReader, NsqStreamReader])
+
+
+@both_readers
+def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, caplog, kind):
+    nodes, before, starting = retained
+    (nsqd,) = nodes.nsqds
+    first, end = bounds(nsqd, topic)["first"], before["end"]
+
+    with pytest.raises(DataLossError) as lost:
+        begin(starting(before["first"]), kind)
+    assert str(lost.value) == (
+        f"option startingOffsets has {before['first']} for nsqd {nsqd.http_address}, but the log there is "
+        f"kept from {first} on only: what lies between is gone "
+        "(failOnDataLoss=false goes on with what there is)"
+    )
+    with pytest.raises(DataLossError, match=f"but the log there ends at {end}: its topic or its data was"):
+        begin(starting(end + 1), kind)
+    assert caplog.messages == []
+    begin(starting(before["first"], failOnDataLoss="false"), kind)
+    assert [text.partition(", but")[2] for text in caplog.messages] == [
+        f" the log there is kept from {first} on only: what lies between is gone"
+    ]
+
+
+@both_readers
+def test_a_given_position_below_numbers_that_no_message_had_is_no_loss(retained, topic, kind):
+    """All was read and removed, and numbers go on higher after a restart."""
+    nodes, before, starting = retained
+    (nsqd,) = nodes.nsqds
+    nsqd.restart()
+    nodes.publish(nsqd, topic, b"new")
+    found = bounds(nsqd, topic)
+
+    assert found["first"] <= before["end"] < found["extents"][-1][0]
+    assert begin(starting(before["end"]), kind)
 
 
 @pytest.fixture

@@ -93,16 +93,23 @@ def next_positions(
 
 def check_kept(name: str, position: int, log: Bounds) -> None:
     """Raise DataLossError if messages from *position* on no longer exist."""
+    if lost := what_is_gone(position, log):
+        raise DataLossError(
+            f"the query has read nsqd {name} up to {position}, but the log there {lost} "
+            f"(failOnDataLoss=false goes on with what there is)"
+        )
+
+
+def what_is_gone(position: int, log: Bounds) -> str | None:
+    """Say what became of a log if messages from *position* on no longer exist; None if they do.
+
+    nsqd counts no unused numbers as let go of: below ``first`` there was a message.
+    """
     if position > log.end:
-        lost = f"ends at {log.end}: its topic or its data was replaced"
-    elif position < log.first:
-        lost = f"is kept from {log.first} on only: what lies between is gone"
-    else:
-        return
-    raise DataLossError(
-        f"the query has read nsqd {name} up to {position}, but the log there {lost} "
-        f"(failOnDataLoss=false goes on with what there is)"
-    )
+        return f"ends at {log.end}: its topic or its data was replaced"
+    if position < log.first:
+        return f"is kept from {log.first} on only: what lies between is gone"
+    return None
 
 
 def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:

@@ -6,22 +6,40 @@ from typing import Final
 
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.cluster import FoundLog
+from pyspark_nsq.source.errors import DataLossError, OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
 from pyspark_nsq.source.offsets import place_of
 from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.planner import what_is_gone
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
 
 _warnings: Final = logging.getLogger("pyspark_nsq.source")
 
 
-def check_given_positions(options: SourceOptions, found: Iterable[str]) -> None:
-    """Check that each position in the options belongs to one of the logs that were *found*.
+def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog]) -> None:
+    """Check that each position in the options is of a log that was *found* and has all that follows it.
 
-    Otherwise that log would be read from another place than the user said, or not at all. Raises OptionError,
+    Otherwise that log would be read from another place than the user said, or not at all. Raises SourceError,
     or only warns with ``failOnDataLoss=false``.
     """
+    _check_known(options, found)
+    for name, log in found.items():
+        position = given_position(
+            options.starting_positions, place_of(name)[0] or options.topic, place_of(name)[1]
+        )
+        lost = None if position is None else what_is_gone(position, log.bounds)
+        if not lost:
+            continue
+        problem = f"option startingOffsets has {position} for nsqd {name}, but the log there {lost}"
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{problem} (failOnDataLoss=false goes on with what there is)")
+        _warnings.warning("%s", problem)
+
+
+def _check_known(options: SourceOptions, found: Iterable[str]) -> None:
+    """Check that each position in the options belongs to one of the logs that were *found*."""
     logs = sorted(f"{place_of(name)[0] or options.topic}@{place_of(name)[1]}" for name in found)
     known = {*logs, *(place_of(log)[1] for log in logs), *options.forget_nsqds}
     for option, positions in (
