@@ -92,6 +92,8 @@ class TopicsApi:
     def _delete_topic(self, topic: Topic) -> None:
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
+        # It was asked before, but the topic's files have been waited for since.
+        refuse_when_leaving(self._broker)
         try:
             # First on the disk: otherwise a topic whose files cannot be deleted would come back.
             self._data.delete(topic)

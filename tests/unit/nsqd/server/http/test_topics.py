@@ -114,6 +114,25 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
 
 
+async def test_a_topic_is_not_deleted_when_the_node_was_handed_over_while_its_fsync_was_at_work(node, disk):
+    bench = node.bench
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"m"))
+    bench.turn.run()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    deleting = asyncio.create_task(node.api.delete_topic(Asked(topic="t")))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    bench.broker.leaving = True
+    disk.gate.set()
+
+    with pytest.raises(ApiError, match="HANDED_OVER"):
+        await deleting
+
+    assert "t" in bench.broker.topics
+
+
 # --- a new topic, and nsqlookupd has not named its channels yet ---
 
 
