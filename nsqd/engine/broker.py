@@ -76,6 +76,7 @@ class Broker:
         "sources",
         "stalled",
         "topics",
+        "under_way",
         "wake",
         "wall",
     )
@@ -99,12 +100,19 @@ class Broker:
         self.disk_low = False
         # Topics with staged messages.
         self.dirty: dict[Topic, None] = {}
+        # How many operations have begun that stage in steps: long batches, dead letters that are sent back.
+        self.under_way = 0
         # Channels whose messages could not be read at the last attempt.
         self.stalled: dict[Channel, None] = {}
         # Channels that may have both messages and a ready consumer.
         self.wake: dict[Channel, None] = {}
         self.events: list[Event] = []
         self._timers = Timers()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all of what was begun before a drain is stored."""
+        return not (self.dirty or self.under_way)
 
     # --- topics and channels ---
 

@@ -43,7 +43,7 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     return {
         "draining": broker.draining,
         # Staged messages are stored in a moment, and owed then.
-        "drained": broker.draining and not remaining and not broker.dirty,
+        "drained": broker.draining and not remaining and broker.at_rest,
         "remaining": remaining,
         "topics": topics,
     }

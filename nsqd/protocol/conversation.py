@@ -111,9 +111,20 @@ class Conversation:
         self.secret = secret
         self.query = Query(secret, answer=True)
 
+    def begin_batch(self, batch: LongBatch) -> None:
+        """Have the batch published in slices; a drain waits for its end."""
+        self.batch = batch
+        self.broker.under_way += 1
+
+    def end_batch(self) -> None:
+        """End the long batch, if there is one."""
+        if self.batch is not None:
+            self.batch = None
+            self.broker.under_way -= 1
+
     def refuse(self, error: ProtocolError) -> None:
         self.out.append(encode_frame(FRAME_ERROR, error.payload()))
         self.errors.append(error)
         if error.fatal:
             self.closing = True
-            self.batch = None
+            self.end_batch()

@@ -155,7 +155,7 @@ def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: in
         # The sizes of the messages count, not the declared size of the body, as in the original.
         raise Incomplete(cut.need, cut) from None
     except TooLong as long:
-        session.batch = LongBatch(topic, long.slices)
+        session.begin_batch(LongBatch(topic, long.slices))
         raise Suspended(None) from None
     topic.stage_batch(batch, now_ns)
     _published(session, topic, "MPUB", batch.count)

@@ -192,7 +192,7 @@ class Session(Conversation):
             if not publishing.go_on(self, batch, now_ns):
                 return
         except Truncated as cut:
-            self.batch = None
+            self.end_batch()
             if self.ended:
                 self.refuse(cut)
                 return
@@ -206,7 +206,7 @@ class Session(Conversation):
             self.refuse(publishing.refusal("MPUB", refused))
             return
         else:
-            self.batch = None
+            self.end_batch()
             rest = b"".join(self._pieces)[batch.slices.end - self._from :]
             self._pieces = [rest]
             self._have = len(rest)
@@ -248,7 +248,7 @@ class Session(Conversation):
     def disconnect(self) -> None:
         """End the session: the connection is gone."""
         self.closing = True
-        self.batch = None
+        self.end_batch()
         self._publish_lines.clear()
         self.sink = GONE
         if self.consumer is not None:

@@ -50,8 +50,6 @@ class DeadLettersApi:
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         dry = truth(request.query, "dry_run")
-        if self._broker.draining and not dry:
-            raise ApiError(503, "DRAINING")
         query = self._query(request, topic)
         picked = await self._finder.pick(topic, None, query)
         letters = [
@@ -110,6 +108,15 @@ class DeadLettersApi:
 
     async def _send(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
         """Publish the letters to their origins, then finish them; returns how many. Raises ApiError."""
+        if self._broker.draining:
+            raise ApiError(503, "DRAINING")
+        self._broker.under_way += 1
+        try:
+            return await self._send_each(topic, back)
+        finally:
+            self._broker.under_way -= 1
+
+    async def _send_each(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
         sent = 0
         for (topic_name, channel_name), letters in back.items():
             origin = self._broker.topics.get(topic_name)

@@ -142,8 +142,9 @@ class PublishApi:
         return True
 
     async def _stored_in_slices(self, topic: Topic, slices: Slices | TextSlices, due_ns: int = 0) -> Response:
-        """Publish slice by slice; others have their turn in between."""
+        """Publish slice by slice; others have their turn in between, and a drain waits for the last one."""
         waiting: list[asyncio.Future[None]] = []
+        self._broker.under_way += 1
         try:
             while (batch := slices.take()) is not None:
                 if batch.count:
@@ -162,6 +163,8 @@ class PublishApi:
             raise ApiError(413, "MSG_TOO_BIG") from error
         except Refused as refused:
             raise _refusal(refused) from refused
+        finally:
+            self._broker.under_way -= 1
         if any(await asyncio.gather(*waiting, return_exceptions=True)):
             raise ApiError(503, "EXITING")
         return text_reply(b"OK")

@@ -133,6 +133,9 @@ class Departure:
     async def _to(self, taker: str, in_flight_s: float) -> None:
         """Hand everything over to *taker*. Raises HandOverFailed and OSError."""
         await self._pass_on(taker, in_flight_s)
+        # What was begun before the drain belongs to what is handed over; a topic may owe nothing until then.
+        while not self._broker.at_rest:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(_LOOK_S)
         if not self._gone_to and any(map(self._owes, self._broker.topics.values())):
             await self._hand_over_own(taker, in_flight_s)
             # Meanwhile a home may have started again without the end of its log, which is here.

@@ -7,6 +7,7 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.draining import report
 from nsqd.engine.unread import Unread
+from nsqd.protocol.batch import SLICE
 from nsqd.protocol.replies import OK
 from tests.support.engine import Node
 
@@ -152,6 +153,20 @@ def test_a_publish_that_is_being_stored_holds_the_end_up(node):
     assert drained(node)["drained"] is False
     node.turn()
     assert drained(node)["remaining"] == 1
+
+
+def test_a_long_batch_that_is_being_published_holds_the_end_up(node):
+    session, _ = node.session()
+    many = [b"x"] * (SLICE + 1)
+    session.receive(b"  V2MPUB t\n" + sized(struct.pack(">I", len(many)) + b"".join(map(sized, many))), 0)
+    node.turn()
+    assert session.waits()
+
+    assert drained(node)["drained"] is False
+    while session.waits():
+        session.go_on(node.now_ns)
+    node.turn()
+    assert drained(node)["remaining"] == len(many)
 
 
 def test_only_what_remains_is_listed(node):

@@ -175,6 +175,49 @@ def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, clie
     assert client.step() == []
 
 
+def to_its_end(_node, client):
+    client.rest()
+
+
+def with_its_topic(node, client):
+    client.step()
+    node.topic()
+    node.broker.delete_topic("t")
+    client.rest()
+
+
+def unstored(node, client):
+    while not client.session.marks:
+        client.session.go_on(node.now_ns)
+    client.session.not_stored(node.topic(), "no space left on device")
+
+
+def with_its_client(_node, client):
+    client.session.disconnect()
+
+
+@pytest.mark.parametrize("end", [to_its_end, with_its_topic, unstored, with_its_client])
+def test_a_node_is_not_at_rest_until_a_long_batch_has_ended_however_it_ends(node, client, end):
+    client.says(mpub(*BODIES))
+    client.step()
+    assert not node.broker.at_rest
+
+    end(node, client)
+
+    node.turn()
+    assert node.broker.at_rest
+
+
+def test_a_long_batch_that_began_before_a_drain_is_published_whole(node, client):
+    client.says(mpub(*BODIES))
+    while not published(node):
+        client.step()
+    node.broker.draining = True
+
+    assert client.rest() == [(0, b"OK")]
+    assert published(node) == MANY
+
+
 @pytest.mark.parametrize("declared", [1, 9, 15, 16, 17, 100])
 def test_of_a_batch_of_one_message_its_own_size_counts_and_what_follows_is_the_next_command(
     node, client, declared

@@ -45,6 +45,21 @@ def test_what_is_handed_over_is_the_taker_s(site):
     assert has(site.nodes[2]) == b"01234"
 
 
+def test_what_a_batch_publishes_that_began_before_the_drain_is_handed_over_too(site):
+    node = site.nodes[1]
+    node.broker.under_way += 1
+    site.leave(1, TAKER)
+    settle(site, 40)
+    assert note_of(site) is None
+    node.broker.topics["t"].stage(b"5", node.now)
+    node.broker.dirty[node.broker.topics["t"]] = None
+    node.broker.under_way -= 1
+    until(site, "handed over")
+
+    site.lose_disk(1)
+    assert has(site.nodes[2]) == b"012345"
+
+
 def test_a_note_that_cannot_be_written_is_taken_back_and_the_node_goes_on(site):
     site.disks[1].fail(errno.EIO, "rename", "*handed-over.json*")
 
@@ -226,7 +241,7 @@ class Holds:
 
 def leaving(carrier):
     """A node with no messages of its own that leaves permanently."""
-    broker = SimpleNamespace(topics={}, leaving=False)
+    broker = SimpleNamespace(topics={}, leaving=False, at_rest=True)
     log = SimpleNamespace(info=print, warning=print, error=print)
     return Departure(
         *(broker, None, None, carrier, None, log), tls=None, send_away=lambda: None, ask_turn=lambda: None

@@ -1,0 +1,78 @@
+"""Dead letters are sent back while a drain begins."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from nsqcore.http.api import ApiError
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.log.headers import extension
+from nsqd.server.clock import now_ns
+from nsqd.server.http.dead_letters import DeadLettersApi
+from nsqd.server.messages.finding import Finder
+from tests.support.turns import Bench
+
+
+class SlowFinder(Finder):
+    """Finds nothing until its gate is open."""
+
+    def __init__(self, disk):
+        super().__init__(disk)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def pick(self, *asked):
+        await self.gate.wait()
+        return await super().pick(*asked)
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    """A dead letter of the channel `c` of topic `t`."""
+    bench = Bench(tmp_path)
+    bench.broker.channel(bench.broker.topic("t", now_ns()), "c")
+    letter = extension({"dead-topic": "t", "dead-channel": "c"})
+    bench.broker.topic("dead", now_ns()).stage(b"m", now_ns(), 0, letter)
+    await bench.rest()
+    return bench
+
+
+@pytest.fixture
+async def finder(bench):
+    return SlowFinder(bench.data.disk)
+
+
+@pytest.fixture
+async def sending(bench, finder):
+    api = DeadLettersApi(bench.broker, finder, bench.turn, Log("[test] ", LogLevel.FATAL))
+    request = SimpleNamespace(query={"topic": "dead"}, require=lambda _name: "dead")
+    return lambda: asyncio.create_task(api.send_back(request))
+
+
+async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, sending):
+    finder.gate.clear()
+    task = sending()
+    await asyncio.sleep(0)
+    bench.broker.draining = True
+    finder.gate.set()
+
+    with pytest.raises(ApiError, match="DRAINING"):
+        await task
+
+    assert bench.broker.topics["t"].channels["c"].depth == 0
+    assert bench.broker.at_rest
+
+
+async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
+    task = sending()
+    while not bench.broker.topics["t"].channels["c"].depth:
+        assert not task.done()
+        await asyncio.sleep(0)
+    bench.broker.draining = True
+    assert not bench.broker.at_rest
+
+    await task
+
+    assert bench.broker.at_rest
+    assert bench.broker.topics["dead"].backlog.depth == 0

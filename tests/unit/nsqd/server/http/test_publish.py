@@ -1,0 +1,65 @@
+"""A text of very many messages, published over HTTP slice by slice."""
+
+import asyncio
+
+import pytest
+
+from nsqcore.http.api import ApiError
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.protocol.lines import WINDOW
+from nsqd.server.http.publish import PublishApi
+from tests.support.turns import Bench
+
+# Some five slices.
+TEXT = b"x\n" * (5 * WINDOW // 2)
+
+
+class Asked:
+    """A request with this body."""
+
+    content_length = None
+
+    def __init__(self, body):
+        self.query = {"topic": "t"}
+        self.body = body
+
+    def require(self, name):
+        return self.query[name]
+
+    async def read(self, _limit, _code):
+        return self.body
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+async def publishing(bench):
+    """A batch of which a slice is published."""
+    api = PublishApi(bench.broker, bench.turn, Log("[test] ", LogLevel.FATAL))
+    task = asyncio.create_task(api.mpub(Asked(TEXT)))
+    while not ("t" in bench.broker.topics and bench.broker.topics["t"].message_count):  # noqa: ASYNC110 - turns tell nobody
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain_waits(bench, publishing):
+    bench.broker.draining = True
+    assert not bench.broker.at_rest
+
+    answer = await publishing
+
+    assert answer.status == 200
+    assert bench.broker.topics["t"].message_count == TEXT.count(b"\n")
+    assert bench.broker.at_rest
+
+
+async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publishing):
+    bench.broker.delete_topic("t")
+
+    with pytest.raises(ApiError, match="EXITING"):
+        await publishing
+
+    assert bench.broker.at_rest
