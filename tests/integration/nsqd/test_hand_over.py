@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -145,26 +144,6 @@ def test_what_nobody_reads_is_handed_over_exactly_and_the_folder_may_go(cluster)
     assert time.monotonic() > due
     # The copy is removed when nothing of it is owed any more.
     wait_until(lambda: not list(taker.folder.glob("carried/*/*/")), "the copy is removed", seconds=20)
-
-
-def test_a_long_batch_that_is_being_published_is_answered_and_handed_over_whole(cluster):
-    taker, node = nsqd(cluster), nsqd(cluster)
-    make(node, "c")
-    messages, answers = 1_000_000, []
-    batch = threading.Thread(
-        target=lambda: answers.append(node.request("POST", "/mpub?topic=t", b"x\n" * messages))
-    )
-    batch.start()
-    wait_until(lambda: stats(node).get("depth"), "the batch is being published")
-
-    node.post(f"/drain?hand_over=true&taker={taker.tcp_address}")
-    wait_until(
-        lambda: node.get("/drain")["hand_over"]["state"] == "handed over", "it is handed over", seconds=60
-    )
-    batch.join()
-
-    assert answers == [(200, b"OK")]
-    waits(taker, messages)
 
 
 def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cluster):

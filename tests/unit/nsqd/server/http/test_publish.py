@@ -40,7 +40,8 @@ async def publishing(bench):
     """A batch of which a slice is published."""
     api = PublishApi(bench.broker, bench.turn, Log("[test] ", LogLevel.FATAL))
     task = asyncio.create_task(api.mpub(Asked(TEXT)))
-    while not ("t" in bench.broker.topics and bench.broker.topics["t"].message_count):  # noqa: ASYNC110 - turns tell nobody
+    topic = bench.broker.topic("t", 0)
+    while not topic.message_count:  # noqa: ASYNC110 - turns tell nobody
         await asyncio.sleep(0)
     return task
 
