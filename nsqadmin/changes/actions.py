@@ -28,7 +28,7 @@ class QueueAction(Enum):
 class Done:
     """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
 
-    ``silent`` are nsqds that hold the topic or channel and could not be told: they come back with it.
+    ``silent`` are nsqds that hold the topic or channel and were not told: they come back with it.
     ``results`` gives the outcome for each node that was told, in words.
     """
 
@@ -79,42 +79,40 @@ class Actions:
         await steps.each(lookupds, lambda lookupd: lookupd.create_channel(topic, channel))
         # If every nsqlookupd fails, nobody can name the producers.
         steps.done("nsqlookupd")
-        await steps.each(
-            await self._producing(topic, steps), lambda nsqd: nsqd.create_channel(topic, channel)
-        )
+        holders = await self._cluster.holders_of(topic)
+        steps.stages.extend(holders.stages)
+        await steps.each(holders.value, lambda nsqd: nsqd.create_channel(topic, channel))
         return steps.done("nsqlookupd")
 
     async def change_topic(self, topic: str, action: QueueAction) -> Done:
-        steps = self._steps(topic)
         calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
             QueueAction.PAUSE: lambda nsqd: nsqd.pause_topic(topic),
             QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_topic(topic),
             QueueAction.EMPTY: lambda nsqd: nsqd.empty_topic(topic),
         }
-        await steps.each(await self._producing(topic, steps), calls[action])
+        steps, nsqds = await self._begin(topic)
+        await steps.each(nsqds, calls[action])
         return steps.done("nsqd")
 
     async def change_channel(self, topic: str, channel: str, action: QueueAction) -> Done:
-        steps = self._steps(topic)
         calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
             QueueAction.PAUSE: lambda nsqd: nsqd.pause_channel(topic, channel),
             QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_channel(topic, channel),
             QueueAction.EMPTY: lambda nsqd: nsqd.empty_channel(topic, channel),
         }
-        await steps.each(await self._producing(topic, steps), calls[action])
+        steps, nsqds = await self._begin(topic)
+        await steps.each(nsqds, calls[action])
         return steps.done("nsqd")
 
     async def delete_topic(self, topic: str) -> Done:
-        steps = self._steps(topic)
-        # The producers are looked up first: after the deletion no nsqlookupd knows them.
-        nsqds = await self._producing(topic, steps)
+        # The holders are looked up first: after the deletion no nsqlookupd knows them.
+        steps, nsqds = await self._begin(topic)
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_topic(topic))
         await steps.each(nsqds, lambda nsqd: nsqd.delete_topic(topic))
         return steps.done(self._cluster.discovery.asks)
 
     async def delete_channel(self, topic: str, channel: str) -> Done:
-        steps = self._steps(topic)
-        nsqds = await self._producing(topic, steps)
+        steps, nsqds = await self._begin(topic)
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_channel(topic, channel))
         await steps.each(nsqds, lambda nsqd: nsqd.delete_channel(topic, channel))
         return steps.done(self._cluster.discovery.asks)
@@ -141,13 +139,10 @@ class Actions:
             raise UpstreamError("nsqd", failed)
         return steps.done("nsqd")
 
-    def _steps(self, topic: str) -> "_Steps":
-        return _Steps(self._cluster.queues.silent_holders(topic))
-
-    async def _producing(self, topic: str, steps: "_Steps") -> list[NsqdApi]:
-        producers = await self._cluster.producers_of(topic)
-        steps.stages.extend(producers.stages)
-        return [self._cluster.nsqd(producer.http_address) for producer in producers.value]
+    async def _begin(self, topic: str) -> tuple["_Steps", list[NsqdApi]]:
+        """Return the nsqds to tell about *topic*; those that cannot be told are noted in the steps."""
+        holders = await self._cluster.holders_of(topic)
+        return _Steps(self._cluster.queues.silent_holders(topic), list(holders.stages)), holders.value
 
 
 class _Steps:

@@ -96,16 +96,21 @@ class Cluster:
             return Answer([self.nsqd(address) for address in answering], (error.errors,))
         return Answer([self.nsqd(producer.http_address) for producer in producers.value], producers.stages)
 
-    async def producers_of(self, topic: str) -> Answer[list[NodeInfo]]:
-        """Return the producers of *topic* at this moment, possibly none.
+    async def holders_of(self, topic: str) -> Answer[list[NsqdApi]]:
+        """Return the nsqds that hold *topic* at this moment, possibly none.
 
-        Raises UnknownError if nobody knows the topic.
+        They are its producers, and the listed nodes that have it without being registered for it: where a
+        deletion fails, the topic stays but its registration is gone. Raises UnknownError if nobody has or
+        knows the topic.
         """
         found = await self.discovery.producers_of(topic)
         producers = require(found, self.discovery.asks)
-        if producers is None:
+        holders = [producer.http_address for producer in producers or ()]
+        if self.uses_lookupd:
+            holders += await self.queues.holders_besides(holders, topic)
+        if producers is None and not holders:
             raise UnknownError(TOPIC_NOT_FOUND)
-        return Answer(producers, (found.errors,))
+        return Answer([self.nsqd(address) for address in holders], (found.errors,))
 
     def topic_sum(self, topic: str) -> TopicSum | None:
         """Return the sums of *topic* in the list of topics, or None."""

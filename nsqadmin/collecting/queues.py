@@ -1,7 +1,7 @@
 """Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
@@ -112,10 +112,23 @@ class Queues:
             raise UnknownError(CHANNEL_NOT_FOUND)
         return Answer(aggregate.total_channel(topic, channel, records), (*view.stages[:-1], errors))
 
+    async def holders_besides(self, known: Collection[str], topic: str) -> list[str]:
+        """Return the listed nsqds that hold *topic* at this moment and are not among the *known* ones."""
+
+        def others() -> list[Member]:
+            return [one for one in self._answering_holders(topic) if one.address not in known]
+
+        # One that just lost the topic, or fell silent, is no holder any more.
+        await asyncio.gather(*(self._known.collector.asker.topic(one, topic) for one in others()))
+        return [one.address for one in others()]
+
     def silent_holders(self, topic: str) -> list[str]:
-        """Return the nsqds that are known to hold *topic* but do not answer now."""
-        holders = [member for member in self._holders(topic) if member.error is not None]
-        return sorted({member.address for member in (*holders, *self._left_with(topic))})
+        """Return the nsqds that hold *topic* and are not told of changes: they are silent, or not listed.
+
+        A node that answers but is not listed is left alone, because it may have moved to another cluster.
+        """
+        silent = [member for member in self._holders(topic) if member.error is not None]
+        return sorted({member.address for member in (*silent, *self._apart_with(topic))})
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
         """Return the few figures of a topic or channel that an audit keeps; empty if it does not exist."""
@@ -186,11 +199,12 @@ class Queues:
 
     def _left_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
-        return [
-            member
-            for member in self._known.membership.unlisted.values()
-            if not member.answers and member.look is not None and topic in member.look.topics
-        ]
+        return [member for member in self._apart_with(topic) if not member.answers]
+
+    def _apart_with(self, topic: str) -> list[Member]:
+        """Return the nsqds that hold *topic* as far as known, and that no nsqlookupd lists."""
+        apart = self._known.membership.unlisted.values()
+        return [member for member in apart if member.look is not None and topic in member.look.topics]
 
 
 def _stale(

@@ -109,7 +109,7 @@ class Bulk:
         topics = {one.topic for one in picked}
         silent = sorted({node for topic in topics for node in self._cluster.queues.silent_holders(topic)})
         if silent and (effects or action != "seek"):
-            effects.append(f"These do not answer, and keep what they hold: {', '.join(silent)}.")
+            effects.append(f"These are not reached, and keep what they hold: {', '.join(silent)}.")
         return self._render.page(
             request,
             "bulk.html",

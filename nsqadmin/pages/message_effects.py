@@ -48,7 +48,7 @@ def handled_effects(act: str, dry: Handled, *, one: bool) -> list[str]:
     found.append(_MEANS[act][not one])
     found += [f"{plural(count, 'dead letter')} cannot go: {why}." for why, count in dry.left.items()]
     if dry.silent:
-        found.append(f"These do not answer and are not told: {_named(dry.silent)}.")
+        found.append(f"These are not reached: {_named(dry.silent)}.")
     return found
 
 
@@ -82,7 +82,7 @@ def done_note(act: str, topic: str, channel: str, done: Handled) -> tuple[str, l
     if done.unfinished:
         warnings.append("there are more: do it again to go on")
     if done.silent:
-        warnings.append(f"these do not answer and were not told: {_named(done.silent)}")
+        warnings.append(f"these were not reached: {_named(done.silent)}")
     return text, warnings
 
 

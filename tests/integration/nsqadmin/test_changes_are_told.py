@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.stub_site import SOON_SILENT, stub_site
 
 TOPIC = "topic.0001.events"
@@ -38,7 +40,7 @@ async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_
         result = await site.follow(done)
         log = site.log
 
-    back = f"2 nsqds that hold it do not answer ({silent}): it comes back when they do"
+    back = f"2 nsqds that hold it are not reached ({silent}): it comes back with them"
     assert back in question.text
     assert f"Topic {TOPIC} was deleted on 18 nsqds and 2 nsqlookupds." in result.text
     assert back in result.text
@@ -55,7 +57,30 @@ async def test_a_node_that_falls_silent_during_the_action_is_named_too():
         result = await site.follow(done)
 
     assert f"Channel billing of topic {TOPIC} was emptied on 1 nsqd." in result.text
-    assert f"1 nsqd that holds it does not answer ({site.address(1)}): there it stays as it is" in result.text
+    assert f"1 nsqd that holds it is not reached ({site.address(1)}): there it stays as it is" in result.text
+
+
+@pytest.mark.parametrize("action", ["delete", "pause"])
+async def test_a_node_that_answers_but_is_not_listed_is_left_alone_and_named_before_and_after(action):
+    async with stub_site(nodes=2) as site:
+        await site.get("/")
+        site.stubs.unlisted.add(1)
+        apart = site.address(1)
+
+        async def noticed():
+            return ("trouble", "not listed", apart) in await site.concerns()
+
+        await site.until(noticed, "it is not listed any more")
+        question = await site.get(f"/action?action={action}&topic={TOPIC}")
+        result = await site.follow(await site.submit(action=action, topic=TOPIC, typed=TOPIC))
+        (deed,) = (await site.get("/audit?format=json")).json()["changes"]
+        log = site.log
+
+    for page in (question, result):
+        assert f"1 nsqd that holds it is not reached ({apart}): " in page.text
+    assert (list(deed["results"])[-1], deed["silent"]) == (site.address(0), [apart])
+    assert f"not reached, and keeping what they hold: {apart}" in log
+    assert not site.nodes[1].posted
 
 
 async def test_a_name_makes_no_line_of_the_log_and_a_claimed_user_is_not_believed():

@@ -5,6 +5,8 @@ import os
 import signal
 from contextlib import contextmanager
 
+import pytest
+
 from bench.ports import free_port
 from tests.support.site import ask, build_site
 from tests.support.waiting import wait_until
@@ -80,6 +82,30 @@ def test_an_action_says_which_node_it_did_not_reach(cluster):
     assert status == 200
     assert f'Post "http://{victim.http_address}/channel/pause?topic=orders&channel=a"' in answer["message"]
     assert site.nsqds[0].get("/stats?format=json&topic=orders")["topics"][0]["channels"][0]["paused"]
+
+
+@pytest.mark.parametrize("registered", [0, 1])
+def test_a_topic_that_nodes_hold_without_being_registered_for_it_is_changed_there_too(cluster, registered):
+    site = build_site(cluster)
+    site.fill("orders", "a")
+    site.lookupd.post("/topic/delete?topic=orders")
+    for nsqd in site.nsqds[:registered]:
+        nsqd.post("/channel/create?topic=orders&channel=new")
+        wait_until(lambda: site.lookupd.request("GET", "/lookup?topic=orders")[0] == 200, "one is registered")
+
+    known = call(site.admin, "GET", "/api/topics/orders")[0]
+    paused = call(site.admin, "POST", "/api/topics/orders", '{"action":"pause"}')
+    pauses = [nsqd.get("/stats?format=json&topic=orders")["topics"][0]["paused"] for nsqd in site.nsqds]
+    channel = call(site.admin, "DELETE", "/api/topics/orders/a")
+    topic = call(site.admin, "DELETE", "/api/topics/orders")
+    again = call(site.admin, "DELETE", "/api/topics/orders")
+
+    assert known == 200
+    assert (paused, pauses) == ((200, {"message": ""}), [True, True])
+    # nsqlookupd may not know the channel any more, which is a warning as in the original.
+    assert (channel[0], topic) == (200, (200, {"message": ""}))
+    assert [nsqd.get("/stats?format=json")["topics"] for nsqd in site.nsqds] == [[], []]
+    assert again == (404, {"message": "TOPIC_NOT_FOUND"})
 
 
 def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
