@@ -4,16 +4,19 @@ Connections share ``max_in_flight`` evenly, each at least 1 and none above what 
 are more connections than messages to share, only so many have RDY 1, and idle ones pass it on.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 from nsqclient.backoff import Phase
 
 Key = TypeVar("Key", bound=Hashable)
 
 Choose = Callable[[Sequence[Key]], Key]
+
+_NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
 
 
 def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> float:
@@ -40,7 +43,6 @@ class RdyDistribution(Generic[Key]):
         self._hold_timeout: Final = low_rdy_timeout
         self._phase = Phase.RUNNING
         self._shares: dict[Key, _Share] = {}
-        self._given = 0  # the sum of all counts
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -52,32 +54,30 @@ class RdyDistribution(Generic[Key]):
 
     def add(self, key: Key, limit: int, now: float) -> dict[Key, int]:
         """A connection was opened; the others make room for it."""
-        all_given = self._shares_ones()
+        waits_for_its_turn = self._takes_turns
         self._shares[key] = _Share(limit, heard_at=now)
-        return {} if all_given else self._spread(now)
+        return {} if waits_for_its_turn else self._spread(now)
 
     def remove(self, key: Key, now: float, choose: Choose[Key]) -> dict[Key, int]:
         """A connection has ended; the others take over its share, including a trial."""
         share = self._shares.pop(key, None)
         if share is None:
             return {}
-        self._given -= share.count
         if self._phase is Phase.TRIAL and share.count:
             return self.enter(Phase.TRIAL, now, choose)
-        if not self._shares_ones(share.count):
+        if not self._takes_turns:
             return self._spread(now)
         heir = next((key for key, other in self._shares.items() if not other.count), None)
         return self._tell({heir: 1}, now) if share.count and heir is not None else {}
 
-    def _shares_ones(self, gone: int = 0) -> bool:
-        """Whether there are more connections than messages and every message is given out.
+    @property
+    def _takes_turns(self) -> bool:
+        """Whether there are more connections than messages.
 
-        *gone* is the count of a connection that has just ended. A connection that comes or goes then changes
-        nothing for the others, and they are not looked at: otherwise thousands that come one after the other
-        would have a quadratic cost.
+        A connection that comes or goes then changes nothing for the others, and they are not looked at:
+        otherwise thousands that come one after the other would have a quadratic cost.
         """
-        at_most_one = self._phase is Phase.RUNNING and 0 < self.max_in_flight < len(self._shares)
-        return at_most_one and self._given + gone == self.max_in_flight
+        return self._phase is Phase.RUNNING and 0 < self.max_in_flight < len(self._shares)
 
     def heard(self, key: Key, now: float) -> None:
         """A message came in on this connection."""
@@ -97,21 +97,27 @@ class RdyDistribution(Generic[Key]):
         self.max_in_flight = max_in_flight
         return self._spread(now)
 
-    def rotate(self, now: float, choose: Choose[Key]) -> dict[Key, int]:
+    def rotate(
+        self, now: float, choose: Choose[Key], in_flight: Mapping[Key, int] = _NOTHING
+    ) -> dict[Key, int]:
         """With more connections than messages to share, move RDY away from those that bring nothing.
 
         Call it regularly. A trial moves as well, because on an nsqd without messages it would never have an
         outcome. The connection that has waited longest is next, so each has its turn in a bounded time.
+
+        A connection with messages *in_flight* is not silent: it can send no more before they are answered.
+        Nor is its share passed on before, because there would be more messages than max_in_flight.
         """
         to_share = 1 if self._phase is Phase.TRIAL else self.max_in_flight
         if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or to_share >= len(self._shares):
             return {}
         wanted = {key: share.count for key, share in self._shares.items()}
         for key, share in self._shares.items():
-            silent_for = now - max(share.heard_at, share.told_at)
+            silent_for = 0 if in_flight.get(key) else now - max(share.heard_at, share.told_at)
             if share.count and (silent_for > self._idle_timeout or now - share.told_at > self._hold_timeout):
                 wanted[key] = 0
-        free = to_share - sum(wanted.values())
+        taken = sum(max(count, in_flight.get(key, 0)) for key, count in wanted.items())
+        free = min(to_share - sum(wanted.values()), self.max_in_flight - taken)
         waiting = [key for key, share in self._shares.items() if share.count == 0]
         given_up = [key for key, share in self._shares.items() if share.count and not wanted[key]]
         for key in [
@@ -160,7 +166,6 @@ class RdyDistribution(Generic[Key]):
             if count == share.count:
                 continue
             (lowered if count < share.count else raised)[key] = count
-            self._given += count - share.count
             share.count = count
             share.told_at = now
         # Lowered counts first, so that the sum is never above max_in_flight while they are sent.

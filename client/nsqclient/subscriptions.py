@@ -155,9 +155,12 @@ class Subscriptions:
         )
 
     async def rotate(self) -> None:
+        passing_on: list[Connection] = []  # once what they have in flight is answered
         while True:
-            await asyncio.sleep(self._config.rdy_redistribute_interval)
-            self.send_rdy(self.rdy.rotate(self._now(), random.choice))
+            await _any_idle(passing_on, self._config.rdy_redistribute_interval)
+            in_flight = {address: link.in_flight for address, link in self.open.items() if link.in_flight}
+            self.send_rdy(self.rdy.rotate(self._now(), random.choice, in_flight))
+            passing_on = [self.open[address] for address in in_flight if not self.rdy.count(address)]
 
     def send_rdy(self, changes: dict[str, int]) -> None:
         if self.is_closing:
@@ -243,3 +246,15 @@ class Subscriptions:
 async def until(event: asyncio.Event) -> None:
     """Wait for an event; for use in a task."""
     await event.wait()
+
+
+async def _any_idle(connections: list[Connection], seconds: float) -> None:
+    """Wait until one of them has nothing in flight, but at most *seconds*."""
+    if not connections:
+        await asyncio.sleep(seconds)
+        return
+    waiting = [asyncio.create_task(until(connection.idle)) for connection in connections]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(waiting)

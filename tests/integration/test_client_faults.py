@@ -604,3 +604,28 @@ async def test_an_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+# --- nsqd that take turns
+
+
+async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd):
+    most = 0
+
+    async def slow(message):
+        nonlocal most
+        for _ in range(25):
+            most = max(most, consumer.in_flight)
+            await asyncio.sleep(0.1)
+        handled.append(message.body)
+
+    handled = Bodies()
+    quick_turns = Config(low_rdy_idle_timeout=1, low_rdy_timeout=1, rdy_redistribute_interval=0.1)
+    with MemoryNsqd() as other:
+        for each in (nsqd, other):
+            each.publish("t", b"from " + each.address.encode())
+        consumer = Consumer("t", "c", slow, nsqd_addresses=[nsqd.address, other.address], config=quick_turns)
+        async with consumer:
+            await eventually(lambda: len(handled) == 2, "both had their turn")
+
+    assert most == 1

@@ -64,6 +64,32 @@ def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_i
             assert sum(told.values()) > 0
 
 
+@given(
+    st.integers(1, 6),
+    st.lists(st.tuples(st.sampled_from(("message", "answer", "rotate")), keys), max_size=100),
+    st.randoms(use_true_random=False),
+)
+def test_taking_turns_never_brings_more_messages_than_max_in_flight(max_in_flight, happenings, chance):
+    rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
+    for key in range(7):
+        rdy.add(key, 2500, 0)
+    in_flight = dict.fromkeys(range(7), 0)
+    for step, (what, key) in enumerate(happenings):
+        now = step * 7.0
+        if what == "message" and in_flight[key] < rdy.count(key):
+            in_flight[key] += 1
+            rdy.heard(key, now)
+        elif what == "answer" and in_flight[key]:
+            in_flight[key] -= 1
+        elif what == "rotate":
+            rdy.rotate(now, chance.choice, in_flight)
+
+        assert sum(max(in_flight[key], rdy.count(key)) for key in in_flight) <= max_in_flight
+
+    rdy.rotate(1e6, chance.choice)
+    assert sum(rdy.count(key) for key in in_flight) == max_in_flight
+
+
 class Watched:
     """A consumer in simulated time: RDY distribution and back-off, connected as in the real consumer."""
 

@@ -91,6 +91,29 @@ def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
     assert rdy.rotate(31, first) == {holder: 0, waiting: 1}
 
 
+def test_a_connection_whose_message_is_being_handled_is_not_silent():
+    rdy = distribution(1, "a", "b")
+
+    assert rdy.rotate(11, first, {"a": 1}) == {}
+
+
+def test_a_share_is_passed_on_only_when_its_message_is_answered():
+    rdy = distribution(1, "a", "b")
+
+    assert rdy.rotate(31, first, {"a": 1}) == {"a": 0}
+    assert rdy.rotate(36, first, {"a": 1}) == {}
+    assert rdy.rotate(41, first) == {"b": 1}
+
+
+def test_a_connection_that_comes_or_goes_does_not_get_a_share_that_is_being_passed_on():
+    rdy = distribution(1, "a", "b", "c")
+    rdy.rotate(31, first, {"a": 1})
+
+    assert rdy.add("d", 2500, now=32) == {}
+    assert rdy.remove("b", 33, first) == {}
+    assert rdy.rotate(36, first, {"a": 1}) == {}
+
+
 def test_every_connection_has_its_turn():
     rdy = distribution(1, "a", "b", "c")
     chance = random.Random(1)
@@ -208,6 +231,24 @@ def test_a_trial_on_an_nsqd_without_messages_moves_on():
 
     assert rdy.rotate(8, first) == {}
     assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
+
+
+def test_a_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
+    rdy = distribution(1, "tried", "other")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 3, lambda _: "tried")
+
+    assert rdy.rotate(14, first, {"tried": 1}) == {}
+    assert rdy.rotate(34, first, {"tried": 1}) == {"tried": 0}
+    assert rdy.rotate(39, first, {"tried": 1}) == {}
+
+
+def test_messages_from_before_a_back_off_do_not_keep_the_trial_from_moving_on():
+    rdy = distribution(10, "a", "b", "c")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 3, lambda _: "a")
+
+    assert rdy.rotate(14, first, {"c": 3}) == {"a": 0, "b": 1}
 
 
 def test_the_one_that_waited_longest_comes_next():
