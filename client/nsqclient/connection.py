@@ -70,7 +70,11 @@ class Connection(asyncio.Protocol):
         self._established = False  # from then on the listener is told of the end
         self._heard_at = self.answered_at = self._loop.time()
         self._watchdog = Watchdog(
-            self, self.abort, read_timeout=config.read_timeout, write_timeout=config.write_timeout
+            self,
+            self.abort,
+            read_timeout=config.read_timeout,
+            write_timeout=config.write_timeout,
+            hears_heartbeats=config.heartbeat_interval != -1,
         )
 
     def __repr__(self) -> str:

@@ -629,3 +629,21 @@ async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd)
             await eventually(lambda: len(handled) == 2, "both had their turn")
 
     assert most == 1
+
+
+# --- without heartbeats
+
+
+async def test_a_quiet_connection_without_heartbeats_is_kept(nsqd):
+    config = Config(heartbeat_interval=-1, read_timeout=0.3)
+    async with (
+        consumer_of(nsqd, Bodies().one, config=config),
+        Producer(nsqd.address, config=config) as producer,
+    ):
+        await producer.ping()
+        await asyncio.sleep(1)
+
+        assert nsqd.connections_made == 2
+        nsqd.freeze()
+        with pytest.raises(ConnectionError, match="did not answer"):
+            await producer.publish("t", b"x")
