@@ -19,6 +19,7 @@ from pyspark_nsq.jobs.archive import compact, parquet_settings, start
 from pyspark_nsq.jobs.archive_options import parse
 from pyspark_nsq.jobs.run import run_until_end
 from pyspark_nsq.jobs.signals import Stop
+from pyspark_nsq.parquet.listed import files_of
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
@@ -104,6 +105,16 @@ def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
     assert archive.run(spark) == 1
     assert bodies(archive) == sorted([*EXPECTED, b"later"])
     assert depth(nodes.nsqds[0], topic) == 0
+
+
+@pytest.mark.parametrize("writer", ["spark"])
+def test_files_that_spark_does_not_list_are_no_part_of_its_archive(spark, archive):
+    assert archive.run(spark) == 10
+    hour = next(archive.output.glob("date=*/hour=*"))
+    (hour / "part-00000-killed.snappy.parquet").write_bytes(b"PAR1 without an end")
+    found = [pq.read_table(path)["body"].to_pylist() for path in files_of(archive.output)]
+
+    assert sorted(body for bodies in found for body in bodies) == EXPECTED
 
 
 @both_writers

@@ -8,8 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_nsq.jobs.main import main
+from pyspark_nsq.parquet.delta import DeltaLog
+from pyspark_nsq.source.columns import ARROW_SCHEMA
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.streams import ALL, bodies_of
+from tests.pipelines.test_delta import written
 
 
 @pytest.fixture
@@ -47,6 +50,42 @@ def test_every_body_is_published_once(nodes, topic, flags, capsys):
     assert main(["replay", *flags]) == 0
     assert "12 messages published in " in capsys.readouterr().out
     assert published(nodes, topic) == EXPECTED
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A compacted Delta table of 50 messages, with the files from before and those of a killed task."""
+    output = tmp_path / "archive"
+    log = DeltaLog(str(output), ARROW_SCHEMA)
+    for number in range(5):
+        log.commit("q", number, written(output, 10 * number))
+    written(output, 40, attempt="killed")
+    log.compact()
+    return output
+
+
+def test_each_message_of_a_table_is_published_once_though_older_files_are_beside(nodes, topic, flags, table):
+    assert len(list(table.rglob("*.parquet"))) > 2
+    assert main(["replay", *flags[1:], f"--input={table}"]) == 0
+    assert published(nodes, topic) == sorted(b"%d" % n for n in range(50))
+
+
+def test_an_hour_of_a_table_has_the_files_that_the_table_lists(nodes, topic, flags, table):
+    (hour,) = table.glob("*/hour=22")
+    assert main(["replay", *flags[1:], f"--input={hour}"]) == 0
+    assert published(nodes, topic) == sorted(b"%d" % n for n in range(0, 50, 2))
+
+
+def test_a_table_that_was_compacted_since_the_last_run_is_named(nodes, topic, flags, table, tmp_path, capsys):
+    flags = [*flags[1:], f"--input={table}", f"--progress={tmp_path / 'progress.json'}"]
+    assert main(["replay", *flags]) == 0
+    log = DeltaLog(str(table), ARROW_SCHEMA)
+    log.commit("q", 5, written(table, 50))
+    log.compact()
+
+    assert main(["replay", *flags]) == 1
+    assert "it was compacted or changed since" in capsys.readouterr().err
+    assert len(published(nodes, topic)) == 50
 
 
 def test_a_run_goes_on_where_the_one_before_ended(nodes, topic, flags, tmp_path, archive, capsys):

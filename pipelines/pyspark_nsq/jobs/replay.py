@@ -8,7 +8,7 @@ It needs no Spark: files are read one after the other, in the order of their fol
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
+from pyspark_nsq.parquet.listed import files_of, is_table
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import outgoing
 from pyspark_nsq.sink.publisher import Publisher
@@ -125,9 +126,11 @@ def _at_once(options: ReplayOptions) -> int:
 
 def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.Table]]:
     """Yield the bodies and headers of each row group that is still to be published. Raises SourceError."""
-    files = sorted(path for path in place.rglob("*.parquet") if not _is_hidden(path, place))
-    for path in files if place.is_dir() else [place]:
-        name = str(path.relative_to(place)) if place.is_dir() else path.name
+    paths = files_of(place) if place.is_dir() else [place]
+    names = [str(path.relative_to(place)) if place.is_dir() else path.name for path in paths]
+    if is_table(place):
+        noted.check_there(names)
+    for path, name in zip(paths, names, strict=True):
         with pq.ParquetFile(path) as file:
             if "body" not in file.schema_arrow.names:
                 raise SourceError(f"{path} has no column body, which is what a message is made of")
@@ -135,11 +138,6 @@ def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.T
             for group in range(file.num_row_groups):
                 if not noted.has(name, group):
                     yield name, group, file.read_row_group(group, columns=["body", *headers])
-
-
-def _is_hidden(path: Path, place: Path) -> bool:
-    """Whether readers of Parquet skip the file, because it is not finished."""
-    return any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
 
 
 class Progress:
@@ -157,6 +155,15 @@ class Progress:
 
     def has(self, file: str, group: int) -> bool:
         return group < self._done.get(file, 0)
+
+    def check_there(self, files: Iterable[str]) -> None:
+        """Raise SourceError if a table no longer lists what was published: other files may have it now."""
+        gone = sorted(self._done.keys() - set(files))
+        if gone:
+            raise SourceError(
+                f"the table no longer has {gone[0]}, which --progress={self._path} has as published: it was "
+                "compacted or changed since, and its messages may be in other files now"
+            )
 
     def note(self, file: str, group: int) -> None:
         """Record that *file* is published up to and including *group*."""

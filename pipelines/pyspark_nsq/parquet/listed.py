@@ -1,0 +1,86 @@
+"""Which Parquet files of a folder count: those that its table or Spark lists, or else all that are finished.
+
+Beside the listed files lie others: those from before a compaction, which readers of an older version still
+need, and those of attempts that failed. They have messages that listed files have too, or no footer.
+"""
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from pyspark_nsq.parquet.layout import SUFFIX
+from pyspark_nsq.source.errors import SourceError
+
+_DELTA: Final = "_delta_log"
+_SPARK: Final = "_spark_metadata"
+_COMPACT: Final = ".compact"
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of an archive, or of a day or an hour of it, in the order of folders and names.
+
+    Raises SourceError.
+    """
+    table = _noted(folder, _DELTA)
+    if table is not None:
+        return sorted(path for path in _of_delta(table) if path.is_relative_to(folder))
+    found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not _is_hidden(path, folder))
+    written = _noted(folder, _SPARK)
+    if written is not None:
+        # Each attempt of a task has file names of its own.
+        names = set(_of_spark(written / _SPARK))
+        return [path for path in found if path.name in names]
+    return found
+
+
+def is_table(folder: Path) -> bool:
+    return _noted(folder, _DELTA) is not None
+
+
+def _noted(folder: Path, notes: str) -> Path | None:
+    """Return the archive with these notes that *folder* is, or is a part of, such as ``hour=09``."""
+    for one in (folder, *folder.parents):
+        if (one / notes).is_dir():
+            return one
+        if "=" not in one.name:
+            break
+    return None
+
+
+def _of_delta(root: Path) -> Iterator[Path]:
+    if find_spec("deltalake") is None:
+        raise SourceError(
+            f"{root} is a Delta table, and deltalake is not installed; "
+            "pip install 'pyspark-nsq[delta]' brings it"
+        )
+    # Imported here, because only tables need it.
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        listed = DeltaTable(str(root.resolve())).file_uris()
+    except DeltaError as error:
+        raise SourceError(f"the Delta table {root} cannot be read: {error}") from error
+    for path in listed:
+        yield root / Path(path).relative_to(root.resolve())
+
+
+def _of_spark(folder: Path) -> Iterator[str]:
+    """Yield the names in Spark's list: a file for each batch, of which some have all earlier ones too."""
+    batches = {
+        int(name): path for path in folder.iterdir() if (name := path.name.removesuffix(_COMPACT)).isdigit()
+    }
+    compact = max((batch for batch, path in batches.items() if path.name.endswith(_COMPACT)), default=0)
+    for batch, path in batches.items():
+        if batch < compact:
+            continue
+        # The first line is the version of the format.
+        for line in path.read_text().splitlines()[1:]:
+            yield json.loads(line)["path"].rpartition("/")[2]
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    """Whether readers of Parquet skip the file, because it is not finished."""
+    return any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
