@@ -1,5 +1,8 @@
 """The Delta table over an archive: each batch once, and compaction beside readers."""
 
+import os
+import time
+
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -71,6 +74,20 @@ def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_pat
     assert sum(pq.read_metadata(file).num_rows for file in files) == 50
     assert sorted(before.to_pyarrow_table()["sequence"].to_pylist()) == list(range(50))
     assert log.has("q", 4)
+
+
+def test_a_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(tmp_path, log):
+    log.commit("q", 0, written(tmp_path, 0))
+    for attempt in ("killed", "running"):
+        written(tmp_path, 10, attempt=attempt)
+    long_ago = time.time() - 8 * 86400
+    for file in tmp_path.rglob("*-killed.parquet"):
+        os.utime(file, (long_ago, long_ago))
+    log.compact()
+
+    assert not list(tmp_path.rglob("*-killed.parquet"))
+    assert len(list(tmp_path.rglob("*-running.parquet"))) == 2
+    assert sequences(tmp_path) == list(range(10))
 
 
 def test_files_with_other_columns_are_named(tmp_path, log):

@@ -1,7 +1,7 @@
 """A Delta table over the files of an archive: each batch is one commit, and is in the table once.
 
 A commit has the number of its batch, so a repeated batch is recognized. Files that a killed task or a
-repeated batch has left behind are in no commit, so nobody reads them; ``vacuum`` removes them.
+repeated batch has left behind are in no commit, so nobody reads them; a compaction removes them a week later.
 """
 
 import json
@@ -87,7 +87,8 @@ class DeltaLog:
         try:
             table = DeltaTable(self._output)
             done: dict[str, Any] = table.optimize.compact()
-            table.vacuum(dry_run=False)
+            # In full, because files that are in no commit go only then.
+            table.vacuum(dry_run=False, full=True)
             table.create_checkpoint()
         except DeltaError as error:
             raise SourceError(f"the Delta table {self._output} cannot be compacted: {error}") from error
