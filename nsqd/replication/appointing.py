@@ -4,8 +4,10 @@ So no number is given twice, whatever the home forgets: of two copies of one log
 higher everywhere.
 """
 
+import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,8 +47,23 @@ class AppointmentsFile:
         self._disk.replace(self._path, json.dumps(value, indent=1).encode() + b"\n", durable=True)
         self._disk.sync_folder(self._path.parent)
 
+    @contextmanager
+    def change(self) -> Iterator[Appointments]:
+        """Change the appointments, durably. Raises OSError, and then nothing has changed.
+
+        Otherwise the next caller would take for durable what is only in memory.
+        """
+        known = self.appointments
+        before = copy.deepcopy(known)
+        try:
+            yield known
+            if known != before:
+                self.save()
+        except BaseException:
+            known.last, known.current, known.former = before.last, before.current, before.former
+            raise
+
     def again(self, old: Appointed, above: int) -> Appointed:
         """The next number, made durable, for a keeper whose copy stays as it is. Raises OSError."""
-        appointed = self.appointments.again(old, above)
-        self.save()
-        return appointed
+        with self.change() as known:
+            return known.again(old, above)

@@ -58,17 +58,14 @@ class KeeperChoice:
 
     def begin(self) -> None:
         """Appoint fixed keepers, before anybody is served. Raises OSError."""
-        before = list(self._file.appointments.current)
-        if self._fixed:
-            fixed = {one.address for one in self._fixed}
-            for one in before:
+        if not self._fixed:
+            return
+        fixed = {one.address for one in self._fixed}
+        with self._file.change() as appointments:
+            for one in list(appointments.current):
                 if one.address not in fixed:
-                    self._file.appointments.dismiss(one)
-            replaced(
-                self._me, self._fixed, self._count, self._file.appointments, self.patience, self._clock()
-            )
-        if self._file.appointments.current != before:
-            self._file.save()
+                    appointments.dismiss(one)
+            replaced(self._me, self._fixed, self._count, appointments, self.patience, self._clock())
 
     async def run(self) -> None:
         """Check now, then every few seconds, until cancelled."""
@@ -85,18 +82,15 @@ class KeeperChoice:
         """Bring the appointments up to date."""
         candidates = self._fixed or candidates_of(await self._nodes())
         appointments = self._file.appointments
-        before = list(appointments.current)
-        replaced(self._me, candidates, self._count, appointments, self.patience, self._clock())
-        if appointments.current != before:
-            try:
-                await asyncio.to_thread(self._file.save)
-            except OSError as error:
-                self._log.error("REPLICATION: failed to note the keepers - %s", error)
-                # The number could be given again after a restart, so no keeper is told of it.
-                return
-            for one in appointments.current:
-                if one not in before:
-                    self._log.info("REPLICATION: %s is keeper number %d", one.address, one.number)
+        try:
+            with self._file.change():
+                new = replaced(self._me, candidates, self._count, appointments, self.patience, self._clock())
+        except OSError as error:
+            self._log.error("REPLICATION: failed to note the keepers - %s", error)
+            # A number could be given again after a restart, so no keeper is told of it.
+            return
+        for one in new:
+            self._log.info("REPLICATION: %s is keeper number %d", one.address, one.number)
         self._say_too_few(len(appointments.current))
         if appointments.current != self._told:
             self._told = list(appointments.current)

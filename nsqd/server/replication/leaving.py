@@ -190,11 +190,9 @@ class ApartLogs:
 
     def appoint(self, taker: str) -> Linking:
         """Appoint the taker, and connect to it. Raises OSError."""
-        known = self._file.appointments
-        appointed = next((one for one in known.current if one.address == taker), None)
-        if appointed is None:
-            appointed = known.appoint(Candidate(taker))
-            self._file.save()
+        with self._file.change() as known:
+            appointed = next((one for one in known.current if one.address == taker), None)
+            appointed = appointed or known.appoint(Candidate(taker))
         self.home.addresses = {one.address for one in known.current}
         linking = self._linking = self._around.connect(
             self.home, appointed, self._log, self._pool, self._disk, tls=self._tls, heard=self._heard
@@ -225,10 +223,9 @@ class ApartLogs:
 
     def give_up_number(self, taker: str) -> None:
         """Make the next try use another appointment. Raises OSError."""
-        known = self._file.appointments
-        for one in [one for one in known.current if one.address == taker]:
-            known.dismiss(one)
-        self._file.save()
+        with self._file.change() as known:
+            for one in [one for one in known.current if one.address == taker]:
+                known.dismiss(one)
 
     def leave(self) -> None:
         for task in self._tasks:

@@ -148,15 +148,14 @@ class OurKeepers:
 
     def take_on(self, address: str) -> Linking:
         """Connect to the taker at *address*; no other keeper is appointed meanwhile. Raises OSError."""
+        with self.file.change() as known:
+            taker = next((one for one in known.current if one.address == address), None)
+            taker = taker or known.appoint(Candidate(address))
+        self._taker = taker
         if self._choosing is not None:
             self._choosing.cancel()
             self._choosing = None
-        known = self.appointments
-        self._taker = next((one for one in known.current if one.address == address), None)
-        if self._taker is None:
-            self._taker = known.appoint(Candidate(address))
-            self.file.save()
-            self.connect()
+        self.connect()
         keeper = None if self._connections is None else self._connections.of(address)
         assert keeper is not None  # noqa: S101 - each appointed keeper has a connection
         return keeper.linking

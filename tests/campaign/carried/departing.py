@@ -356,14 +356,11 @@ class Leaving:
         return self._others()
 
     def take_on(self, address: str) -> SiteLinking:
-        file = self.node.file
+        with self.node.file.change() as known:
+            one = next((one for one in known.current if one.address == address), None)
+            one = one or known.appoint(Candidate(address))
         self.node.chooses = False
-        known = file.appointments
-        one = next((one for one in known.current if one.address == address), None)
-        if one is None:
-            one = known.appoint(Candidate(address))
-            file.save()
-            self.node.home.addresses = {one.address for one in known.current}
+        self.node.home.addresses = {one.address for one in known.current}
         self.linking = SiteLinking(self.node.home, one)
         return self.linking
 

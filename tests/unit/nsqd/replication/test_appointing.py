@@ -1,8 +1,12 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate
+from tests.support.simulated_disk import SimulatedDisk
 
 ME = bytes(16)
 
@@ -48,3 +52,29 @@ def test_a_damaged_file_is_warned_of(opened, tmp_path, warned, content):
 
     assert opened().appointments.last == 0
     assert len(warned) == 1
+
+
+def test_what_cannot_be_noted_has_not_changed_however_often_it_is_tried():
+    disk = SimulatedDisk(Path("/data"))
+    file = AppointmentsFile(disk, Path("/data"), ME, print)
+    with file.change() as known:
+        old = known.appoint(Candidate("a:4150", "ab"))
+    disk.fail(errno.ENOSPC, "rename", "*appointments.json*", times=3)
+
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"\[Errno 28\]"):
+            file.again(old, 7)
+        assert (known.last, known.current, known.former) == (1, [old], [])
+
+    new = file.again(old, 7)
+    assert (known.current, known.former) == ([new], [old])
+
+
+def test_what_did_not_change_is_not_noted_again():
+    disk = SimulatedDisk(Path("/data"))
+    file = AppointmentsFile(disk, Path("/data"), ME, print)
+
+    with file.change():
+        pass
+
+    assert disk.calls == []

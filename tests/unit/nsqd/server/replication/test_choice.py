@@ -1,4 +1,6 @@
 import asyncio
+import errno
+from pathlib import Path
 
 import pytest
 
@@ -8,11 +10,13 @@ from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate
 from nsqd.server.replication.choice import KeeperChoice, candidates_of
+from tests.support.simulated_disk import SimulatedDisk
 from tests.support.waiting import eventually
 
 QUIET = Log("[test] ", LogLevel.FATAL)
 ME = Candidate("me:4150", "00", "z1", "h1")
 MINUTE = 60_000_000_000
+DATA = Path("/data")
 
 
 def node(name, *, keeps=True, identity=None):
@@ -20,10 +24,10 @@ def node(name, *, keeps=True, identity=None):
 
 
 class Site:
-    def __init__(self, path, *, count=1, fixed=(), nodes=()):
+    def __init__(self, path, *, count=1, fixed=(), nodes=(), disk=None):
         self.nodes = list(nodes)
         self.told = []
-        self.file = AppointmentsFile(Disk(), path, bytes(16), print)
+        self.file = AppointmentsFile(disk or Disk(), path, bytes(16), print)
         self.file.load()
         self.keepers = KeeperChoice(
             ME, count, self.file, MINUTE, QUIET, fixed=fixed, nodes=self.ask, appointed=self.told.append
@@ -94,12 +98,18 @@ async def test_one_that_refuses_is_replaced_as_soon_as_that_is_known(tmp_path):
     assert addresses(site.file.appointments.former) == [first.address]
 
 
-async def test_what_cannot_be_noted_is_told_to_nobody(tmp_path):
-    site = Site(tmp_path / "gone", nodes=[node("a")])
+async def test_what_cannot_be_noted_is_told_to_nobody_until_it_is_noted():
+    disk = SimulatedDisk(DATA)
+    site = Site(DATA, nodes=[node("a")], disk=disk)
+    disk.fail(errno.ENOSPC, "rename", "*appointments.json*", times=2)
 
+    for _ in range(2):
+        await site.keepers.look()
+        assert site.told == []
     await site.keepers.look()
 
-    assert site.told == []
+    assert [addresses(told) for told in site.told] == [["a:4150"]]
+    assert Site(DATA, disk=disk).file.appointments.current == site.told[0]
 
 
 @pytest.mark.parametrize("count", [1, 3])
