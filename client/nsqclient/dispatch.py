@@ -10,6 +10,7 @@ from nsqclient.backlog import Backlog
 from nsqclient.config import Config
 from nsqclient.connection import Connection
 from nsqclient.errors import ClosedError, UnsupportedError
+from nsqclient.full_topics import FullTopics
 from nsqclient.links import Links
 from nsqclient.listener import Listener
 from nsqclient.middleware import Publication
@@ -33,6 +34,9 @@ LAST_RETRY_SECONDS: Final = 2.0
 
 # This node cannot take the message (its disk is full, it is leaving); another node may.
 _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
+
+# Of these failures one is of a topic alone: a policy of this nsqd bounds it, and other topics have room.
+_TOPIC_IS_FULL: Final = "topic is full"
 
 # One of several messages is refused; sending each alone shows which.
 _ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
@@ -68,6 +72,9 @@ class Dispatch(Listener):
             most_waiting=most_messages,
         )
         self.backlog = Backlog(most_messages, most_bytes)
+        self.full_topics = FullTopics(
+            self.tasks, self.put_off, most_messages=most_messages, most_bytes=most_bytes
+        )
         self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in order
         self._typical_bytes = 1  # the size of a message that waits
         self._changed = asyncio.Event()  # something was confirmed, or a connection changed
@@ -78,7 +85,8 @@ class Dispatch(Listener):
     @property
     def unconfirmed(self) -> int:
         """The number of messages that are sent, or wait to be sent, and are not confirmed yet."""
-        return sum(link.under_way.messages for link in self.links.all) + self.backlog.messages
+        under_way = sum(link.under_way.messages for link in self.links.all)
+        return under_way + self.backlog.messages + self.full_topics.refused.messages
 
     def check_open(self) -> None:
         """Raise ClosedError when no more publishes are taken."""
@@ -170,7 +178,10 @@ class Dispatch(Listener):
         """The answers that somebody still waits for."""
         links = self.links.all
         return [answer for link in links for answer in link.under_way.answers] + [
-            answer for publish in self.backlog for answer in publish.answers if not answer.done()
+            answer
+            for publish in (*self.backlog, *self.full_topics.refused)
+            for answer in publish.answers
+            if not answer.done()
         ]
 
     async def end(self) -> None:
@@ -178,7 +189,8 @@ class Dispatch(Listener):
         self.has_ended = True
         self.wake_all()
         await self.tasks.end()
-        self.backlog.fail(ClosedError("the producer was closed before this was confirmed"))
+        for kept in (self.backlog, self.full_topics.refused):
+            kept.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
 
     # --- listener of the connections
@@ -201,7 +213,8 @@ class Dispatch(Listener):
         if error.code in _NODE_FAILED:
             self.links.failed(connection.address)
             self.links.ask_at_once()
-            self._lost(publish, error, tries=1)
+            connection.was_refused = is_full = error.text.endswith(_TOPIC_IS_FULL)
+            self._lost(publish, error, tries=1, is_full=is_full)
             return
         connection.was_refused = True
         parts = publish.split() if error.code in _ONE_IS_BAD else [publish]
@@ -215,18 +228,25 @@ class Dispatch(Listener):
 
     def put_off(self, publish: Publish) -> None:
         """Keep a publish until there is a connection for it."""
-        if publish.give_up_at is None:
-            publish.give_up_at = self._now() + self._retry_seconds
+        self._limit(publish)
         self.backlog.append(publish)
         if self._rescue is None or self._rescue.done():
             self._rescue = self.tasks.spawn(self._work_off(), "producer backlog")
 
-    def _lost(self, publish: Publish, error: Exception, tries: int) -> None:
+    def _limit(self, publish: Publish) -> None:
+        """Its time to be tried again begins when it first has to wait."""
+        if publish.give_up_at is None:
+            publish.give_up_at = self._now() + self._retry_seconds
+
+    def _lost(self, publish: Publish, error: Exception, tries: int, *, is_full: bool = False) -> None:
         """A publish that was sent was not confirmed: send it again unless it was tried often enough."""
         publish.tries += tries
         publish.error = error
         if self.has_ended:
             publish.fail(ClosedError("the producer was closed before this was confirmed"))
+        elif is_full and not publish.is_settled:
+            self._limit(publish)
+            self.full_topics.keep(publish, error, self._most_tries)
         elif not publish.is_settled:
             self.put_off(publish)
 
@@ -244,8 +264,7 @@ class Dispatch(Listener):
         pause = FIRST_RETRY_SECONDS
         while True:
             await self._ask_before_giving_up()
-            # One try more than there are addresses: the first may go to a connection that is already dead.
-            exhausted = self.backlog.give_up(len(self.links.roster) + 1, self._now() + pause)
+            exhausted = self.backlog.give_up(self._most_tries, self._now() + pause)
             self._wake()
             if exhausted:
                 await asyncio.sleep(pause)
@@ -272,9 +291,13 @@ class Dispatch(Listener):
 
     def _failing(self) -> list[Publish]:
         """The publishes tried often enough for which nsqlookupd was not asked yet."""
-        most_tries = len(self.links.roster) + 1
         # Asked once for each: otherwise a publish that every nsqd refuses would be kept forever.
-        return [each for each in self.backlog if each.tries >= most_tries and not each.asked]
+        return [each for each in self.backlog if each.tries >= self._most_tries and not each.asked]
+
+    @property
+    def _most_tries(self) -> int:
+        # One more than there are addresses: the first may go to a connection that is already dead.
+        return len(self.links.roster) + 1
 
     async def _hand_over_backlog(self) -> None:
         """Send the backlog as far as connections have room; all at once could be a hundred megabytes."""

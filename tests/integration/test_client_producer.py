@@ -1,6 +1,8 @@
 """The producer against real nsqd that come and go."""
 
 import asyncio
+import json
+import time
 
 import pytest
 
@@ -134,6 +136,70 @@ async def test_a_node_that_cannot_write_is_left_for_another(cluster):
         await producer.publish("t", b"x")
 
     assert message_count(nsqd, "t") == 1
+
+
+def full_topic(nsqd: Daemon, topic: str) -> None:
+    """Let the topic take one message, and publish that one."""
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"max_depth": 1}}).encode()
+    assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+    assert nsqd.request("POST", f"/pub?topic={topic}", b"first")[0] == 200
+
+
+async def test_a_topic_that_is_full_fails_no_publish_to_other_topics(cluster):
+    nsqd = cluster.nsqd()
+    full_topic(nsqd, "a")
+    async with Producer(nsqd.tcp_address) as producer:
+        refused = await producer.submit("a", b"x")
+        others = [await producer.submit_many("b", [b"x"]) for _ in range(10)]
+        await asyncio.gather(*others)
+        with pytest.raises(ProtocolError, match="topic is full"):
+            await refused
+
+    assert message_count(nsqd, "b") == 10
+
+
+async def test_publishes_that_wait_for_a_full_topic_hold_up_none_to_other_topics(cluster):
+    nsqd = cluster.nsqd()
+    full_topic(nsqd, "a")
+    longest = 0.0
+    async with Producer(nsqd.tcp_address, retry_seconds=5) as producer:
+        refused = []
+        for _ in range(15):
+            refused.append(await producer.submit("a", b"x"))
+            began = time.monotonic()
+            await producer.publish("b", b"x")
+            longest = max(longest, time.monotonic() - began)
+            await asyncio.sleep(0.2)
+        outcomes = await asyncio.gather(*refused, return_exceptions=True)
+
+    assert {str(outcome) for outcome in outcomes} == {"E_PUB_FAILED PUB failed topic is full"}
+    assert message_count(nsqd, "b") == 15
+    assert longest < 1
+
+
+async def test_a_publish_to_a_full_topic_is_taken_once_there_is_room(cluster):
+    nsqd = cluster.nsqd()
+    full_topic(nsqd, "a")
+    async with Producer(nsqd.tcp_address, retry_seconds=30) as producer:
+        waiting = await producer.submit("a", b"x")
+        await asyncio.sleep(0.3)
+        assert (producer.unconfirmed, waiting.done()) == (1, False)
+        assert nsqd.request("POST", "/topic/empty?topic=a")[0] == 200
+        await waiting
+
+    assert message_count(nsqd, "a") == 2
+
+
+async def test_what_waits_for_a_full_topic_fails_when_the_producer_is_closed(cluster):
+    nsqd = cluster.nsqd()
+    full_topic(nsqd, "a")
+    producer = Producer(nsqd.tcp_address, retry_seconds=30)
+    waiting = await producer.submit("a", b"x")
+    await asyncio.sleep(0.3)
+    await producer.close(drain_seconds=0.1)
+
+    with pytest.raises(ClosedError):
+        await waiting
 
 
 async def test_an_unanswered_publish_is_sent_again_rather_than_lost():
