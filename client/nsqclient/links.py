@@ -232,13 +232,19 @@ class Links:
                 await self._discover()
 
     async def _discover(self) -> None:
-        """Ask all nsqlookupd for nsqd; no nsqd is forgotten because an nsqlookupd did not answer."""
+        """Ask all nsqlookupd for nsqd.
+
+        No nsqd is forgotten because an nsqlookupd did not answer. Nor is the last one left while it is
+        connected: an nsqlookupd that was just started knows none before they register again.
+        """
         self._asked_at = self._now()
         jitter = 1 + random.random() * self._config.lookupd_poll_jitter
         self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
         found, self._lookup_errors = await self._lookups.nsqds_to_publish_to()
         if self._lookup_errors:
             found = list(dict.fromkeys([*self._found, *found]))
+        elif not found and not self._fixed and self.in_use:
+            found = self._found
         # Producers that start together must not all begin with the same nsqd.
         random.shuffle(found)
         self._found = found

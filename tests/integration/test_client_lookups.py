@@ -184,6 +184,65 @@ async def test_all_that_the_last_nsqd_refused_goes_to_the_one_that_has_come_back
     assert [back.published(topic) for topic in topics] == [[b"x"]] * 3
 
 
+class Registry(list):
+    """An nsqlookupd that knows these addresses of nsqd, and counts how often it was asked."""
+
+    asked = 0
+
+    def serve(self):
+        return scripted_peer(self._answer)
+
+    async def _answer(self, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        nodes = [{"broadcast_address": host, "tcp_port": port} for host, port in map(split_address, self)]
+        writer.write(reply(json.dumps({"producers": nodes}).encode()))
+        await writer.drain()
+        self.asked += 1
+
+
+OFTEN = Config(lookupd_poll_interval=0.05)
+
+
+async def test_an_nsqlookupd_that_was_just_started_ends_no_connection():
+    with MemoryNsqd() as nsqd:
+        registry = Registry([nsqd.address])
+        async with (
+            registry.serve() as lookupd,
+            Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer,
+        ):
+            for known in ([nsqd.address], [], [nsqd.address]):
+                registry[:] = known
+                registry.asked = 0
+                while registry.asked < 3:
+                    await producer.publish("t", b"x")
+                    await asyncio.sleep(0.01)
+
+        assert nsqd.connections_made == 1
+
+
+async def test_an_nsqd_that_is_missing_beside_others_is_left():
+    with MemoryNsqd() as leaving, MemoryNsqd() as other:
+        registry = Registry([leaving.address])
+        async with (
+            registry.serve() as lookupd,
+            Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer,
+        ):
+            await producer.publish("t", b"x")
+            registry[:] = [other.address]
+            await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
+
+
+async def test_the_last_nsqd_is_forgotten_when_its_connection_has_ended():
+    registry = Registry()
+    async with registry.serve() as lookupd, Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer:
+        with MemoryNsqd() as nsqd:
+            registry[:] = [nsqd.address]
+            await producer.publish("t", b"x")
+            registry.clear()
+        with pytest.raises(ConnectionError, match="knows no nsqd"):
+            await producer.publish("t", b"x")
+
+
 @pytest.mark.parametrize("plain", [False, True], ids=["https address", "plain address that wants TLS"])
 async def test_producer_and_consumer_find_nsqd_over_tls(cluster, tmp_path, plain):
     authority = Authority(tmp_path)
