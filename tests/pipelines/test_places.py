@@ -5,7 +5,9 @@ store to run them on, such as moto's server.
 """
 
 import http.client
+import io
 import os
+import re
 from contextlib import closing
 
 import pyarrow.dataset as ds
@@ -116,6 +118,58 @@ def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, 
         place.write("x", "text")
 
     assert not [name for name in store.objects if "refused" in name]
+
+
+def test_an_upload_that_fails_leaves_the_file_that_another_attempt_has_put_there(
+    store, monkeypatch, endpoint
+):
+    uri = f"s3://lake/twice?scheme=http&endpoint_override={store.address}&region=us-east-1"
+    with closing(open_place(uri)) as place:
+        place.write("x", "complete")
+        for refused in ("PUT /lake/twice/x", "PUT /lake/twice/_unfinished/"):
+            monkeypatch.setattr(store, "refused", (refused,))
+            with pytest.raises(SourceError, match=r"lake/twice/x cannot be written"):
+                place.write("x", "again")
+        monkeypatch.setattr(store, "refused", ())
+
+        assert place.read("x") == "complete"
+
+    assert not [name for name in store.objects if re.search("twice/_unfinished/.", name)]
+
+
+def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_there(uri):
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if not (piece := super().read(size)):
+                raise OSError("disk")
+            return piece
+
+    with closing(StorePlace(uri)) as place:
+        place.write("x", "complete")
+        with pytest.raises(SourceError, match="x cannot be written: disk"):
+            place._upload(Failing(b"half"), "x", 8)
+
+        assert place.read("x") == "complete"
+
+
+def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
+    uri = f"s3://lake/large?scheme=http&endpoint_override={store.address}&region=us-east-1"
+    monkeypatch.setattr(store, "refused", ("PUT /lake/large/_unfinished/",))
+    with closing(StorePlace(uri)) as place:
+        place._upload(io.BytesIO(b"all of it"), "x", 5_000_000_001)
+
+        assert place.read("x") == "all of it"
+
+
+def test_what_killed_tasks_have_uploaded_is_removed(store, endpoint):
+    uri = f"s3://lake/killed?scheme=http&endpoint_override={store.address}&region=us-east-1"
+    store.objects["lake/killed/_unfinished/x.parquet.0"] = b"PAR1"
+    store.objects["lake/killed/date=1/x.parquet"] = b"PAR1"
+    with closing(open_place(uri)) as place:
+        place.tidy()
+
+    assert "lake/killed/_unfinished/x.parquet.0" not in store.objects
+    assert "lake/killed/date=1/x.parquet" in store.objects
 
 
 def test_a_place_that_cannot_be_is_named():

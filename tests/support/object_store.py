@@ -73,14 +73,23 @@ class _Answers(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _handle  # noqa: N815 - http.server's names
 
     def _put(self, key: str, query: dict[str, str], content: bytes) -> None:
+        copied = self.headers.get("x-amz-copy-source")
+        if copied is not None:
+            self.server.objects[key] = self.server.objects[unquote(copied).strip("/")]
+            self._answer(200, f"{_XML}<CopyObjectResult><ETag>e</ETag></CopyObjectResult>")
+            return
         if "uploadId" in query:
             self.server.uploads[query["uploadId"]][int(query["partNumber"])] = content
         else:
             self.server.objects[key] = content
         self._answer(200, ETag='"e"')
 
-    def _post(self, key: str, query: dict[str, str], _content: bytes) -> None:
-        if "uploads" in query:
+    def _post(self, key: str, query: dict[str, str], content: bytes) -> None:
+        if "delete" in query:
+            for name in re.findall(r"<Key>(.*?)</Key>", content.decode()):
+                self.server.objects.pop(f"{key}/{name}", None)
+            answer = "<DeleteResult></DeleteResult>"
+        elif "uploads" in query:
             name = str(len(self.server.uploads))
             self.server.uploads[name] = {}
             answer = (

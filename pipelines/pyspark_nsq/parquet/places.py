@@ -1,7 +1,8 @@
 """Where the files of an archive go: a folder of this machine, or an object store that ``pyarrow.fs`` knows.
 
 A file is written elsewhere first, and put in place when it is complete: in a folder by a rename, in an object
-store by an upload, which becomes visible only when it is complete.
+store by a copy that the store makes of an upload. An upload to the place itself could do harm when it fails:
+Arrow completes what is closed early, and another attempt may have put the same file there.
 """
 
 import io
@@ -20,8 +21,10 @@ from pyspark_nsq.source.errors import SourceError
 
 # Incomplete files. Readers of a folder skip names that begin with an underscore.
 UNFINISHED: Final = "_unfinished"
-# Stores where an upload appears as a whole. They need no rename, which would copy the file.
-_WHOLE_UPLOADS: Final = frozenset(("s3", "gcs", "abfs"))
+# Stores that have no folders and no rename. They copy a file without sending it back and forth.
+_COPIES: Final = frozenset(("s3", "gcs", "abfs"))
+# S3 copies no more in one request. The files of an archive are far smaller, unless a batch has no limit.
+_MOST_COPIED_BYTES: Final = 5_000_000_000
 _PIECE_BYTES: Final = 4 << 20
 
 
@@ -108,29 +111,31 @@ class StorePlace:
 
     def finish(self, beside: Path, name: str) -> str:
         with beside.open("rb") as source:
-            place = self._upload(source, name)
+            place = self._upload(source, name, beside.stat().st_size)
         beside.unlink()
         return place
 
-    def _upload(self, source: BinaryIO, name: str) -> str:
+    def _upload(self, source: BinaryIO, name: str, size: int) -> str:
         place = f"{self._root}/{name}"
-        whole = self._files.type_name in _WHOLE_UPLOADS
-        beside = f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
-        upload = place if whole else f"{self._root}/{UNFINISHED}/{beside}"
+        upload = f"{self._root}/{UNFINISHED}/{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
+        copies = self._files.type_name in _COPIES
+        if copies and size > _MOST_COPIED_BYTES:
+            upload = place
         try:
-            if not whole:
+            if not copies:
                 self._files.create_dir(upload.rpartition("/")[0])
                 self._files.create_dir(place.rpartition("/")[0])
             with self._files.open_output_stream(upload) as target:
                 while piece := source.read(_PIECE_BYTES):
                     target.write(piece)
-            if not whole:
-                self._files.move(upload, place)
+            if upload != place:
+                (self._files.copy_file if copies else self._files.move)(upload, place)
         except (pa.ArrowException, OSError) as error:
-            # When closed early, Arrow completes the upload, so a part of the file may exist.
-            with suppress(pa.ArrowException, OSError):
-                self._files.delete_file(upload)
             raise SourceError(f"{place} cannot be written: {error}") from error
+        finally:
+            if upload != place:
+                with suppress(pa.ArrowException, OSError):
+                    self._files.delete_file(upload)
         return f"{self._files.type_name}://{place.lstrip('/')}"
 
     def read(self, name: str) -> str | None:
@@ -144,10 +149,12 @@ class StorePlace:
             raise SourceError(f"{place} cannot be read: {error}") from error
 
     def write(self, name: str, text: str) -> None:
-        self._upload(io.BytesIO(text.encode()), name)
+        content = text.encode()
+        self._upload(io.BytesIO(content), name, len(content))
 
     def tidy(self) -> None:
-        """Do nothing: incomplete files are on the machines of the executors."""
+        with suppress(pa.ArrowException, OSError):
+            self._files.delete_dir_contents(f"{self._root}/{UNFINISHED}", missing_dir_ok=True)
 
     def close(self) -> None:
         if self._here is not None:
