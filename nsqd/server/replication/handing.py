@@ -87,6 +87,9 @@ class LeavingLogs(Protocol):
     def are_ours(self) -> bool:
         """Whether this node may still hand them over."""
 
+    def check(self) -> None:
+        """Raise the error with which a task of these logs has ended, if one has: they end only by a fault."""
+
     def size(self) -> int:
         """The size of their files in bytes."""
 
@@ -231,13 +234,18 @@ class HandingOver:
             await asyncio.sleep(_LOOK_S)
 
     def _link(self, linking: Linking) -> HomeLink | None:
-        """The present connection, if any. Raises HandOverFailed when the taker refuses, and NotOurs."""
-        if not self._logs.are_ours():
-            raise NotOurs
+        """The present connection, if any. Raises HandOverFailed when the taker refuses, and as `_check`."""
+        self._check()
         if linking.refused:
             raise HandOverFailed(f"{self._taker}: {linking.problem}", code=linking.refused)
         connection = linking.connection
         return None if connection is None else connection.link
+
+    def _check(self) -> None:
+        """Raise NotOurs if their home has taken them back, and the error of a task that has ended."""
+        self._logs.check()
+        if not self._logs.are_ours():
+            raise NotOurs
 
     # --- the moment ---
 
@@ -303,9 +311,7 @@ class HandingOver:
         while True:
             if linking.refused in KNOWS or (told is not None and has_heard(told, note)):
                 return note
-            if not self._logs.are_ours():
-                # Their home has taken them back.
-                raise NotOurs
+            self._check()
             connection = linking.connection
             link = None if connection is None else connection.link
             if link is not None and link.keeper is not None and not link.closing:

@@ -103,6 +103,9 @@ class OwnLogs:
     def are_ours(self) -> bool:
         return True
 
+    def check(self) -> None:
+        """Do nothing: the node watches what drives its connections."""
+
     def _topics(self) -> list[Topic]:
         return [topic for topic in self._broker.topics.values() if not topic.ephemeral]
 
@@ -177,6 +180,11 @@ class ApartLogs:
 
     def are_ours(self) -> bool:
         return True
+
+    def check(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
 
     async def note_topic(self, topic: Topic) -> bool:
         """Write a checkpoint of one topic, and stream it."""

@@ -1,0 +1,64 @@
+"""Logs on which no nsqd runs, while their disk fails."""
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.engine import carried
+from nsqd.engine.broker import Broker
+from nsqd.engine.limits import Limits
+from nsqd.log.ids import MessageIds
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.server.replication.handing import HandingOver, HandOverProgress
+from nsqd.server.replication.leaving import StoppedLogs, apart_home
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.topic_store import store_of
+from tests.support.simulated_disk import SimulatedDisk
+
+DATA = Path("/data")
+QUIET = Log("[test] ", LogLevel.FATAL)
+# Nobody listens there.
+TAKER = "127.0.0.1:1"
+
+
+@pytest.fixture
+def disk():
+    return SimulatedDisk(DATA)
+
+
+@pytest.fixture
+def broker(disk):
+    """A topic `t` with a message for its channel `c`."""
+    data = DataPath(DATA, StorageOptions(), print, disk)
+    broker = Broker(MessageIds(1), Limits(), data)
+    topic = broker.topic("t", 0)
+    broker.channel(topic, "c")
+    topic.stage(b"m", 0)
+    store_of(topic).append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
+    broker.commit(topic)
+    broker.dirty.clear()
+    return broker
+
+
+@pytest.fixture
+async def logs(broker, disk):
+    file = AppointmentsFile(disk, DATA, bytes(16), print)
+    home = apart_home(bytes(16), 1, "me:4150", b"", file)
+    logs = StoppedLogs(broker, home, DATA, disk, file, QUIET, None)
+    yield logs
+    await logs.close()
+
+
+async def test_a_fact_that_cannot_be_noted_ends_the_hand_over_with_the_reason(broker, disk, logs):
+    topic = broker.topics["t"]
+    carried.unite(broker, topic, topic.channels["c"], [(0, topic.log.next_seq)])
+    disk.fail(errno.EIO, "append", "*.log", times=None)
+    # A taker that cannot be reached would not end it before the test does.
+    handing = HandingOver(logs, TAKER, disk, QUIET, HandOverProgress(), in_flight_s=1.0, reach_s=1e9)
+
+    async with asyncio.timeout(10):
+        with pytest.raises(OSError, match=r"\[Errno 5\]"):
+            await handing.run()
