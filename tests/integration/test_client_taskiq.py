@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from taskiq.api import run_receiver_task
 
+from nsqclient import Config
 from nsqclient.integrations.taskiq import NsqBroker
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually
@@ -64,3 +65,23 @@ async def test_a_task_whose_worker_ended_is_run_by_another(nsqd):
     await second.shutdown()
 
     assert ran == ["first", "second"]
+
+
+async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsqd):
+    broker = NsqBroker(nsqd.address, config=Config(client_id="x"))
+    both = asyncio.Barrier(2)
+
+    @broker.task
+    async def meet() -> None:
+        await both.wait()
+
+    await broker.startup()
+    worker = asyncio.create_task(run_receiver_task(broker))
+    await meet.kiq()
+    await meet.kiq()
+    try:
+        await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "both were run")
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        await broker.shutdown()

@@ -11,12 +11,12 @@ from typing import Final
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
-from nsqclient.config import Config
+from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient.consumer import Consumer
 from nsqclient.message import Message
 from nsqclient.producer import Producer
 
-# How many tasks a worker takes ahead by default.
+# How many tasks a worker takes ahead, unless max_in_flight says otherwise.
 _TASKS_AHEAD: Final = 100
 
 
@@ -37,9 +37,11 @@ class NsqBroker(AsyncBroker):
         publish_timeout: float | timedelta = 10,
     ) -> None:
         super().__init__()
-        self._config = config or Config(max_in_flight=_TASKS_AHEAD)
+        config = config or Config()
+        if config.max_in_flight == DEFAULT_MAX_IN_FLIGHT:
+            config = replace(config, max_in_flight=_TASKS_AHEAD)
         # taskiq retries tasks that fail; a task whose worker died is delivered again without limit.
-        self._config = replace(self._config, max_attempts=0)
+        self._config = replace(config, max_attempts=0)
         self._topic = topic
         self._producer = Producer(
             *nsqd_addresses,
