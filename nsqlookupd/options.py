@@ -48,7 +48,7 @@ class NsqlookupdOptions(HttpsOptions):
     ready_timeout: Duration = option(
         MINUTE,
         kind=DURATION,
-        help="longest time that /ready waits for the nsqds that another nsqlookupd named",
+        help="longest time that /ready waits for one nsqd in ten of those that another nsqlookupd named",
     )
     tls_root_ca_file: str = option(
         "", help="path to certificate authority file, for other nsqlookupds that require HTTPS"

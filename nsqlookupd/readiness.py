@@ -24,7 +24,7 @@ class Patience:
     without_word_ns: int
     """How long to wait for nsqds when no other nsqlookupd tells which there are."""
     at_most_ns: int
-    """How long to wait at most for the nsqds that another nsqlookupd named."""
+    """How long to wait for single nsqds that another nsqlookupd named."""
 
 
 class Readiness:
@@ -63,13 +63,22 @@ class Readiness:
         if missing:
             self._complete_before = False
             self.reason = _sentence(missing, len(self._expected))
-            if waited_ns >= self._patience.at_most_ns:
+            if waited_ns >= self._patience.at_most_ns and not self._many_are_absent(self._expected):
                 self._be_ready(f"no longer {self.reason}, {waited_ns / 1e9:.1f}s are over")
         elif self._complete_before:
             self._be_ready(f"all {len(self._expected)} nsqd are back after {waited_ns / 1e9:.1f}s")
         else:
             # The channels of the last topic are announced after it, so check once more.
             self._complete_before = True
+
+    def _many_are_absent(self, expected: Expected) -> bool:
+        """Whether more than one nsqd in ten has not connected here, and more than one.
+
+        A single nsqd may be gone before the others notice. Many are there, but do not know this nsqlookupd
+        yet, because it was added, or cannot connect to it; without them most answers would be wrong.
+        """
+        absent = self._registry.missing(dict.fromkeys(expected, frozenset()))
+        return len(absent) > max(1, len(expected) // 10)
 
     def _be_ready(self, reason: str) -> None:
         self.ready = True

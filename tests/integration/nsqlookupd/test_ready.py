@@ -114,3 +114,21 @@ def test_a_nsqd_that_does_not_come_back_is_named(cluster):
 
     sentence = f"NOK - waiting for 1 of 1 nsqd: 127.0.0.1:{nsqd.tcp_port}".encode()
     wait_until(lambda: second.request("GET", "/ready") == (503, sentence), "it is named")
+
+
+def test_an_added_nsqlookupd_is_not_ready_before_the_nsqds_know_it(cluster):
+    ports = [free_port(), free_port()]
+    first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
+    wait_until(lambda: is_ready(first), "the first is ready")
+    nsqds = [cluster.nsqd(lookupds=[first]) for _ in range(3)]
+    wait_until(lambda: len(first.get("/nodes")["producers"]) == 3, "they are registered")
+    second = lookupd(cluster, ports, 1, "--ready-timeout=0s", "--reconnect-interval=0s").start()
+
+    wait_until(lambda: b"waiting for 3 of 3 nsqd" in second.request("GET", "/ready")[1], "it waits")
+    for waiting, nsqd in zip((2, 1), nsqds, strict=False):
+        assert not is_ready(second)
+        nsqd.stop()
+        nsqd.flags.append(f"--lookupd-tcp-address={second.tcp_address}")
+        nsqd.start()
+        wait_until(lambda nodes=3 - waiting: len(second.get("/nodes")["producers"]) == nodes, "it is known")
+    wait_until(lambda: is_ready(second), "only one is missing")

@@ -113,6 +113,29 @@ def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
     assert start.readiness.reason == "no longer waiting for 1 of 1 nsqd: a:4150, 60.0s are over"
 
 
+@pytest.mark.parametrize(("known", "absent"), [(2, 2), (3, 2), (19, 2), (20, 3), (50, 6), (50, 50)])
+def test_an_nsqlookupd_that_most_do_not_know_yet_is_waited_for_as_long_as_it_takes(start, known, absent):
+    names = [f"n{number}" for number in range(known)]
+    start.told(**dict.fromkeys(names, "t"))
+    for name in names[absent:]:
+        start.announce(name, "t")
+
+    assert not start.ready_at(1000 * AT_MOST)
+    assert start.readiness.reason.startswith(f"waiting for {absent} of {known} nsqd: ")
+    start.announce(names[0])  # it is there; its topics are waited for only as long as those of a single nsqd
+    if absent - 1 <= max(1, known // 10):
+        assert start.ready_at(1000 * AT_MOST)
+
+
+def test_nsqds_that_left_the_others_too_are_not_waited_for(start):
+    start.told(a="t", b="t", c="t")
+    assert not start.ready_at(AT_MOST)
+
+    start.told(c="t")
+
+    assert start.ready_at(AT_MOST)
+
+
 def test_many_missing_nsqds_are_counted_and_a_few_named(start):
     start.told(**dict.fromkeys("abcde", "t"))
 
