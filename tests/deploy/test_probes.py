@@ -1,5 +1,7 @@
 """Real daemons answer the probes that the kubelet sends."""
 
+import re
+
 import pytest
 
 from tests.deploy.release import render
@@ -41,6 +43,38 @@ def test_a_running_daemon_passes_its_probes(cluster, probes, component):
             )
         else:
             assert probe["tcpSocket"]["port"] in daemon.ports, f"{kind} of {component}"
+
+
+@pytest.mark.parametrize("base_path", ["nsq", "/nsq/", "/a.b"])
+@pytest.mark.parametrize("signed_in", [False, True])
+def test_nsqadmin_below_a_base_path_answers_probes_and_scrapes(cluster, chart, base_path, signed_in):
+    people = {"enabled": True, "issuerUrl": "https://id.test", "secretName": "s", "emailDomains": ["*"]}
+    values = {
+        "nsqadmin": {"config": {"base-path": base_path}, "signIn": people if signed_in else {}},
+        "monitoring": {"monitors": {"kind": "ServiceMonitor"}},
+    }
+    release = render(chart, values)
+    containers = release.workload("nsqadmin")["spec"]["template"]["spec"]["containers"]
+    (endpoint,) = release.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
+    paths = {endpoint["path"]} | {
+        container[kind]["httpGet"]["path"]
+        for container in containers
+        for kind in ("readinessProbe", "livenessProbe")
+    }
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin(f"--base-path={base_path}")
+
+    assert {path: admin.request("GET", path)[0] for path in paths} == dict.fromkeys(paths, 200)
+    if signed_in:
+        let_through = [
+            arg.removeprefix("--skip-auth-route=GET=")
+            for arg in containers[1]["args"]
+            if arg.startswith("--skip-auth-route=")
+        ]
+        proxy_prefix = next(arg for arg in containers[1]["args"] if arg.startswith("--proxy-prefix="))
+        assert proxy_prefix == "--proxy-prefix=" + endpoint["path"].replace("/metrics", "/oauth2")
+        assert all(any(re.search(one, path) for one in let_through) for path in paths)
+        assert not any(re.search(one, f"{path}/x") for one in let_through for path in paths)
 
 
 @pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])

@@ -148,7 +148,7 @@ def test_the_ingress_leads_to_the_service_of_nsqadmin(chart):
 
 
 def test_the_ingress_follows_the_base_path_of_nsqadmin(chart):
-    values = {"nsqadmin": {"config": {"base-path": "/nsq"}, "ingress": {"enabled": True}}}
+    values = {"nsqadmin": {"config": {"base-path": "nsq/"}, "ingress": {"enabled": True}}}
     (ingress,) = render(chart, values).of_kind("Ingress")
 
     assert ingress["spec"]["rules"][0]["http"]["paths"][0]["path"] == "/nsq"
