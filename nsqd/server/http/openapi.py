@@ -132,7 +132,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/channel/pause"): Operation("channels", "deliver nothing", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/unpause"): Operation("channels", "deliver again", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/commit"): Operation(
-        "channels", "acknowledge all below a sequence", _CHANNEL + "sequence!", refusals=(400, 404, 416)
+        "channels", "acknowledge all below a sequence", _CHANNEL + "sequence!", refusals=(400, 404, 416, 503)
     ),
     ("POST", "/channel/seek"): Operation(
         "channels",

@@ -166,7 +166,11 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
     assert ended(draining)[0] == 0
 
     assert node.get("/drain")["hand_over"]["state"] == "handed over"
-    for change in ("/channel/create?topic=t&channel=n", "/message/finish?topic=t&channel=c&all=true"):
+    for change in (
+        "/channel/create?topic=t&channel=n",
+        "/message/finish?topic=t&channel=c&all=true",
+        f"/channel/commit?topic=t&channel=c&sequence={node.get('/log/bounds?topic=t')['end']}",
+    ):
         assert node.request("POST", change) == (503, b'{"message":"HANDED_OVER"}')
     wire.close()
     late = Wire(("127.0.0.1", node.tcp_port))
