@@ -1,19 +1,25 @@
 """When each channel is looked at next, because something in it times out, is due, or is tried again."""
 
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from nsqd.engine.channel import NEVER, Channel
+
+# So many stale entries are kept at least; beyond that, no more than there are channels with a time.
+_FEW: Final = 64
 
 
 class Timers:
     """Channels by the time at which they are looked at; each has one time at most."""
 
-    __slots__ = ("_heap", "_serial")
+    __slots__ = ("_heap", "_most", "_serial")
 
     def __init__(self) -> None:
         # (when, serial, channel): entries whose time is not the channel's wake_ns any more are stale.
         self._heap: list[tuple[int, int, Channel]] = []
         self._serial = 0
+        # How long the heap may become before stale entries are dropped.
+        self._most = 2 * _FEW
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
         """Look at the channel at that time, or earlier."""
@@ -21,6 +27,15 @@ class Timers:
             channel.wake_ns = when_ns
             self._serial += 1
             heappush(self._heap, (when_ns, self._serial, channel))
+            if len(self._heap) > self._most:
+                self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Keep one entry for each channel: a far time is scheduled again after each nearer one."""
+        valid = {entry[2]: entry for entry in self._heap if entry[0] == entry[2].wake_ns}
+        self._heap = list(valid.values())
+        heapify(self._heap)
+        self._most = 2 * max(_FEW, len(self._heap))
 
     def next_ns(self) -> int | None:
         """When :meth:`take_due` has something; perhaps early, never late. None while nothing is timed."""

@@ -277,6 +277,9 @@ class Fsync:
         if isinstance(error, OSError):
             reason = _reason(error)
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
+            if folders:
+                # Their files are removed only when the names are, and nobody asks for that again.
+                self._try_later()
         else:
             self._data.deleted += folders
         for run in runs:
@@ -324,12 +327,17 @@ class Fsync:
             topic.published.forget()
         if self._health.failed(syncing_of(topic.name), reason):
             self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
-        if self._trial is None:
-            self._trial = self._loop.call_later(self._trial_s, self._try_failing)
+        self._try_later()
 
-    def _try_failing(self) -> None:
-        """Sync failed stores again, even if nobody publishes: publishers are sent to other nodes."""
+    def _try_later(self) -> None:
+        if self._trial is None:
+            self._trial = self._loop.call_later(self._trial_s, self._try_again)
+
+    def _try_again(self) -> None:
+        """Sync again what failed, even if nobody publishes: publishers are sent to other nodes."""
         self._trial = None
+        if self._data.deleted_unsynced and not self._path_busy:
+            self._sync_path()
         for store, topic in list(self.failing.items()):
             if store.deleted:
                 del self.failing[store]
@@ -343,7 +351,7 @@ class Fsync:
             self._unsynced.setdefault(store, topic)
             self.sync(store)
         if self.failing:
-            self._trial = self._loop.call_later(self._trial_s, self._try_failing)
+            self._try_later()
 
     # --- time ---
 
@@ -365,11 +373,15 @@ class Fsync:
             if store in queue:
                 del queue[store]
                 self._again[store] = None
-        while store in self._running:
-            rested = self._rested.get(store)
-            if rested is None:
-                rested = self._rested[store] = self._loop.create_future()
-            await asyncio.shield(rested)
+        try:
+            while store in self._running:
+                rested = self._rested.get(store)
+                if rested is None:
+                    rested = self._rested[store] = self._loop.create_future()
+                await asyncio.shield(rested)
+        except asyncio.CancelledError:
+            self.go_on(store)
+            raise
 
     def go_on(self, store: LogWriter) -> None:
         """End a rest, and sync the store if that was asked for meanwhile."""

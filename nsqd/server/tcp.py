@@ -259,7 +259,8 @@ class ClientConnection:
         """Send the replies of this turn; then close or upgrade the connection if the session says so."""
         session = self.session
         if self._held:
-            # Replies are sent in order, so these join those that wait.
+            # Replies are sent in order, so these join those that wait, though they need not wait themselves.
+            self.hold_answer(0)
             return
         self._log_errors()
         transport = self._transport

@@ -45,3 +45,17 @@ def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
 
     assert timers.next_ns() == 10
     assert timers.take_due(20) == []
+
+
+def test_a_far_time_that_is_scheduled_after_each_near_one_takes_no_more_memory(channel, other):
+    timers = Timers()
+    timers.schedule(other, 10**16)
+    for near_ns in range(10_000):
+        timers.schedule(channel, 10**15)
+        timers.schedule(channel, near_ns)
+        assert timers.take_due(near_ns) == [channel]
+    timers.schedule(channel, 10**15)
+
+    assert len(timers._heap) < 200
+    assert timers.take_due(10**16) == [channel, other]
+    assert timers.next_ns() is None

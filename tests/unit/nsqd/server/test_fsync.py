@@ -13,6 +13,7 @@ from nsqd.engine.settings import Settings
 from nsqd.log.disk import Disk
 from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
+from nsqd.server.turn import NotStored
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench, sized
 
@@ -237,6 +238,61 @@ async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(t
     assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
 
 
+async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_what_still_waits(
+    tmp_path, disk
+):
+    bench = Bench(tmp_path, disk, sync_every=10, trial_s=60)
+    disk.broken.add("t")
+    publish(bench, b"t")
+    await bench.rest()
+    disk.broken.clear()
+    gate = disk.gates["t"] = threading.Event()
+    client = bench.connect()
+    message = b"PUB t\n" + sized(b"m")
+    client.says(message)
+    bench.turn.run()
+    await asyncio.sleep(0)  # the first job runs
+    client.says(message)
+    bench.turn.run()  # this one waits for the job after it
+    disk.gates["t"] = threading.Event()
+    gate.set()
+    await settled(bench, client)
+    assert not bench.fsync.failing
+
+    client.says(message)
+    bench.turn.run()
+    assert client.replies == [OK]
+    disk.gates["t"].set()
+    await settled(bench, client, replies=3)
+
+    assert client.replies == [OK, OK, OK]
+
+
+async def test_the_names_of_deleted_topics_are_synced_again_after_a_failure(tmp_path, disk):
+    bench = Bench(tmp_path, disk, trial_s=0.001)
+    await settled(bench, publish(bench, b"t"))
+    await bench.fsync.synced()
+    real, failures = disk.sync_folder, 2
+
+    def failing(path):
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(path)
+
+    disk.sync_folder = failing
+    bench.data.delete(bench.broker.topics["t"])
+    with pytest.raises(NotStored):
+        await bench.turn.names_durable()
+    assert len(bench.data.deleted_unsynced) == 1
+
+    async with asyncio.timeout(20):
+        while not bench.data.deleted:  # noqa: ASYNC110 - nobody is told of a trial
+            await asyncio.sleep(0.001)
+    assert bench.data.deleted_unsynced == []
+
+
 async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast, disk):
     await known(fast)
     disk.synced.clear()
@@ -310,6 +366,23 @@ async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     await strict.rest()
 
     assert second.replies == [OK]
+
+
+async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncing_it(strict, disk):
+    gate = disk.gates["t"] = threading.Event()
+    first = publish(strict, b"t")
+    strict.turn.run()
+    await asyncio.sleep(0)
+    resting = asyncio.create_task(strict.fsync.rest(store_of(strict.broker.topics["t"])))
+    await asyncio.sleep(0)
+    second = publish(strict, b"t")
+    strict.turn.run()
+    resting.cancel()
+    gate.set()
+
+    await asyncio.wait_for(strict.rest(), 20)
+
+    assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
 
 async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_deletion_is_durable(
