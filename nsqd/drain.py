@@ -9,7 +9,7 @@ earlier if none of them can go by itself: they are paused, deferred for longer t
 unread for as long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It
 is tried again when it fails without being refused, because a node or a connection is gone.
 The command exits with 0 when nothing remains here. It exits with 1 and one sentence about what remains when
-nobody takes it or the time is up.
+nobody takes it or the time is up. If the last scrape of /metrics saw messages, the command waits for one more.
 """
 
 import http.client
@@ -32,6 +32,9 @@ POLL_SECONDS: Final = 0.25
 # How often a line is printed at most, so that a log shows progress.
 SAY_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
+# How long to wait for the next scrape of /metrics, which is told that nothing remains. Otherwise the last
+# figures that Prometheus has of a node that goes would be those of messages that others have had since.
+SCRAPE_SECONDS: Final = 60.0
 # A hand-over that failed without being refused is tried again after at most this time.
 AGAIN_SECONDS: Final = 5.0
 
@@ -94,6 +97,11 @@ def drain(options: DrainOptions) -> None:
                 print(f"draining {address}: {line}", flush=True)
         time.sleep(POLL_SECONDS)
         state = ask("GET")
+    drained = time.monotonic()
+    seen_by = min(drained + SCRAPE_SECONDS, began + options.timeout_s)
+    while state["drained"] and state.get("scraped_as_owing") and time.monotonic() < seen_by:
+        time.sleep(POLL_SECONDS)
+        state |= {"scraped_as_owing": ask("GET").get("scraped_as_owing")}
     # Meanwhile others are told that the node takes no more publishes.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:

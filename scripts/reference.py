@@ -153,7 +153,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(ok=True),
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
-        SimpleNamespace(remaining=int),
+        SimpleNamespace(remaining=int, handed_over=False),
         Ages(),
         SimpleNamespace(free=0, total=0),
     )

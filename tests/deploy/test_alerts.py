@@ -140,6 +140,34 @@ def test_a_broker_that_is_gone_with_messages_is_told(nsqd, tmp_path, rules):
     assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {"NsqdGoneWithMessages": 1}) == ""
 
 
+def test_a_broker_that_is_gone_with_messages_of_a_topic_without_channels_is_told(nsqd, tmp_path, rules):
+    publish(nsqd, "orders", 5)
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {"NsqdGoneWithMessages": 1}) == ""
+
+
+def test_a_broker_that_is_gone_with_messages_of_a_paused_topic_is_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    nsqd.post("/topic/pause?topic=orders")
+    publish(nsqd, "orders", 5)
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {"NsqdGoneWithMessages": 1}) == ""
+
+
+def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 5)
+    before = snapshot(nsqd, BROKER)
+    nsqd.post("/channel/empty?topic=orders&channel=billing")
+    nsqd.post("/drain")
+    assert nsqd.get("/drain")["scraped_as_owing"]  # so the drain command waits for one more scrape
+    timeline = [*held(before, 3), snapshot(nsqd, BROKER), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(34)], 31, {}) == ""
+
+
 def test_a_broker_that_went_empty_is_not_told(nsqd, tmp_path, rules):
     channel(nsqd)
     timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
@@ -298,7 +326,12 @@ def test_a_volume_that_will_be_full_is_told_before(tmp_path, rules):
 
 
 def test_an_nsqlookupd_that_waits_for_brokers_is_told(cluster, tmp_path, rules):
-    lookup = cluster.nsqlookupd("--reconnect-interval=1h")
+    known = cluster.nsqlookupd("--reconnect-interval=0s")
+    brokers = [cluster.nsqd(lookupds=[known]) for _ in range(3)]
+    wait_until(lambda: len(known.get("/nodes")["producers"]) == len(brokers), "they are registered")
+    # One that was added, which they do not know yet.
+    lookup = cluster.nsqlookupd(f"--lookupd-http-address={known.http_address}", "--ready-timeout=0s")
+    wait_until(lambda: b"waiting for 3 of 3" in lookup.request("GET", "/ready")[1], "it was told of them")
     timeline = [{**moment, **snapshot(lookup, LOOKUP)} for moment in two_lookups(10)]
 
     assert firing(tmp_path, rules, [timeline], 9, {"NsqlookupdNotReady": 1}) == ""

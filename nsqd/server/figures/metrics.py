@@ -37,12 +37,12 @@ def _size(topic: Topic) -> int:
 # name, meaning, figure
 _TopicFigure = tuple[str, str, Callable[[Topic], float]]
 _ChannelFigure = tuple[str, str, Callable[[Channel], float]]
+_TOPIC_OWED: Final[_TopicFigure] = (
+    "depth",
+    "messages that wait for a first channel or for unpausing",
+    all_logs.waiting_at,
+)
 _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
-    (
-        "depth",
-        "messages that wait for a first channel or for unpausing",
-        all_logs.waiting_at,
-    ),
     ("paused", "1 while paused", lambda topic: topic.paused),
     ("log_bytes", "message data on disk", _size),
 )
@@ -55,10 +55,12 @@ _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
         lambda topic: topic.published.repeated if topic.published else 0,
     ),
 )
-_CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
+_CHANNEL_OWED: Final[tuple[_ChannelFigure, ...]] = (
     ("depth", "messages that wait", all_logs.depth),
     ("in_flight", "messages delivered and not answered", all_logs.in_flight),
     ("deferred", "messages deferred until their due time", all_logs.deferred),
+)
+_CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
     ("consumers", "subscribed connections", lambda channel: len(channel.consumers)),
     ("paused", "1 while paused", lambda channel: channel.paused),
 )
@@ -83,6 +85,20 @@ _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
     ),
     ("dead", "messages that went to the dead letters", lambda channel: channel.dead_count),
 )
+
+
+class _Owed:
+    """What one scrape is told of messages that are owed: nothing after a hand-over."""
+
+    def __init__(self, *, nothing: bool) -> None:
+        self._nothing = nothing
+        self.any = False
+
+    def seen(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        for labels, figure in samples:
+            shown = 0 if self._nothing else figure
+            self.any = self.any or shown > 0
+            yield labels, shown
 
 
 class NsqdCollector(PacedCollector):
@@ -115,6 +131,12 @@ class NsqdCollector(PacedCollector):
     def families(self) -> Iterator[Family]:
         yield from self._node()
         yield from copies(self._replication)
+        owed = _Owed(nothing=self._drain.handed_over)
+        name, text, of_topic = _TOPIC_OWED
+        yield Family(f"nsqd_topic_{name}", text, owed.seen(self._of_topics(of_topic)), _TOPIC)
+        for name, text, of_channel in _CHANNEL_OWED:
+            yield Family(f"nsqd_channel_{name}", text, owed.seen(self._of_channels(of_channel)), _CHANNEL)
+        self._drain.scraped_as_owing = owed.any
         for name, text, figure in _TOPIC_GAUGES:
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC)
         unreadable = {channel.topic_name for channel in self._broker.stalled}
@@ -131,7 +153,7 @@ class NsqdCollector(PacedCollector):
         yield Family(
             "nsqd_channel_oldest_message_age_seconds",
             "age of the oldest message owed, 0 while none is",
-            self._oldest(time.time_ns()),
+            owed.seen(self._oldest(time.time_ns())),
             _CHANNEL,
         )
         for name, text, of_channel in _CHANNEL_COUNTERS:

@@ -38,6 +38,8 @@ class Drain:
         self._unread = Unread()
         # Set once the data path is loaded.
         self.departure: Departure | None = None
+        # Whether the last scrape of /metrics was told of messages that are owed here.
+        self.scraped_as_owing = False
 
     async def begin(self, request: Request) -> Response:
         """Refuse publishes from now on; with ``cancel=true`` take them again.
@@ -74,6 +76,12 @@ class Drain:
         """The messages that remain, and the progress of a hand-over."""
         return json_reply(self._report())
 
+    @property
+    def handed_over(self) -> bool:
+        """Whether the messages in the files here belong to another nsqd."""
+        departure = self.departure
+        return departure is not None and bool(departure.handed_to) and not departure.under_way
+
     def remaining(self) -> int:
         """How many messages a drain still waits for; 0 without a drain."""
         return int(self._report()["remaining"]) if self._broker.draining else 0
@@ -100,9 +108,10 @@ class Drain:
             if self.departure.under_way:
                 # Messages being handed over no longer wait here, but do not belong to the taker yet.
                 found["drained"] = False
-            elif self.departure.handed_to:
-                # The messages in the files here belong to the taker by now.
+            elif self.handed_over:
                 found |= {"drained": True, "remaining": 0, "topics": []}
             if self.departure.progress.state != "idle":
                 found["hand_over"] = self.departure.progress.shown()
+        if found["drained"] and self.scraped_as_owing:
+            found["scraped_as_owing"] = True
         return found

@@ -156,6 +156,57 @@ def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
+def owed_by_metrics(node):
+    """The messages that a scrape of /metrics is told of."""
+    _, text = node.request("GET", "/metrics")
+    names = ("nsqd_topic_depth{", "nsqd_channel_depth{", "nsqd_channel_in_flight{", "nsqd_channel_deferred{")
+    return sum(float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(names))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_command_waits_until_a_scrape_that_saw_messages_sees_that_they_are_gone(node, connect, paused):
+    connect(node).publish("t", b"1")
+    if paused:
+        node.post("/topic/pause?topic=t")  # the message stays at the topic
+    node.post("/channel/create?topic=t&channel=c")
+    assert owed_by_metrics(node) == 1
+    hook = drain(node.http_address)
+    wait_until(lambda: node.get("/drain")["draining"], "the drain began")
+    assert "scraped_as_owing" not in node.get("/drain")
+    node.post("/topic/unpause?topic=t")
+    consumer = connect(node)
+    consumer.subscribe("t", "c", ready=1)
+    consumer.send(fin(consumer.message()))
+
+    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is drained, which no scrape has seen")
+    with pytest.raises(subprocess.TimeoutExpired):
+        hook.wait(timeout=1)
+    assert owed_by_metrics(node) == 0
+    assert ended(hook)[0] == 0
+
+
+def test_the_command_does_not_wait_for_a_scrape_longer_than_it_may(node, connect):
+    connect(node).publish("t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    assert owed_by_metrics(node) == 1
+    node.post("/channel/empty?topic=t&channel=c")
+
+    assert ended(drain(node.http_address, "--timeout=1s"))[0] == 0
+
+
+def test_after_a_hand_over_a_scrape_is_told_of_nothing(cluster):
+    taker, node = (cluster.nsqd(f"--node-id={number}") for number in (801, 802))
+    node.post("/pub?topic=t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    assert owed_by_metrics(node) == 1
+    hook = drain(node.http_address, f"--hand-over-to={taker.tcp_address}")
+
+    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is handed over", seconds=30)
+    assert owed_by_metrics(node) == 0
+    assert ended(hook)[0] == 0
+    assert owed_by_metrics(taker) == 1
+
+
 def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
     began = time.monotonic()
 
