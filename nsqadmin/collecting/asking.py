@@ -61,6 +61,7 @@ class FigureAsker:
             if member.error is not None:
                 self._log.info("nsqd %s gives figures again", member.address)
             member.answered(look, asked_ns)
+            self._membership.looked(member, look)
             if by_hand and member.producer is not None:
                 topics = tuple(
                     Registration(name) for name in sorted(member.look.topics if member.look else ())

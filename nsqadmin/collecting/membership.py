@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member, MemberList, listed
 from nsqadmin.collecting.rests import list_rest_s
 from nsqadmin.collecting.work import Work
@@ -90,8 +91,17 @@ class Membership:
                 carried_by=tuple(address for address, _ in carriers.get(one.identity, ())),
                 carried_owed=sum(owed for _, owed in carriers.get(one.identity, ())),
             )
-            for one in self.missing.at(now_s)
+            for one in self._missing_at(now_s)
         ]
+
+    def _missing_at(self, now_s: float) -> list[Missing]:
+        return self.missing.at(now_s, {one.address for one in self.unlisted.values() if one.answers})
+
+    def looked(self, member: Member, look: Look) -> None:
+        """Note which homes an nsqd carries at a *look* at it, and what it holds if it is not listed."""
+        carried = frozenset(one.identity for one in look.carries)
+        self.missing.carries(member.address, look.start_time, carried, look.at_s)
+        self.missing.seen(member.address, look.at_s, look.load.owed, len(look.topics))
 
     def discover(self) -> asyncio.Future[Any]:
         """Start a discovery, or return the one that is under way."""
@@ -196,7 +206,7 @@ class Membership:
             if address not in found:
                 self._lose(self.members.pop(address), now_s)
         self.missing.back(found)
-        missed = {one.address for one in self.missing.at(now_s)}
+        missed = {one.address for one in self._missing_at(now_s)}
         for address in list(self.unlisted):
             if address not in missed:
                 del self.unlisted[address]

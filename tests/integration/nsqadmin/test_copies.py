@@ -1,13 +1,17 @@
 """Copies on other nodes: whose they are, how far behind, and red where there are fewer than wanted."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 
+from tests.support.nursery import ROOT
 from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.stub_site import stub_site
 from tests.support.waiting import wait_until
+from tests.support.wire import Wire
 
 TOPIC = "topic.0001.events"
 numbers = itertools.count(700)
@@ -111,3 +115,36 @@ def test_a_nodes_page_says_who_keeps_it_and_what_its_keeper_carries(cluster):
     assert [one["level"] for one in told["concerns"] if one["state"] == "left"] == ["watch"]
     assert f"is given out by {keeper.http_address}, and counted there" in topic
     assert f"{keeper.tcp_address} not connected" in page(home)
+
+
+def test_a_node_that_handed_over_is_missed_only_until_all_it_owed_is_delivered(cluster):
+    cluster.nsqlookupd()
+    taker, home = [cluster.nsqd(f"--node-id={next(numbers)}", "--carry-after=60s") for _ in range(2)]
+    admin = cluster.nsqadmin()
+    home.post("/topic/create?topic=orders")
+    home.post("/channel/create?topic=orders&channel=billing")
+    home.post("/mpub?topic=orders", b"1\n2\n3\n4\n5")
+    wait_until(lambda: admin.get("/api/topics/orders")["message_count"] == 5, "nsqadmin has seen them")
+    drain = (f"--http-address={home.http_address}", f"--hand-over-to={taker.tcp_address}")
+    subprocess.run([sys.executable, "-m", "nsqd.drain", *drain], cwd=ROOT, check=True, timeout=90)
+    home.stop()
+
+    def left():
+        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "left"]
+
+    wait_until(lambda: left() == ["watch"], "the taker gives its messages out", seconds=30)
+    wire = Wire(("127.0.0.1", taker.tcp_port))
+    wire.subscribe("orders", "billing", 10)
+    wire.send(*(b"FIN " + message.id + b"\n" for message in wire.messages(5)))
+    seen = []
+
+    def delivered():
+        seen.extend(now := left())
+        return not now
+
+    wait_until(delivered, "it is missed no longer", seconds=30)
+    wire.close()
+
+    assert set(seen) <= {"watch"}
+    for path in ("/topics/orders", "/action?action=delete&topic=orders"):
+        wait_until(lambda path=path: home.http_address not in ask(admin, "GET", path).text, "nor named")

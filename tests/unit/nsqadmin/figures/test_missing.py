@@ -12,6 +12,14 @@ def addresses(book, now_s=1.0):
     return [one.address for one in book.at(now_s)]
 
 
+def carried(*, seen_s=0.0):
+    """A book in which the home of identity `h` left, and another node was seen to carry it."""
+    book = MissingBook()
+    book.left(replace(gone(seen_s=seen_s), identity="h"))
+    book.carries("b:4151", 1, {"h", "other"}, now_s=10)
+    return book
+
+
 def test_a_node_that_left_is_missed_until_it_is_back():
     book = MissingBook()
     book.left(gone())
@@ -65,3 +73,75 @@ def test_a_node_whose_copy_is_given_out_is_no_trouble_and_says_where():
 
     assert concern.level is Level.WATCH
     assert "10.0.0.2:4151 gives them out from a copy, 3 messages of it owed still" in concern.text
+
+
+def test_a_node_is_missed_no_longer_when_all_of_it_was_delivered_from_a_copy():
+    book = carried()
+    book.carries("b:4151", 1, {"h", "other"}, now_s=11)
+    assert addresses(book) == ["a:4151"]
+
+    book.carries("b:4151", 1, {"other"}, now_s=12)
+
+    assert addresses(book) == []
+
+
+def test_a_node_whose_messages_were_delivered_before_it_was_missed_is_not_missed():
+    book = MissingBook()
+    book.carries("b:4151", 1, {"h"}, now_s=10)
+    book.carries("b:4151", 1, set(), now_s=12)
+
+    book.left(replace(gone(seen_s=9), identity="h"))
+
+    assert addresses(book) == []
+
+
+def test_a_node_that_was_back_and_left_again_is_missed_with_its_new_messages():
+    book = carried()
+    book.back(["a:4151"])
+    book.carries("b:4151", 1, set(), now_s=12)
+
+    book.left(replace(gone(seen_s=20), identity="h"))
+
+    assert addresses(book) == ["a:4151"]
+
+
+def test_a_node_that_answers_without_being_listed_has_its_messages_back_from_its_carrier():
+    book = carried()
+
+    book.carries("b:4151", 1, set(), now_s=12)
+    assert [one.address for one in book.at(12, answering={"a:4151"})] == ["a:4151"]
+    book.seen("a:4151", 13, messages=7, topics=1)
+
+    assert [(one.messages, one.topics) for one in book.at(14)] == [(7, 1)]
+
+
+def test_a_node_is_missed_while_another_carries_it_still():
+    book = carried()
+    book.carries("c:4151", 1, {"h"}, now_s=11)
+
+    book.carries("b:4151", 1, set(), now_s=12)
+    assert addresses(book) == ["a:4151"]
+    book.carries("c:4151", 1, set(), now_s=13)
+    assert addresses(book) == []
+
+
+def test_a_carrier_that_was_restarted_has_not_delivered_what_it_does_not_carry_yet():
+    book = carried()
+
+    book.carries("b:4151", 2, set(), now_s=12)
+    assert addresses(book) == ["a:4151"]
+    book.carries("b:4151", 2, {"h"}, now_s=13)
+    book.carries("b:4151", 2, set(), now_s=14)
+    assert addresses(book) == []
+
+
+def test_a_carrier_that_left_has_not_delivered_what_it_carried_and_hinders_no_other():
+    book = carried()
+    book.left(replace(gone("b:4151"), identity="b"))
+    book.carries("b:4151", 1, set(), now_s=12)
+    assert addresses(book) == ["a:4151", "b:4151"]
+
+    book.carries("c:4151", 1, {"h"}, now_s=13)
+    book.carries("c:4151", 1, set(), now_s=14)
+
+    assert addresses(book) == ["b:4151"]
