@@ -370,6 +370,12 @@ class Consumer(Listener, Generic[T]):
             self._finished += 1
             if self._subscriptions.backoff.phase is Phase.RUNNING:
                 return  # the common path
+        elif outcome is Outcome.GIVEN_UP:
+            self._finished += 1
+            return  # the next message says whether the handler works
+        elif outcome is Outcome.DEAD:
+            self._finished += 1
+            outcome = Outcome.FAILED
         else:
             self._requeued += 1
         self._subscriptions.note(outcome)

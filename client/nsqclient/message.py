@@ -24,8 +24,10 @@ class Outcome(Enum):
     """What an answer says about the handler."""
 
     FINISHED = auto()
+    GIVEN_UP = auto()  # finished without a handler, which says nothing
+    DEAD = auto()  # finished after it failed for the last time: the consumer is to slow down
     REQUEUED = auto()  # requeued on purpose: the handler works
-    FAILED = auto()  # the consumer is to slow down
+    FAILED = auto()  # requeued after it failed: the consumer is to slow down
 
 
 class Source(Protocol):
@@ -135,6 +137,11 @@ class Message(Generic[T]):
             raise RuntimeError(f"{self!r} was answered before")
         self.answered = True
         self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED)
+
+    def _end(self, outcome: Outcome) -> None:
+        """Finish the message though no handler has handled it."""
+        self.answered = True
+        self._source.answer(b"FIN %b\n" % self.id, outcome)
 
     def requeue(self, delay: float | timedelta | None = None, *, backoff: bool | None = None) -> None:
         """Have the message delivered again after *delay* seconds (REQ).

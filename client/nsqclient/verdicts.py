@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from nsqclient.jobs import Handler
-from nsqclient.message import Message
+from nsqclient.message import Message, Outcome
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
 from nsqclient.tasks import is_stopping
@@ -40,7 +40,7 @@ class Verdicts:
             if message.answered:
                 continue
             if self._bury is not None and message.attempts >= self.max_attempts:
-                self._to_the_dead(message)
+                self._to_the_dead(message, Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP)
             else:
                 message.requeue(None, backoff=self._retry.backoff)
 
@@ -74,9 +74,9 @@ class Verdicts:
             if message.answered:
                 return
             if self._bury is not None:
-                self._to_the_dead(message)
+                self._to_the_dead(message, Outcome.GIVEN_UP)
             else:
-                message.finish()
+                message._end(Outcome.GIVEN_UP)
         except asyncio.CancelledError as error:
             if is_stopping():
                 give_back([message])
@@ -92,21 +92,21 @@ class Verdicts:
             self.failed([message], error)
             return
         log.error("%s: %r cannot be decoded", self._name, message, exc_info=error)
-        self._to_the_dead(message)
+        self._to_the_dead(message, Outcome.GIVEN_UP)
 
-    def _to_the_dead(self, message: Message[Any]) -> None:
-        """Publish the message as a dead letter; it is finished when nsqd has confirmed that."""
+    def _to_the_dead(self, message: Message[Any], outcome: Outcome) -> None:
+        """Publish the message as a dead letter, and finish it with *outcome* when nsqd has confirmed that."""
         if self._bury is not None:
             self.in_hand.add(message)
-            self._bury(message).add_done_callback(partial(self._buried, message))
+            self._bury(message).add_done_callback(partial(self._buried, message, outcome))
 
-    def _buried(self, message: Message[Any], confirmation: Confirmation) -> None:
+    def _buried(self, message: Message[Any], outcome: Outcome, confirmation: Confirmation) -> None:
         self.in_hand.discard(message)
         error = None if confirmation.cancelled() else confirmation.exception()
         if confirmation.cancelled() or error is not None:
             self._not_kept(message, error or ConnectionError("it was cancelled"))
         elif not message.answered:
-            message.finish()
+            message._end(outcome)
 
     def _not_kept(self, message: Message[Any], error: BaseException) -> None:
         log.error("%s: %r was given up and could not be kept", self._name, message, exc_info=error)

@@ -27,6 +27,7 @@ from nsqclient import (
     UnsupportedError,
     sync,
 )
+from nsqclient.backoff import Phase
 from nsqclient.passage import MOST_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually, wait_until
@@ -388,6 +389,89 @@ async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, c
 
     assert nsqd.published("t.dead") == [b"poison"]
     assert "was given up and could not be kept" in caplog.text
+
+
+async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_from(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+
+    def fail(message):
+        raise ValueError(message.body)
+
+    config = Config(max_in_flight=1, backoff_multiplier=1000, max_backoff_duration=3600)
+    async with consumer_of(nsqd, fail, retry=Retry(1), dead_letter="t.dead", config=config) as consumer:
+        await eventually(lambda: consumer.is_backing_off, "it backs off")
+        await asyncio.sleep(0.3)
+
+        # nsqd may send one more before it hears that the consumer takes none.
+        assert len(nsqd.published("t.dead")) <= 2
+        assert consumer.stats.finished == len(nsqd.finished("t", "c"))
+
+
+async def test_without_back_off_failures_go_to_the_dead_letters_at_full_speed(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+
+    def fail(message):
+        raise ValueError(message.body)
+
+    retry = Retry(1, backoff=False)
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=Config()) as consumer:
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 20, "all have failed")
+
+        assert not consumer.is_backing_off
+
+
+async def trial_of(consumer):
+    await eventually(lambda: consumer._subscriptions.backoff.phase is Phase.TRIAL, "one message is tried")
+
+
+async def test_a_trial_message_that_fails_for_the_last_time_does_not_end_the_back_off(nsqd):
+    nsqd.publish("t", b"x")
+    attempts = []
+
+    def fail(message):
+        attempts.append(message.attempts)
+        raise ValueError(message.body)
+
+    config = Config(max_backoff_duration=3600, backoff_strategy=lambda level: 0.05 if level < 2 else 1000)
+    retry = Retry(2, Fixed(50))
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config) as consumer:
+        await trial_of(consumer)
+        nsqd.advance(50)
+        await eventually(lambda: nsqd.finished("t", "c"), "it has failed twice")
+
+        assert (attempts, consumer.is_backing_off) == ([1, 2], True)
+
+
+@pytest.mark.parametrize("dead_letter", ["t.dead", ""])
+async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_one_does(nsqd, dead_letter):
+    nsqd.publish("t", b"old")
+    async with consumer_of(nsqd) as consumer:
+        async for message in consumer:
+            message.requeue(0 if message.attempts < 3 else 50)
+            if message.attempts == 3:
+                break
+    nsqd.publish("t", b"bad")
+    handled = []
+
+    def handle(message):
+        handled.append((message.body, consumer.is_backing_off))
+        if message.body == b"bad":
+            raise ValueError(message.body)
+
+    config = Config(max_in_flight=1, backoff_multiplier=0.1)
+    async with consumer_of(
+        nsqd, handle, retry=Retry(3, Fixed(1000)), dead_letter=dead_letter, config=config
+    ) as consumer:
+        await trial_of(consumer)
+        nsqd.advance(50)
+        nsqd.publish("t", b"good")
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 2, "the next one was handled")
+
+        assert handled == [(b"bad", False), (b"good", True)]
+        assert not consumer.is_backing_off
+    assert nsqd.finished("t", "c") == [b"old", b"good"]
 
 
 async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
