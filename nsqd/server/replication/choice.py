@@ -51,6 +51,8 @@ class KeeperChoice:
         self._look = asyncio.Event()
         self._told: list[Appointed] | None = None
         self._too_few = -1
+        # Why the keepers cannot be noted; empty while they can.
+        self._problem = ""
 
     def look_again(self) -> None:
         """Check again soon, because something has changed; for example, a keeper refused."""
@@ -86,9 +88,12 @@ class KeeperChoice:
             with self._file.change():
                 new = replaced(self._me, candidates, self._count, appointments, self.patience, self._clock())
         except OSError as error:
-            self._log.error("REPLICATION: failed to note the keepers - %s", error)
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._log.error("REPLICATION: failed to note the keepers, will try again - %s", error)
             # A number could be given again after a restart, so no keeper is told of it.
             return
+        self._problem = ""
         for one in new:
             self._log.info("REPLICATION: %s is keeper number %d", one.address, one.number)
         self._say_too_few(len(appointments.current))

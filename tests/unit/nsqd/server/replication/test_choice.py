@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import io
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from nsqd.server.replication.choice import KeeperChoice, candidates_of
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.waiting import eventually
 
-QUIET = Log("[test] ", LogLevel.FATAL)
 ME = Candidate("me:4150", "00", "z1", "h1")
 MINUTE = 60_000_000_000
 DATA = Path("/data")
@@ -27,10 +27,12 @@ class Site:
     def __init__(self, path, *, count=1, fixed=(), nodes=(), disk=None):
         self.nodes = list(nodes)
         self.told = []
+        self.said = io.StringIO()
         self.file = AppointmentsFile(disk or Disk(), path, bytes(16), print)
         self.file.load()
+        log = Log("[test] ", LogLevel.ERROR, self.said)
         self.keepers = KeeperChoice(
-            ME, count, self.file, MINUTE, QUIET, fixed=fixed, nodes=self.ask, appointed=self.told.append
+            ME, count, self.file, MINUTE, log, fixed=fixed, nodes=self.ask, appointed=self.told.append
         )
 
     async def ask(self):
@@ -106,6 +108,7 @@ async def test_what_cannot_be_noted_is_told_to_nobody_until_it_is_noted():
     for _ in range(2):
         await site.keepers.look()
         assert site.told == []
+    assert site.said.getvalue().count("failed to note the keepers") == 1
     await site.keepers.look()
 
     assert [addresses(told) for told in site.told] == [["a:4150"]]
