@@ -55,13 +55,20 @@ class NsqadminDaemon:
         connect_timeout = options.http_client_connect_timeout / SECOND
         request_timeout = options.http_client_request_timeout / SECOND
         self._certificates = _trusted(options)
-        self._http = ClusterHttp(
-            connect_timeout=connect_timeout,
-            request_timeout=request_timeout,
-            tls=self._certificates.context,
-            secret=_secret(options.auth_secret_file),
-            bodies_at_once=BODIES_AT_ONCE,
-        )
+        secret = _secret(options.auth_secret_file)
+
+        def cluster_http() -> ClusterHttp:
+            return ClusterHttp(
+                connect_timeout=connect_timeout,
+                request_timeout=request_timeout,
+                tls=self._certificates.context,
+                secret=secret,
+                bodies_at_once=BODIES_AT_ONCE,
+            )
+
+        self._http = cluster_http()
+        # For nodes that left: they are expected to be silent, so /metrics does not count requests to them.
+        self._http_of_left = cluster_http()
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,
             "--nsqd-http-address": options.nsqd_http_addresses,
@@ -88,7 +95,7 @@ class NsqadminDaemon:
             connect_timeout=connect_timeout,
             request_timeout=request_timeout,
         )
-        self.collector = Collector(self._http, lambda: live.current, log)
+        self.collector = Collector(self._http, self._http_of_left, lambda: live.current, log)
         self._recorder = _recorder(options, log)
         chronicle = None
         if self._recorder is not None:
@@ -143,6 +150,7 @@ class NsqadminDaemon:
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
+        await self._http_of_left.__aenter__()
         self._workers = [
             asyncio.create_task(self._notifier.run(), name="notifications"),
             asyncio.create_task(self._alarm.run(), name="alerts"),
@@ -164,6 +172,7 @@ class NsqadminDaemon:
         for worker in self._workers:
             worker.cancel()
         await asyncio.wait(self._workers)
+        await self._http_of_left.close()
         await self._http.close()
         if self._recorder is not None:
             self._recorder.close()

@@ -27,8 +27,11 @@ _PARAMS: Final = (*stats_params(include_clients=False), ("include_mem", "false")
 class FigureAsker:
     """Sends a node one question of a kind at a time; callers that ask meanwhile share its answer."""
 
-    def __init__(self, http: ClusterHttp, log: Log, work: Work, membership: Membership) -> None:
+    def __init__(
+        self, http: ClusterHttp, http_of_left: ClusterHttp, log: Log, work: Work, membership: Membership
+    ) -> None:
         self._http = http
+        self._http_of_left = http_of_left
         self._log = log
         self._work = work
         self._membership = membership
@@ -36,7 +39,8 @@ class FigureAsker:
         self._topic_asked: dict[str, tuple[int, asyncio.Task[None]]] = {}
 
     def nsqd(self, member: Member) -> NsqdApi:
-        return NsqdApi(self._http, member.asked_at)
+        is_listed = member.asked_at in self._membership.members
+        return NsqdApi(self._http if is_listed else self._http_of_left, member.asked_at)
 
     def poll(self, member: Member, age_s: float = 0.0) -> asyncio.Task[None]:
         """Ask an nsqd for its figures, unless a question is out or one was sent less than *age_s* ago."""

@@ -32,11 +32,12 @@ DRAIN_EVERY: Final = 4
 class Collector:
     """The cluster as it was a moment ago. One per process; all work except parsing runs on its event loop."""
 
-    def __init__(self, http: ClusterHttp, options: OptionsNow, log: Log) -> None:
+    def __init__(self, http: ClusterHttp, http_of_left: ClusterHttp, options: OptionsNow, log: Log) -> None:
+        """*http_of_left* is for nodes that no nsqlookupd lists any more."""
         self._options = options
         self.work = Work()
         self.membership = Membership(http, options, log, self.work, self._keep_asking_of)
-        self.asker = FigureAsker(http, log, self.work, self.membership)
+        self.asker = FigureAsker(http, http_of_left, log, self.work, self.membership)
         self.adder = Adder(options, self.work, self.membership)
         self._added_up = asyncio.Event()
         self._somebody_looks = asyncio.Event()

@@ -289,6 +289,31 @@ async def test_totals_say_that_a_node_left_and_what_it_held():
     assert f"{address} stub-1 left" in channel.text
 
 
+async def test_that_a_node_that_left_does_not_answer_is_not_counted_as_a_failure_to_reach_the_cluster():
+    async with stub_site(nodes=2) as site:
+        await site.get("/")
+        await site.stubs._trouble(site.nodes[1], "die")
+        address = site.address(1)
+        unlisted = site.daemon.collector.membership.unlisted
+
+        async def unreachable():
+            lines = (await site.get("/metrics")).html.splitlines()
+            return [line for line in lines if line.startswith("nsqadmin_node") and "unreachable" in line]
+
+        async def asked():
+            return address in unlisted and unlisted[address].poll.done()
+
+        async def asked_again():
+            return unlisted[address].poll_ns != first_ns and await asked()
+
+        await site.until(asked, "it left, and what was asked before is answered")
+        before, first_ns = await unreachable(), unlisted[address].poll_ns
+        await site.until(asked_again, "it is asked all the same")
+
+        assert len(before) == 1
+        assert await unreachable() == before
+
+
 async def test_nsqds_are_asked_rarely_when_nobody_looks():
     async with stub_site(nodes=1, collect_interval=20 * MILLISECOND) as site:
         await site.get("/")
