@@ -380,7 +380,8 @@ async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncin
     resting.cancel()
     gate.set()
 
-    await asyncio.wait_for(strict.rest(), 20)
+    async with asyncio.timeout(20):
+        await strict.rest()
 
     assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
