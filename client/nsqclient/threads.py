@@ -17,15 +17,21 @@ R = TypeVar("R")
 
 
 class Generation:
-    """Counts the forks of this process: in a child the threads of its parent do not exist."""
+    """Counts the forks of this process: in a child the threads of its parent do not exist.
+
+    Therefore nobody would release a lock that one of them held, and a child has locks of its own.
+    """
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number = -1
+        self._begin()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._begin)
 
-    def _forked(self) -> None:
+    def _begin(self) -> None:
         self.number += 1
+        self.touching = threading.Lock()  # held for a moment while an outcome is set, or first waited for
+        self.adopting = threading.Lock()  # held while an object of the parent begins again
 
 
 generation: Final = Generation()
@@ -51,17 +57,24 @@ class LoopThread:
         """Whether the thread was started by the parent process, so that it does not exist in this one."""
         return self._generation != generation.number
 
+    def check_caller(self) -> None:
+        """Raise RuntimeError on this event loop, which cannot wait for itself."""
+        if self.is_current:
+            raise RuntimeError("this call would wait for itself: it was made on the event loop of the client")
+
     def call(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
         """Run *work* on the loop and wait for its result, at most *timeout* seconds."""
-        if self.is_current:
+        try:
+            self.check_caller()
+            if self.is_inherited:
+                raise RuntimeError(
+                    "it was started before this process was forked; make it in the child process"
+                )
+            if self.loop.is_closed():
+                raise ClosedError("it is closed")
+        except BaseException:
             work.close()
-            raise RuntimeError("this call would wait for itself: it was made on the event loop of the client")
-        if self.is_inherited:
-            work.close()
-            raise RuntimeError("it was started before this process was forked; make it in the child process")
-        if self.loop.is_closed():
-            work.close()
-            raise ClosedError("it is closed")
+            raise
         running = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result(timeout)
@@ -141,7 +154,7 @@ class PublishOutcome(Future[None]):
 
     def prepare_to_wait(self) -> None:
         """Make the attributes that waiting needs."""
-        with _touching:
+        with generation.touching:
             if "_condition" not in self.__dict__:
                 self._waiters, self._done_callbacks = [], []
                 self._condition = threading.Condition()
@@ -162,7 +175,7 @@ class PublishOutcome(Future[None]):
 
     def _end(self, exception: BaseException | None) -> bool:
         """Set the outcome when nobody waits; False when somebody may wait and has to be woken."""
-        with _touching:
+        with generation.touching:
             if "_condition" in self.__dict__:
                 return False
             self._exception = exception
@@ -177,8 +190,6 @@ class PublishOutcome(Future[None]):
             super().result(timeout)
 
 
-# Held for a moment while an outcome is set, or is waited for the first time.
-_touching: Final = threading.Lock()
 _OF_WAITING: Final = frozenset(("_condition", "_waiters", "_done_callbacks"))
 
 

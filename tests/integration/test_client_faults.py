@@ -5,6 +5,7 @@ Where a fault does not need a real nsqd, the test uses one in memory and control
 
 import asyncio
 import multiprocessing
+import queue
 import socket
 import ssl
 import sys
@@ -15,7 +16,7 @@ from datetime import timedelta
 
 import pytest
 
-from nsqclient import ClosedError, Config, Consumer, Producer, sync
+from nsqclient import ClosedError, Config, Consumer, Producer, sync, threads
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually
@@ -334,6 +335,67 @@ def test_a_producer_goes_on_in_a_forked_process(nsqd):
 
     assert said == "published"
     assert nsqd.published("t") == [b"before", b"child", b"after"]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_at_the_moment_when_an_outcome_is_set_stops_no_publish_in_the_child(nsqd):
+    with sync.Producer(nsqd.address) as producer:
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=publish_in_a_child, args=(producer, answers))
+        with threads.generation.touching:
+            child.start()
+        try:
+            assert answers.get(timeout=20) == "published"
+        finally:
+            child.kill()
+            child.join(20)
+
+
+def publish_at_once_in_a_child(producer, answers):
+    go = threading.Barrier(8)
+
+    def publish(body):
+        go.wait()
+        producer.publish("t", body, timeout=10)
+
+    publishers = [threading.Thread(target=publish, args=[b"%d" % n]) for n in range(8)]
+    for publisher in publishers:
+        publisher.start()
+    for publisher in publishers:
+        publisher.join()
+    answers.put([thread.name for thread in threading.enumerate()].count("nsq producer"))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_threads_of_a_forked_process_that_begin_at_once_share_one_producer(nsqd):
+    with sync.Producer(nsqd.address) as producer:
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=publish_at_once_in_a_child, args=(producer, answers))
+        child.start()
+        try:
+            assert answers.get(timeout=20) == 1
+        finally:
+            child.join(20)
+
+    assert sorted(nsqd.published("t")) == [b"%d" % n for n in range(8)]
+
+
+def test_publish_in_a_callback_is_refused_instead_of_waiting_for_itself(nsqd):
+    refusals = queue.SimpleQueue()
+
+    def publish_again(_):
+        try:
+            producer.publish("t", b"y")
+        except RuntimeError as error:
+            refusals.put(str(error))
+
+    with sync.Producer(nsqd.address) as producer:
+        producer.submit("t", b"x").add_done_callback(publish_again)
+
+        assert "would wait for itself" in refusals.get(timeout=10)
+        producer.publish("t", b"z", timeout=10)
 
 
 def test_a_call_without_asyncio_has_a_time_out(nsqd):

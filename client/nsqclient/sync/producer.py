@@ -58,11 +58,13 @@ class Producer:
 
     def _begin(self) -> None:
         self._producer = self._make()
-        self._generation = generation.number
         self._thread = LoopThread("nsq producer")
         self._intake = Intake(self._producer, self._thread, **self._room)
         # Publishes that go to the event loop one by one, because they are more than a topic and a body.
         self._others: set[Future[None]] = set()
+        if self._closed:
+            self._intake.close()
+        self._generation = generation.number  # last, because other threads go on when they see it
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +84,7 @@ class Producer:
         if headers is not None:
             self._call(self._here.publish(topic, body, headers=headers, timeout=timeout))
             return
+        self._thread.check_caller()
         seconds = None if timeout is None else seconds_of(timeout)
         outcome = self._submit(topic, body, seconds, in_bursts=False)
         try:
@@ -173,8 +176,7 @@ class Producer:
             self._closed = True  # it was never used in this process
             _inherited.append((self._producer, self._thread))
             return
-        if self._thread.is_current:
-            raise RuntimeError("this call would wait for itself: it was made on the event loop of the client")
+        self._thread.check_caller()
         if not self._intake.close():
             return
         self._closed = True
@@ -231,10 +233,10 @@ class Producer:
         return self._producer
 
     def _begin_again(self) -> None:
-        _inherited.append((self._producer, self._thread, self._intake))
-        self._begin()
-        if self._closed:
-            self._intake.close()
+        with generation.adopting:
+            if self._generation != generation.number:
+                _inherited.append((self._producer, self._thread, self._intake))
+                self._begin()
 
     def _call(self, work: Any, timeout: float | timedelta | None = None) -> None:
         self._thread.call(work, None if timeout is None else seconds_of(timeout))
