@@ -102,8 +102,9 @@ class Desk:
         )
 
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
-        """Write a change that is no work on topics or nodes into the log and audit; *what* as in a Deed."""
+        """Report a change that is no work on topics: log, audit and notification; *what* as in a Deed."""
         self._log.info("%s: %s", self._who(request), text)
+        self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))
         self._enter(request, action, **what)
 
     def _enter(self, request: Request, action: str, **what: Any) -> None:

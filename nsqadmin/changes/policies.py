@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.policies import PolicyRule, PolicyRules
@@ -96,7 +96,10 @@ class ClusterPolicies:
     async def carry_out(
         self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
     ) -> Partial[list[str]]:
-        """Make the change on all nodes; *nodes* is what they have now."""
+        """Make the change on all nodes; *nodes* is what they have now.
+
+        One whose answer does not come in time may make it later, so the caller tells of it in any case.
+        """
         content = json.dumps(wish.said).encode()
         name = wish.name
         if wish.kind == "copy":
@@ -113,8 +116,6 @@ class ClusterPolicies:
 
         nsqds = await self._cluster.nsqds_now()
         told = await ask_all(nsqds.value, tell)
-        if told.failed and all(error.unreachable for error in told.errors):
-            raise UpstreamError("nsqd", told.errors)
         return told.map(lambda answers: [nsqd.address for nsqd, _ in answers])
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from nsqadmin.changes.audit import DONE
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyWish, seen, sentence, usual
-from nsqadmin.collecting.answers import Answer, UnknownError
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.policies import (
@@ -171,6 +171,8 @@ class PoliciesPage:
             ok=bool(told.value),
             problem="" if told.value else "; ".join(refusals),
         )
+        if told.failed and all(error.unreachable for error in told.errors):
+            raise UpstreamError("nsqd", told.errors)
         return self._render.redirect(self._render.urls.page("policies"), PageNote(text, refusals))
 
 

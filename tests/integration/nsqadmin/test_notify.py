@@ -80,6 +80,23 @@ def test_actions_of_api_and_pages_are_told_in_order(cluster, endpoint):
     assert told.empty()
 
 
+def test_changes_that_are_no_work_on_topics_are_told_too(cluster, endpoint):
+    url, told = endpoint
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin(f"--notification-http-endpoint={url}")
+
+    ask(admin, "PUT", "/config/log_level", "debug")
+    ask(admin, "PUT", "/config/log_level", "none")
+    submit(admin, action="mute", key="stuck orders billing -")
+
+    heard = [told.get(timeout=30)[1] for _ in range(2)]
+    assert [(one["action"], one["topic"], one.get("channel")) for one in heard] == [
+        ("config", "", None),
+        ("mute", "orders", "billing"),
+    ]
+    assert told.empty()
+
+
 def test_a_dead_endpoint_is_logged_and_hinders_nobody(cluster):
     dead = f"http://127.0.0.1:{free_port()}/"
     site = build_site(cluster, f"--notification-http-endpoint={dead}")

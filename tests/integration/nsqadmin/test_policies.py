@@ -6,8 +6,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.support.http_sink import HttpSink
 from tests.support.processes import Cluster
 from tests.support.site import ask
+from tests.support.stub_site import SOON_SILENT, stub_site
 from tests.support.waiting import wait_until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -253,3 +255,36 @@ def test_a_policy_is_put_into_the_form_to_be_edited(admin, nsqds):
 
     assert 'name="name" value="a"' in page
     assert 'name="definition" value="{&#34;max_depth&#34;: 5}"' in page
+
+
+async def test_a_change_that_no_node_answers_is_in_the_audit_and_told_because_a_node_may_make_it_later():
+    with HttpSink() as sink:
+        options = {"notification_http_endpoint": f"http://127.0.0.1:{sink.port}/", **SOON_SILENT}
+        async with stub_site(nodes=1, **options) as site:
+            node = site.nodes[0]
+            usual = node.answer
+
+            def falls_silent(method, path, query):
+                if path != "/policies":
+                    return usual(method, path, query)
+                node.frozen.clear()
+                return 200, b'{"policies":[],"digest":"d"}'
+
+            node.answer = falls_silent
+            fields = {"name": "a", "topic": "t", "definition": '{"ttl": "1h"}', "apply": "true"}
+            failed = await site.submit("/policies", confirmed="yes", **fields)
+            (deed,) = (await site.get("/audit?format=json")).json()["changes"]
+            metrics = (await site.get("/metrics")).html
+            log = site.log
+
+            async def told():
+                return sink.received
+
+            (post,) = await site.until(told, "the endpoint is told")
+
+    assert failed.status == 502
+    assert (deed["action"], deed["ok"], deed["after"]["policy"]) == ("set_policy", False, "a")
+    assert "timed out after 2s" in deed["results"][site.address(0)]
+    assert "Policy a was set on 0 nodes" in log
+    assert json.loads(post.body)["action"] == "set_policy"
+    assert 'nsqadmin_admin_actions_total{action="set_policy"} 1.0' in metrics
