@@ -40,7 +40,7 @@ def test_the_pod_that_writes_the_audit_ends_before_the_next_one_starts(guarded):
 def test_without_them_nothing_of_it_is_rendered(chart):
     release = render(chart, {})
 
-    assert "volumes" not in spec_of(release)
+    assert [volume["name"] for volume in spec_of(release)["volumes"]] == ["tmp"]
     assert not [
         word
         for word in release.command_line("nsqadmin")

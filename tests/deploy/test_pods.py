@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsqadmin.history.ring import FILE_SIZE
 from nsqd.drain import DrainOptions, parse_arguments
 from tests.deploy.release import render, values_of
 
@@ -166,3 +167,12 @@ def test_an_affinity_is_the_one_of_the_values(chart):
 
     assert release.workload("nsqlookupd")["spec"]["template"]["spec"]["affinity"] == own
     assert "affinity" not in release.workload("nsqd")["spec"]["template"]["spec"]
+
+
+def test_nsqadmin_has_a_place_for_its_history_though_its_root_cannot_be_written(chart):
+    spec = render(chart, {}).workload("nsqadmin")["spec"]["template"]["spec"]
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == "/tmp"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+    room = int(volume["emptyDir"]["sizeLimit"].removesuffix("Mi")) << 20
+
+    assert FILE_SIZE < room
