@@ -9,7 +9,7 @@ earlier if none of them can go by itself: they are paused, deferred for longer t
 unread for as long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It
 is tried again when it fails without being refused, because a node or a connection is gone.
 The command exits with 0 when nothing remains here. It exits with 1 and one sentence about what remains when
-nobody takes it or the time is up. If the last scrape of /metrics saw messages, the command waits for one more.
+nobody takes it or the time is up. If the last scrape of /metrics saw messages, it waits for one more first.
 """
 
 import http.client
