@@ -12,7 +12,7 @@ import pytest
 
 import nsqclient
 from bench.ports import free_port
-from nsqclient import ClosedError, Config, ProtocolError
+from nsqclient import ClosedError, Config, ProtocolError, Retry
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import wait_until
@@ -281,3 +281,39 @@ def test_a_signal_ends_a_consumer_wherever_it_arrives():
 
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 30
+
+
+def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
+    gave_up, said = {}, []
+
+    def fail(message):
+        raise ValueError(message.body)
+
+    def give_up(message):
+        gave_up[message.body] = threading.current_thread().name
+        if message.body == b"exit":
+            sys.exit(1)
+        with pytest.raises(RuntimeError) as refused:
+            consumer.close()
+        said.append(str(refused.value))
+        message.finish()
+
+    once = Retry(1, lambda attempts: 0 if attempts == 1 else 600)
+    with MemoryNsqd() as nsqd:
+        for body in (b"exit", b"well"):
+            nsqd.publish("t", body)
+        consumer = Consumer(
+            "t",
+            "c",
+            fail,
+            nsqd_addresses=[nsqd.address],
+            config=Config(max_backoff_duration=0),
+            retry=once,
+            give_up=give_up,
+        )
+        with consumer:
+            wait_until(lambda: nsqd.finished("t", "c") == [b"well"], "the second is given up")
+
+        assert nsqd.deferred("t", "c") == [600]
+    assert gave_up == {b"exit": "t/c give up_0", b"well": "t/c give up_0"}
+    assert "cannot wait for its own end" in said[0]

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final, Generic, Self
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, Self
 
 from nsqclient import consumer as asynchronous
 from nsqclient.config import Config
@@ -15,8 +16,11 @@ from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.retry import Retry
-from nsqclient.thread_safe import ThreadSafe
+from nsqclient.thread_safe import ThreadSafe, works_for
 from nsqclient.threads import LoopThread, Mailbox
+
+if TYPE_CHECKING:
+    from nsqclient.in_threads import HandlerThreads
 
 Handler = Callable[[Message[T]], None]
 BatchHandler = Callable[[list[Message[T]]], None]
@@ -69,11 +73,14 @@ class Consumer(Generic[T]):
             auto_touch=auto_touch,
             retry=retry,
             dead_letter=dead_letter,
-            give_up=give_up,
+            give_up=None
+            if give_up is None
+            else partial(self._give_up, Job(give_up, concurrency, in_threads=True)),
             decode=decode,
             middlewares=middlewares,
             choose=choose,
         )
+        self._give_up_threads: HandlerThreads | None = None
         self._received: queue.SimpleQueue[Message[T] | None] = queue.SimpleQueue()
         self._has_handler = handler is not None
         self._started = False
@@ -232,7 +239,7 @@ class Consumer(Generic[T]):
         """
         if self._closed.is_set() or self._thread.is_inherited:
             return
-        if self._consumer.is_called_by_a_handler:
+        if self._consumer.is_called_by_a_handler or works_for(self):
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         self._closing = True
         self.stop()
@@ -245,6 +252,8 @@ class Consumer(Generic[T]):
     def _end(self) -> None:
         self._closed.set()
         self._received.put(None)
+        if self._give_up_threads is not None:
+            self._give_up_threads.stop()
         self._thread.stop()
 
     def _give_back(self) -> None:
@@ -254,6 +263,15 @@ class Consumer(Generic[T]):
                 message = self._received.get_nowait()
                 if message is not None:
                     message.requeue(0)
+
+    async def _give_up(self, job: Job, message: Message[T]) -> None:
+        """Give up a message in a thread, because that may block like a handler."""
+        if self._give_up_threads is None:
+            from nsqclient.in_threads import HandlerThreads
+
+            name = f"{self._consumer.topic}/{self._consumer.channel} give up"
+            self._give_up_threads = HandlerThreads(self, job, name)
+        await self._give_up_threads.call(message)
 
     def _hand_over(self, message: Message[T]) -> None:
         if self._closing:
