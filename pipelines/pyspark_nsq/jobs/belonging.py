@@ -5,10 +5,12 @@ another checkpoint it would mistake new batches for stored ones, skip them, and 
 them. With another topic it would continue at positions that have another meaning there.
 
 Files that are named by their range have no batch numbers. With another checkpoint, messages that are already
-stored would be stored again under other file names.
+stored would be stored again under other file names. Their output and its checkpoint have the same id in their
+notes, so a checkpoint that was deleted and began again at the same place is another one.
 """
 
 import json
+import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,51 +42,83 @@ def check_belongs(spark: SparkSession, used: Belongings) -> None:
     state = Folder(spark, used.checkpoint)
     now = {"topic": used.topic, "channel": used.channel, "output": used.output, "writer": used.writer}
     noted = json.loads(state.read(NOTE) or "null")
+    known = (noted or {}).get("id")
     if noted is not None:
         # Notes without a writer are from the time when Spark's was the only one.
         before = noted | {"writer": noted.get("writer", "spark")}
         before.pop("pieces", None)  # from versions before each batch recorded its own cuts
+        before.pop("id", None)
         if before != now:
             was = ", ".join(f"{name} {value}" for name, value in before.items())
             raise JobError(f"the checkpoint {used.checkpoint} belongs to {was}; each needs one of its own")
-    _check_output(spark, used)
-    if noted != now:
-        state.write(NOTE, json.dumps(now))
+    output = _output(spark, used)
+    written = json.loads(output.read(OUTPUT_NOTE) or "null")
+    _check_writer(spark, used, output, written)
+    if used.writer == "spark":
+        if noted != now:
+            state.write(NOTE, json.dumps(now))
+        return
+    if written is not None:
+        began = noted is not None or _planned(spark, used.checkpoint) >= 0
+        _check_written(used, written, known, began=began)
+    identity = {"id": known or uuid.uuid4().hex}
+    # The checkpoint's note comes first: with it alone the next run goes on.
+    if noted != now | identity:
+        state.write(NOTE, json.dumps(now | identity))
+    if written != _of_output(used) | identity:
+        output.write(OUTPUT_NOTE, json.dumps(_of_output(used) | identity))
 
 
-def _check_output(spark: SparkSession, used: Belongings) -> None:
-    output: FilePlace | Folder
+def _output(spark: SparkSession, used: Belongings) -> "FilePlace | Folder":
+    # Spark may not know the kind of place that the Python workers write to.
     if used.writer == "python" and is_uri(used.output):
-        # Spark may not know this kind of place.
-        output = open_place(used.output)
-        by_spark = -1 if output.read("_spark_metadata/0") is None else 0
-    else:
-        output = Folder(spark, used.output)
+        return open_place(used.output)
+    return Folder(spark, used.output)
+
+
+def _of_output(used: Belongings) -> dict[str, str]:
+    return {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
+
+
+def _check_writer(
+    spark: SparkSession, used: Belongings, output: "FilePlace | Folder", by_python: object
+) -> None:
+    """Raise JobError if the other writer has written to the output, or Spark with another checkpoint."""
+    if isinstance(output, Folder):
         by_spark = max(_batches(Folder(spark, f"{used.output}/_spark_metadata")), default=-1)
-    by_python = output.read(OUTPUT_NOTE)
-    other_checkpoint = JobError(
+    else:
+        by_spark = -1 if output.read("_spark_metadata/0") is None else 0
+    if used.writer == "python":
+        if by_spark >= 0:
+            # Spark would read its own list of files, which lacks the new ones.
+            raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
+        return
+    if by_python is not None:
+        raise JobError(f"the output {used.output} was written with --writer=python; go on with that")
+    if by_spark > _planned(spark, used.checkpoint):
+        raise _another_checkpoint(used)
+
+
+def _check_written(used: Belongings, written: dict[str, str], known: str | None, *, began: bool) -> None:
+    """Raise JobError unless the output was *written* with this checkpoint, whose id is *known*, and so on.
+
+    Outputs of earlier versions have no id; of these it counts whether the checkpoint *began* before.
+    """
+    before = dict(written)
+    identity = before.pop("id", None)
+    same = began if identity is None else identity == known
+    if not same or before["checkpoint"] != used.checkpoint:
+        raise _another_checkpoint(used)
+    if before != _of_output(used):
+        was = f"with --table={before['table']}" if "table" in before else "without --table"
+        raise JobError(f"the output {used.output} was begun {was}; go on {was}, or take a new output")
+
+
+def _another_checkpoint(used: Belongings) -> JobError:
+    return JobError(
         f"the output {used.output} was written with another checkpoint than {used.checkpoint}; "
         "use that one or a new output"
     )
-    if used.writer == "spark":
-        if by_python is not None:
-            raise JobError(f"the output {used.output} was written with --writer=python; go on with that")
-        if by_spark > _planned(spark, used.checkpoint):
-            raise other_checkpoint
-        return
-    if by_spark >= 0:
-        # Spark would read its own list of files, which lacks the new ones.
-        raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
-    now = {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
-    if by_python is None:
-        output.write(OUTPUT_NOTE, json.dumps(now))
-        return
-    before = json.loads(by_python)
-    if before["checkpoint"] != used.checkpoint:
-        raise other_checkpoint
-    if before != now:
-        was = f"with --table={before['table']}" if "table" in before else "without --table"
-        raise JobError(f"the output {used.output} was begun {was}; go on {was}, or take a new output")
 
 
 def _planned(spark: SparkSession, checkpoint: str) -> int:
