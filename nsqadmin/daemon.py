@@ -5,12 +5,12 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from nsqadmin.access.rights import Rights, parse_cidr
 from nsqadmin.access.roles import parse_grant
+from nsqadmin.access.session_secret import SessionSecret
 from nsqadmin.access.sessions import Sessions, Signer
 from nsqadmin.access.tokens import TokenFile
 from nsqadmin.changes.actions import Actions
@@ -111,7 +111,7 @@ class NsqadminDaemon:
         )
         alerts = Alerts(self._alarm.tell, options.alert_format)
         self.collector.adder.followers.append(alerts.follow)
-        rights = Rights(lambda: live.current, _tokens(options), _sessions(options))
+        rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
         desk = Desk(
             Actions(cluster),
             log,
@@ -223,27 +223,28 @@ def _tokens(options: NsqadminOptions) -> TokenFile:
     return tokens
 
 
-def _sessions(options: NsqadminOptions) -> Sessions | None:
+def _sessions(options: NsqadminOptions, log: Log) -> Sessions | None:
     if not options.oidc_issuer:
         return None
-    secret = secrets.token_bytes(32)
+    chosen = secrets.token_bytes(32)
+    signer = Signer(lambda: chosen)
     if options.session_secret_file:
         try:
-            secret = Path(options.session_secret_file).read_bytes().strip()
-        except OSError as error:
+            signer = Signer(SessionSecret(options.session_secret_file, log))
+        except (OSError, ValueError) as error:
             raise StartupError(
-                f"failed to read --session-secret-file ({options.session_secret_file}) - {error.strerror}"
+                f"failed to read --session-secret-file ({options.session_secret_file})"
+                f" - {error.strerror if isinstance(error, OSError) else error}"
             ) from error
-        if len(secret) < 32:
-            raise StartupError("the secret in --session-secret-file has to have 32 bytes or more")
-    return Sessions(Signer(secret), options.session_lifetime / SECOND)
+    return Sessions(signer, options.session_lifetime / SECOND)
 
 
 def _open_id(options: NsqadminOptions) -> "OpenId | None":
     if not options.oidc_issuer:
         return None
+    secret = SecretFile(options.oidc_client_secret_file)
     try:
-        secret = SecretFile(options.oidc_client_secret_file).read()
+        secret.read()
     except (OSError, ValueError) as error:
         raise StartupError(f"--oidc-client-secret-file: {error}") from error
     from nsqadmin.access.openid import OpenId

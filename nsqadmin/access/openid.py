@@ -14,6 +14,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from nsqadmin.access.roles import Person
+from nsqcore.cluster.secret import SecretFile
 
 # The provider's description of itself is requested again after this time.
 _METADATA_S: Final = 3600.0
@@ -45,7 +46,7 @@ class OpenId:
         self,
         issuer: str,
         client_id: str,
-        client_secret: str,
+        client_secret: SecretFile,
         *,
         scopes: str,
         name_claim: str,
@@ -95,8 +96,12 @@ class OpenId:
             "client_id": self._client_id,
             "code_verifier": attempt.verifier,
         }
-        if self._client_secret:
-            form["client_secret"] = self._client_secret
+        try:
+            # Read at every use, because it changes while nsqadmin runs.
+            if secret := self._client_secret.read():
+                form["client_secret"] = secret
+        except (OSError, ValueError) as error:
+            raise SignInProblem("The secret for the provider cannot be read.") from error
         answer = await self._ask("POST", metadata["token_endpoint"], form)
         return self._person(await self._claims(str(answer.get("id_token", "")), attempt.nonce))
 

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,9 +17,9 @@ _MOST_ENDED: Final = 10_000
 
 @dataclass(slots=True)
 class Signer:
-    """Writes values that nobody else can forge and that expire."""
+    """Writes values that nobody else can forge and that expire; *secret* returns the secret of now."""
 
-    secret: bytes
+    secret: Callable[[], bytes]
 
     def write(self, purpose: str, value: dict[str, Any], until_s: float) -> str:
         body = base64.urlsafe_b64encode(json.dumps({**value, "until": until_s}).encode()).rstrip(b"=")
@@ -38,7 +39,7 @@ class Signer:
         return value if isinstance(value, dict) and value.get("until", 0) > now_s else None
 
     def _mark(self, purpose: str, body: bytes) -> str:
-        return hmac.new(self.secret, purpose.encode() + b"\0" + body, hashlib.sha256).hexdigest()
+        return hmac.new(self.secret(), purpose.encode() + b"\0" + body, hashlib.sha256).hexdigest()
 
 
 @dataclass(slots=True)

@@ -147,6 +147,29 @@ async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(
         assert (await site.get("/", Cookie=session)).status == 303
 
 
+async def test_new_secrets_count_without_a_restart_and_a_new_session_secret_ends_all_sessions(tmp_path):
+    signs = tmp_path / "session-secret"
+    signs.write_text("a" * 32)
+    async with signing_in(tmp_path, session_secret_file=str(signs)) as (one, site):
+        session = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
+        one._client_secret = "new secret"
+        refused = await sign_in(site)
+        (tmp_path / "secret").write_text("new secret")
+        exchanged = await sign_in(site)
+        before = await site.get("/", Cookie=session)
+        signs.write_text("b" * 33)
+        after = await site.get("/", Cookie=session)
+        again = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
+        signed_in = await site.get("/", Cookie=again)
+        (tmp_path / "secret").unlink()
+        unreadable = await sign_in(site)
+
+    assert "The provider answers with 400." in refused.text
+    assert exchanged.status == 303
+    assert (before.status, after.status, signed_in.status) == (200, 303, 200)
+    assert (unreadable.status, "cannot be read" in unreadable.text) == (403, True)
+
+
 async def test_where_people_sign_in_nobody_is_who_a_header_says(tmp_path):
     async with signing_in(tmp_path, admin_users=("root",)) as (_, site):
         spoofed = {"X_Forwarded_User": "root"}

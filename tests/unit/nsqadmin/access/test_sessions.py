@@ -5,7 +5,7 @@ from nsqadmin.access.roles import Person
 from nsqadmin.access.sessions import Sessions, Signer
 
 ALICE = Person("alice", ("ops",), "sign-in")
-SIGNER = Signer(b"s" * 32)
+SIGNER = Signer(lambda: b"s" * 32)
 
 
 def test_a_session_is_good_until_it_is_over():
@@ -31,7 +31,7 @@ def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
     cookie = sessions.begin("1", ALICE, 1000)
     body, _, mark = cookie.partition(".")
 
-    assert Sessions(Signer(b"t" * 32), 100).person(cookie, 1001) is None
+    assert Sessions(Signer(lambda: b"t" * 32), 100).person(cookie, 1001) is None
     assert sessions.person(f"{body}x.{mark}", 1001) is None
     assert sessions.person(body, 1001) is None
     assert sessions.person("é.x", 1001) is None

@@ -1,0 +1,44 @@
+"""The secret that signs sessions, read again when its file changes: a new one ends all sessions."""
+
+from pathlib import Path
+from typing import Final
+
+from nsqcore.process.logs import Log
+
+_LEAST_BYTES: Final = 32
+
+
+class SessionSecret:
+    """The secret of the file as it is now; while the file cannot be used, the secret that it had before."""
+
+    def __init__(self, path: str, log: Log) -> None:
+        """Raise OSError or ValueError if the file cannot be used."""
+        self._path = Path(path)
+        self._log = log
+        self._stamp = (0, 0)
+        self._problem = ""
+        self._secret = b""
+        self._follow()
+
+    def __call__(self) -> bytes:
+        try:
+            self._follow()
+            problem = ""
+        except (OSError, ValueError) as error:
+            problem = (error.strerror or "") if isinstance(error, OSError) else str(error)
+        if problem and problem != self._problem:
+            self._log.warning(
+                "cannot use --session-secret-file (%s) - %s; the old secret is used on", self._path, problem
+            )
+        self._problem = problem
+        return self._secret
+
+    def _follow(self) -> None:
+        state = self._path.stat()
+        stamp = state.st_mtime_ns, state.st_size
+        if stamp == self._stamp:
+            return
+        secret = self._path.read_bytes().strip()
+        if len(secret) < _LEAST_BYTES:
+            raise ValueError(f"the secret has to have {_LEAST_BYTES} bytes or more")
+        self._secret, self._stamp = secret, stamp
