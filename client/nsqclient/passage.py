@@ -1,7 +1,7 @@
 """Publications on their way through the middlewares of a producer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,10 +37,10 @@ class Passage:
             await self._roomy.wait()
         self._dispatch.check_open()
 
-    async def go(self, publication: Publication) -> None:
-        """Publish, and wait for the confirmation."""
+    async def go(self, publication: Publication, limit: asyncio.Timeout) -> None:
+        """Publish, and wait for the confirmation as long as *limit* allows."""
         self._dispatch.check_open()
-        await self._through(publication, lambda: None)
+        await self._through(publication, partial(self._enter_in_time, limit))
 
     def start(self, publication: Publication) -> Confirmation:
         """Publish in a task; there has to be room."""
@@ -55,16 +55,26 @@ class Passage:
 
     async def _started(self, publication: Publication, entered: Callable[[], None]) -> bytes:
         try:
-            await self._through(publication, entered)
+            await self._through(publication, partial(self._enter, entered))
         except asyncio.CancelledError:
             if self._dispatch.has_ended:
                 raise ClosedError("the producer was closed before this was confirmed") from None
             raise
         return OK
 
-    async def _through(self, publication: Publication, entered: Callable[[], None]) -> None:
+    async def _through(
+        self, publication: Publication, enter: Callable[[Publication], Awaitable[None]]
+    ) -> None:
         publication.takes_headers = self._with_headers and not publication.delay
-        await around_publish(self._middlewares, partial(self._enter, entered))(publication)
+        await around_publish(self._middlewares, enter)(publication)
+
+    async def _enter_in_time(self, limit: asyncio.Timeout, publication: Publication) -> None:
+        try:
+            await (await self._dispatch.submit(publication, accepted=True))
+        except asyncio.CancelledError:
+            if limit.expired():  # which middlewares are to see as what it is
+                raise TimeoutError from None
+            raise
 
     async def _enter(self, entered: Callable[[], None], publication: Publication) -> None:
         answer = await self._dispatch.submit(publication, accepted=True)

@@ -150,8 +150,7 @@ class Producer:
         if timeout is None and headers is None and self._passage is None:
             await (await self.submit(topic, body))
             return
-        async with asyncio.timeout(_seconds(timeout)):
-            await self._go(Publication(topic, [body_bytes(body)], headers=dict(headers or {})))
+        await self._go(Publication(topic, [body_bytes(body)], headers=dict(headers or {})), timeout)
 
     async def multi_publish(
         self,
@@ -162,9 +161,8 @@ class Producer:
         timeout: float | timedelta | None = None,
     ) -> None:
         """Publish several messages, all or none, and wait for their confirmation."""
-        async with asyncio.timeout(_seconds(timeout)):
-            publication = Publication(topic, all_bytes(bodies), headers=dict(headers or {}), together=True)
-            await self._go(publication)
+        publication = Publication(topic, all_bytes(bodies), headers=dict(headers or {}), together=True)
+        await self._go(publication, timeout)
 
     async def deferred_publish(
         self,
@@ -175,8 +173,7 @@ class Producer:
         timeout: float | timedelta | None = None,
     ) -> None:
         """Publish one message that is delivered after *delay* seconds at the earliest."""
-        async with asyncio.timeout(_seconds(timeout)):
-            await self._go(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)))
+        await self._go(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)), timeout)
 
     async def submit(
         self, topic: str, body: Body, *, headers: Mapping[str, str] | None = None
@@ -283,11 +280,12 @@ class Producer:
 
     # --- the common path
 
-    async def _go(self, publication: Publication) -> None:
-        if self._passage is not None:
-            await self._passage.go(publication)
-        else:
-            await (await self._dispatch.submit(publication))
+    async def _go(self, publication: Publication, timeout: float | timedelta | None) -> None:
+        async with asyncio.timeout(_seconds(timeout)) as limit:
+            if self._passage is not None:
+                await self._passage.go(publication, limit)
+            else:
+                await (await self._dispatch.submit(publication))
 
     async def _start(self, publication: Publication) -> Confirmation:
         if self._passage is None:

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from nsqclient import Config, Consumer, Producer, ProtocolError, sync
+from nsqclient import Config, Consumer, Middleware, Producer, ProtocolError, sync
 from nsqclient.middlewares.opentelemetry import OpenTelemetry
 from nsqclient.middlewares.prometheus import Prometheus
 from nsqclient.testing import MemoryNsqd
@@ -120,3 +120,34 @@ async def test_figures_count_what_was_published_and_handled():
     assert figure("nsqclient_handled_messages_total", channel="c", outcome="failed") == 1
     assert figure("nsqclient_handling_messages", channel="c") == 0
     assert figure("nsqclient_handle_seconds_count", channel="c") == 2
+
+
+async def test_a_publish_that_times_out_is_an_error_in_figures_and_traces(spans, tracing):
+    registry = CollectorRegistry()
+    with MemoryNsqd() as nsqd:
+        async with Producer(nsqd.address, middlewares=[tracing, Prometheus(registry)]) as producer:
+            await producer.ping()
+            nsqd.freeze()
+            for publishing in (
+                producer.publish("t", b"x", timeout=0.05),
+                producer.multi_publish("t", [b"x"], timeout=0.05),
+                producer.deferred_publish("t", b"x", 1, timeout=0.05),
+            ):
+                with pytest.raises(TimeoutError):
+                    await publishing
+            nsqd.thaw()
+
+    labels = {"topic": "t", "error": "TimeoutError"}
+    assert registry.get_sample_value("nsqclient_publish_errors_total", labels) == 3
+    assert [span.status.is_ok for span in spans.get_finished_spans()] == [False] * 3
+
+
+async def test_the_time_out_of_a_publish_is_also_that_of_its_middlewares():
+    class Slow(Middleware):
+        async def publish(self, publication, go_on):
+            await asyncio.sleep(60)
+
+    with MemoryNsqd() as nsqd:
+        async with Producer(nsqd.address, middlewares=[Slow()]) as producer:
+            with pytest.raises(TimeoutError):
+                await producer.publish("t", b"x", timeout=0.05)
