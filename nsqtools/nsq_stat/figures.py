@@ -52,13 +52,14 @@ def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
     """Return messages in and out per second between two rounds that are *seconds* apart.
 
     Only nsqd that answered in both rounds count: an nsqd that is back after a missed round would look like a
-    burst. A counter below its last value has restarted from zero.
+    burst. Neither does one count whose counter fell: it was restarted, and what its counter began with is not
+    known.
     """
     came = went = 0
     for address in before.keys() & now.keys():
         old, new = before[address], now[address]
         if new.messages < old.messages:
-            old = Figures()
+            continue
         published = new.messages - old.messages
         came += published
         went += published - (new.depth - old.depth)

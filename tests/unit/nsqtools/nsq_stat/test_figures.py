@@ -1,5 +1,8 @@
 """The figures of nsq_stat without a cluster."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +48,21 @@ def test_an_nsqd_that_is_back_is_no_burst():
     assert rates({"a": one}, {"a": one, "b": back}, 1) == (0, 0)
 
 
-def test_a_counter_that_starts_again_counts_from_zero():
-    assert rates({"a": Figures(messages=900, depth=4)}, {"a": Figures(messages=7, depth=7)}, 1) == (7, 0)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (Figures(messages=5_000_000, depth=1_000_000), Figures(messages=500, depth=1_000_400)),
+        (Figures(messages=900, depth=4), Figures(messages=7, depth=7)),
+        # A kill: the counter goes on from the last checkpoint.
+        (Figures(messages=13_500_000), Figures(messages=13_499_900)),
+    ],
+)
+def test_an_nsqd_whose_counter_fell_counts_again_in_the_next_round(old, new):
+    steady, then = Figures(messages=10, depth=2), Figures(messages=30, depth=2)
+
+    assert rates({"a": old, "b": steady}, {"a": new, "b": then}, 2) == (10, 10)
+    later = replace(new, messages=new.messages + 8)
+    assert rates({"a": new, "b": then}, {"a": later, "b": then}, 2) == (4, 4)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.tuples(counts, counts)))
