@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from nsqclient.backoff import Phase
 from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
@@ -20,15 +20,16 @@ from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
-from nsqclient.requests import Confirmation
 from nsqclient.retry import Linear, Retry
 from nsqclient.signals import watched
 from nsqclient.subscriptions import Subscriptions
 from nsqclient.tasks import end, report
-from nsqclient.thread_safe import base
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
+
+if TYPE_CHECKING:
+    from nsqclient.dead_letters import DeadLetterProducers
 
 log = logging.getLogger("nsqclient")
 
@@ -87,8 +88,6 @@ class Consumer(Listener, Generic[T]):
         nsqds, lookupds = address_list(nsqd_addresses), address_list(lookupd_addresses)
         if not nsqds and not lookupds:
             raise ValueError("a consumer needs addresses of nsqd or of nsqlookupd")
-        if dead_letter:
-            commands.check_topic(dead_letter)
         self.topic = topic
         self.channel = channel
         self.config = config or Config()
@@ -96,7 +95,7 @@ class Consumer(Listener, Generic[T]):
             self.config.max_attempts, Linear(self.config.default_requeue_delay, self.config.max_requeue_delay)
         )
         self._auto_touch = auto_touch
-        self._dead_letter = dead_letter
+        self._dead_letters = _dead_letters(dead_letter, self.config) if dead_letter else None
         self._addresses = Addresses(nsqds, lookupds, topic, self.config)
         self._subscriptions = Subscriptions(self, topic, channel, self.config, self._addresses, choose)
         self._connections = self._subscriptions.open
@@ -107,7 +106,7 @@ class Consumer(Listener, Generic[T]):
             auto_touch=auto_touch,
             give_up=give_up,
             is_starved=lambda: self.is_starved,
-            bury=self._bury if dead_letter else None,
+            bury=self._dead_letters.publish if self._dead_letters is not None else None,
             decode=decode,
             middlewares=middlewares,
         )
@@ -348,6 +347,8 @@ class Consumer(Listener, Generic[T]):
             await end(touching)
         finally:
             await self._handling.stop()
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
             await asyncio.gather(*(connection.close() for connection in self._subscriptions.all))
             self._closed.set()
 
@@ -389,6 +390,8 @@ class Consumer(Listener, Generic[T]):
     def connection_lost(self, connection: Connection, error: Exception | None) -> None:
         self._handling.forget(connection)
         self._subscriptions.lost(connection, error)
+        if self._dead_letters is not None:
+            self._dead_letters.leave(connection.address)
 
     # --- inside
 
@@ -401,14 +404,6 @@ class Consumer(Listener, Generic[T]):
             for message in self._handling.held_since(self._now() - pause / 2):
                 message.touch()
 
-    def _bury(self, message: Message[Any]) -> Confirmation:
-        """Publish the message to the dead-letter topic on the nsqd it came from."""
-        connection = cast("Connection", base(message._source))
-        log.warning(
-            "%s/%s: %r goes to the dead letters in %s", self.topic, self.channel, message, self._dead_letter
-        )
-        return connection.request(commands.pub(self._dead_letter, message.body))
-
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self.topic}/{self.channel} {name}")
         task.add_done_callback(report)
@@ -416,3 +411,11 @@ class Consumer(Listener, Generic[T]):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _dead_letters(topic: str, config: Config) -> "DeadLetterProducers":
+    # Imported here because a producer imports much and few consumers need one.
+    from nsqclient.dead_letters import DeadLetterProducers
+
+    commands.check_topic(topic)
+    return DeadLetterProducers(topic, config)

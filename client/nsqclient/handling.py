@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
-from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
 from nsqclient.tasks import is_stopping, report
 from nsqclient.thread_safe import works_for
@@ -44,7 +43,7 @@ class Handling:
         auto_touch: bool,
         give_up: Handler[Any] | None,
         is_starved: Callable[[], bool],
-        bury: Callable[[Message[Any]], Confirmation] | None = None,
+        bury: Callable[[Message[Any]], asyncio.Future[None]] | None = None,
         decode: Decode[Any] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:

@@ -48,11 +48,6 @@ class ThreadSafe:
         self._post(self.source.handling_failed, message, error)
 
 
-def base(source: Source) -> Source:
-    """The connection itself, also when the message was handed to another thread."""
-    return source.source if isinstance(source, ThreadSafe) else source
-
-
 @contextmanager
 def working_for(owner: object) -> Iterator[None]:
     """Mark the calling thread as running a handler of *owner*."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from nsqclient.jobs import Handler
 from nsqclient.message import Message, Outcome
-from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
 from nsqclient.tasks import is_stopping
 
@@ -23,7 +22,7 @@ class Verdicts:
         name: str,
         retry: Retry,
         give_up: Handler[Any] | None,
-        bury: Callable[[Message[Any]], Confirmation] | None,
+        bury: Callable[[Message[Any]], asyncio.Future[None]] | None,
     ) -> None:
         """*bury* publishes a message to the dead-letter topic."""
         self._name = name
@@ -100,7 +99,7 @@ class Verdicts:
             self.in_hand.add(message)
             self._bury(message).add_done_callback(partial(self._buried, message, outcome))
 
-    def _buried(self, message: Message[Any], outcome: Outcome, confirmation: Confirmation) -> None:
+    def _buried(self, message: Message[Any], outcome: Outcome, confirmation: asyncio.Future[None]) -> None:
         self.in_hand.discard(message)
         error = None if confirmation.cancelled() else confirmation.exception()
         if confirmation.cancelled() or error is not None:

@@ -144,6 +144,7 @@ ELSEWHERE = {
             "client/nsqclient/watchdog.py",
         ],
         "tests/integration/test_client_features.py": [
+            "client/nsqclient/dead_letters.py",
             "client/nsqclient/message.py",
             "client/nsqclient/middleware.py",
             "client/nsqclient/passage.py",
@@ -181,7 +182,8 @@ ELSEWHERE = {
             "client/nsqclient/lookups.py",
         ],
         "tests/integration/test_client_producer.py": [
-            f"client/nsqclient/{name}.py" for name in ("dispatch", "links", "producer", "publications")
+            f"client/nsqclient/{name}.py"
+            for name in ("dispatch", "full_topics", "links", "producer", "publications")
         ],
         "tests/integration/test_client_sync.py": [
             f"client/nsqclient/sync/{name}.py" for name in ("consumer", "intake", "producer")

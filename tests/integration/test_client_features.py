@@ -382,13 +382,79 @@ async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, c
         raise ValueError(message.attempts)
 
     retry = Retry(max_attempts=1, delay=Fixed(0), backoff=False)
-    nsqd.refuse("E_PUB_FAILED")
+    nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
     config = Config(max_in_flight=10, max_backoff_duration=0, lookupd_poll_interval=0.1)
     async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config):
         await eventually(lambda: nsqd.finished("t", "c"), "it was finished in the end")
 
     assert nsqd.published("t.dead") == [b"poison"]
     assert "was given up and could not be kept" in caplog.text
+
+
+async def test_a_refused_dead_letter_costs_the_other_messages_in_flight_nothing(nsqd):
+    handled = []
+
+    async def handle(message):
+        if message.body == b"poison":
+            raise ValueError(message.body)
+        await asyncio.sleep(1)
+        handled.append((message.body, message.attempts))
+
+    for body in (b"poison", b"a", b"b", b"c"):
+        nsqd.publish("t", body)
+    nsqd.refuse(*["E_PUB_FAILED"] * 10)
+    retry = Retry(max_attempts=1, delay=Fixed(0))
+    async with consumer_of(nsqd, handle, concurrency=4, retry=retry, dead_letter="t.dead"):
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 4, "all are finished")
+
+    assert sorted(handled) == [(b"a", 1), (b"b", 1), (b"c", 1)]
+    assert nsqd.published("t.dead") == [b"poison"]
+
+
+async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_message_waits(nsqd):
+    nsqd.publish("t", b"poison")
+    nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
+
+    def fail(message):
+        raise ValueError(message.attempts)
+
+    retry = Retry(max_attempts=1, delay=Fixed(50))
+    config = Config(backoff_multiplier=1000, max_backoff_duration=3600)
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config) as consumer:
+        await eventually(lambda: nsqd.deferred("t", "c") == [50], "it was requeued")
+
+        assert consumer.is_backing_off
+        assert nsqd.published("t.dead") == []
+
+
+async def test_a_dead_letter_that_is_not_confirmed_when_the_consumer_is_closed_is_requeued(nsqd):
+    nsqd.publish("t", b"poison")
+    with MemoryNsqd() as frozen:
+        consumer = consumer_of(nsqd, retry=Retry(max_attempts=1, delay=Fixed(50)), dead_letter="t.dead")
+        consumer._dead_letters._producers[nsqd.address] = Producer(frozen.address)
+        frozen.freeze()
+        async with consumer:
+            async for message in consumer:
+                with message.process():
+                    raise ValueError(message.body)
+                break
+            await consumer.close(drain_seconds=0.1)
+
+    assert nsqd.deferred("t", "c") == [50]
+    assert nsqd.finished("t", "c") == []
+
+
+async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd):
+    nsqd.publish("t", b"poison")
+
+    def fail(message):
+        raise ValueError(message.attempts)
+
+    async with consumer_of(nsqd, fail, retry=Retry(1), dead_letter="t.dead") as consumer:
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
+        assert len(nsqd._sessions) == 2
+        await consumer.disconnect_from_nsqd(nsqd.address)
+        await eventually(lambda: not nsqd._sessions, "both connections have ended")
 
 
 async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_from(nsqd):
@@ -504,6 +570,18 @@ def extended():
 
 
 WITH_HEADERS = Config(headers=True, max_in_flight=100, max_backoff_duration=0)
+
+
+async def test_a_dead_letter_has_the_headers_of_its_message(extended):
+    extended.publish("t", b"poison", {"id": "1"})
+
+    def fail(message):
+        raise ValueError(message.body)
+
+    async with consumer_of(extended, fail, retry=Retry(1), dead_letter="t.dead", config=WITH_HEADERS):
+        await eventually(lambda: extended.finished("t", "c"), "it was finished")
+
+    assert extended.published_headers("t.dead") == [{"id": "1"}]
 
 
 async def test_headers_are_published_and_read(extended):
