@@ -14,6 +14,8 @@ from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import parse_log_level, without_passwords
 
 VALUE_LIMIT: Final = 1 << 20
+# The path of a webhook's address is its secret. No client needs it: nsqadmin itself posts there.
+_WEBHOOKS: Final = frozenset({"alert_http_endpoint", "notification_http_endpoint"})
 
 
 class ConfigApi:
@@ -61,9 +63,7 @@ class ConfigApi:
             raise ApiError(400, "INVALID_OPTION") from None
         if not isinstance(value, str):
             return json_reply(value)
-        # The path of a webhook's address is its secret.
-        shown = origin_of(value) if name == "alert_http_endpoint" else without_passwords(value)
-        return text_reply(shown)
+        return text_reply(origin_of(value) if name in _WEBHOOKS else without_passwords(value))
 
     def _check_network(self, request: Request) -> None:
         network = parse_cidr(self._options.current.allow_config_from_cidr)

@@ -132,13 +132,13 @@ def test_config_shows_addresses_without_their_passwords(cluster):
     admin = cluster.nsqadmin(
         NSQD,
         "--graphite-url=http://bob:secret@graphite:8080/sub?x=1",
-        "--notification-http-endpoint=https://bot:hidden@hooks/nsq",
+        "--notification-http-endpoint=https://bot:hidden@hooks:8443/nsq/secret?key=secret",
         "--alert-http-endpoint=https://bot:hidden@hooks.example/services/T0/B0/secret",
         "--trace-url=https://bot:hidden@traces/{trace_id}",
     )
 
     assert ask(admin, "GET", "/config/graphite_url").body == b"http://graphite:8080/sub?x=1"
-    assert ask(admin, "GET", "/config/notification_http_endpoint").body == b"https://hooks/nsq"
+    assert ask(admin, "GET", "/config/notification_http_endpoint").body == b"https://hooks:8443"
     assert ask(admin, "GET", "/config/alert_http_endpoint").body == b"https://hooks.example"
     assert ask(admin, "GET", "/config/trace_url").body == b"https://traces/{trace_id}"
 
