@@ -9,7 +9,7 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
-from tests.pipelines.conftest import Nodes, bounds
+from tests.pipelines.conftest import Nodes, bounds, depth
 from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
@@ -288,6 +288,36 @@ def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_befor
 
     assert b"held" in found
     assert len(found) < 41
+
+
+def test_a_channel_that_a_consumer_has_used_is_taken_over_though_a_file_is_compacted(compacted, topic):
+    """The consumer finished messages behind one that it still holds."""
+    nsqd = compacted.nsqds[0]
+    reader = NsqStreamReader(compacted.parsed(topic, channel="other"))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    found = bodies_of(reader, start, end)
+
+    assert b"held" in found
+    assert len(found) < 41
+    reader.commit(end)
+    assert depth(nsqd, topic, "other") == 0
+
+
+def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topic, reader):
+    """A consumer has finished the second message and holds the first; others may finish all meanwhile."""
+    nsqd = nodes.nsqds[0]
+    start = reader.initialOffset()
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe(topic, "archive", ready=3)
+        _, second, _ = wire.messages(3)
+        wire.send(b"FIN %b\n" % second.id)
+        wait_until(lambda: depth(nsqd, topic) == 0, "all are on their way")
+    wait_until(lambda: depth(nsqd, topic) == 2, "two are owed again")
+    again = NsqStreamReader(nodes.parsed(topic))
+
+    assert again.initialOffset() == start
+    assert depth(nsqd, topic) == 3
 
 
 def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted, topic):

@@ -268,6 +268,18 @@ class TopicCluster:
         answers = self._asking.ask(by_address, ask, 0.0).values()
         return {name: one for answer in answers if isinstance(answer, dict) for name, one in answer.items()}
 
+    def set_channel(self, positions: Mapping[str, int], found: Mapping[str, FoundLog]) -> None:
+        """Let the channel owe all that the logs *found* keep from these positions on, and nothing before."""
+        by_address = _by_address({(self._topic(name), found[name].address): name for name in positions})
+
+        def seek(node: NodeConnection) -> None:
+            for topic, name in by_address[node.address]:
+                node.post("/channel/seek", [*self._channel(topic), ("to", str(positions[name]))])
+
+        for address, answer in self._asking.ask(by_address, seek).items():
+            if isinstance(answer, NodeError):
+                self._asking.unusable(address, answer)
+
     def acknowledge(self, positions: Mapping[str, int], where: Mapping[str, str]) -> Offsets:
         """Acknowledge all messages below these positions; return the positions that were acknowledged.
 

@@ -86,6 +86,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = self._cluster.survey(Offset({}), channel)
             check_given_positions(self._options, found)
             begin = {name: self._begin(name, log, wanted) for name, log in found.items()}
+            if wanted is StartingOffsets.ACKNOWLEDGED and not back:
+                self._take_over(begin, found)
             self._initial = Offset(
                 begin,
                 ahead=self._ahead(begin, found) if earliest else {},
@@ -336,6 +338,16 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The channel was created a moment ago.
             raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {name}")
         return position
+
+    def _take_over(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
+        """Let the channel owe all that is kept from where it stands, which is what the query will read.
+
+        A consumer may have finished some of it out of order, and nsqd may have removed that. What is gone
+        when the channel is set is no loss, and from then on nsqd removes nothing that the query has yet to
+        read.
+        """
+        unread = {name: first for name, first in begin.items() if found[name].bounds.count(first)}
+        self._cluster.set_channel(unread, found)
 
     def _ahead(self, begin: Offsets, found: Mapping[str, FoundLog]) -> Offsets:
         """Return where an older channel stands, if it has finished messages that the query will read."""
