@@ -1,6 +1,7 @@
 """Publishing from an executor: to all nsqds in turn, except those that are away."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -96,6 +97,36 @@ def test_what_is_published_again_with_its_id_is_there_once(nodes, topic):
     counts = [count(nsqd, topic) for nsqd in nodes.nsqds]
     assert sum(counts) == 200
     assert min(counts) > 0
+
+
+def test_an_id_has_the_same_nsqd_whichever_nsqlookupd_is_asked_first(cluster, topic):
+    lookupds = [cluster.nsqlookupd() for _ in range(2)]
+    nsqds = [cluster.nsqd(lookupds=[lookupd]) for lookupd in lookupds]
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
+    for lookupd, nsqd in zip(lookupds, nsqds, strict=True):
+        wait_until(lambda one=lookupd: one.get("/nodes")["producers"], "it is registered")
+        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        nsqd.post(f"/topic/create?topic={topic}")
+    batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
+    addresses = [lookupd.http_address for lookupd in lookupds]
+    for order in (addresses, addresses[::-1]):
+        publishing = publisher(lookupd_http_addresses=",".join(order))
+        for one in outgoing(batch, topic, 1 << 20):
+            publishing.publish(one)
+        publishing.close()
+
+    assert sum(count(nsqd, topic) for nsqd in nsqds) == 50
+    assert all(count(nsqd, topic) for nsqd in nsqds)
+
+
+def test_an_nsqlookupd_that_is_down_is_not_waited_for_when_another_lists_nsqds(nodes, topic):
+    addresses = f"127.0.0.1:{free_port()},{nodes.lookupd.http_address}"
+    began = time.monotonic()
+    publishing = publisher(lookupd_http_addresses=addresses, retrySeconds="30")
+    publishing.publish(mpub(b"a", topic=topic))
+    publishing.close()
+
+    assert time.monotonic() - began < 15
 
 
 def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):

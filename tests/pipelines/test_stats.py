@@ -6,9 +6,11 @@ import pyarrow.dataset as ds
 import pytest
 
 from pyspark_nsq.jobs.signals import Stop
-from pyspark_nsq.jobs.stats import main, parse, record, rows_of
+from pyspark_nsq.jobs.stats import StatsLook, main, parse, record, rows_of
 from pyspark_nsq.parquet.places import FolderPlace
+from pyspark_nsq.sink.options import SinkOptions
 from tests.pipelines.conftest import Nodes
+from tests.support.waiting import wait_until
 
 
 class Clock:
@@ -87,6 +89,22 @@ def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kep
 
     assert [row["topic"] for row in rows] == ["t", None]
     assert "connection refused" in rows[-1]["error"]
+
+
+def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):
+    nodes = Nodes(cluster)
+    _, down = nodes.nsqds
+    look = StatsLook(SinkOptions.parse({"lookupd_http_addresses": nodes.lookupd.http_address}))
+    assert [row["nsqd"] for row in look(0.0)] == []
+    down.kill()
+    wait_until(lambda: len(nodes.lookupd.get("/nodes")["producers"]) == 1, "it is listed no more")
+
+    (row,) = look(10.0)
+    assert row["nsqd"] == down.http_address
+    assert "connection refused" in row["error"]
+    assert list(look(86_399.0))
+    assert not list(look(86_400.0))
+    look.close()
 
 
 def test_nobody_who_lists_an_nsqd_is_named(nodes, tmp_path, capsys):

@@ -25,12 +25,14 @@ from pyspark_nsq.parquet.places import FilePlace, open_place
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.http import NodeConnection, NodeConnections
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.nodes import all_nsqds
 
 PROGRAM: Final = "nsq-spark stats"
 # Seconds between two checks for a signal.
 _NAP_S: Final = 0.2
+# How long an nsqd that no nsqlookupd lists any more is asked.
+_REMEMBERED_S: Final = 86_400
 _QUERY: Final = [("format", "json"), ("include_clients", "false"), ("include_mem", "false")]
 # The columns of a topic's row and of a channel's row, with their names in /stats.
 _TOPIC: Final = {
@@ -149,22 +151,23 @@ class StatsLook:
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        nodes = options.for_nodes()
-        self._lookupds = NodeConnections(nodes)
-        self._asking = Asking(nodes)
-        self._known: list[str] = list(options.nsqd_http_addresses)
+        self._asking = Asking(options.for_nodes())
+        # When each nsqd was listed last.
+        self._known = dict.fromkeys(options.nsqd_http_addresses, 0.0)
 
     def __call__(self, now: float) -> Iterator[dict[str, Any]]:
         """Yield the rows of one look. Raises SourceError while no nsqd is known."""
         if self._options.lookupd_http_addresses:
             try:
-                listed = all_nsqds(self._lookupds, self._options.lookupd_http_addresses, 0.0)
+                listed = all_nsqds(self._asking, self._options.lookupd_http_addresses, 0.0)
             except SourceError as error:
                 if not self._known:
                     raise
                 print(f"{error}; going on with the nsqds that are known", file=sys.stderr, flush=True)
             else:
-                self._known = listed
+                # One that is down is listed no more, and its row says so.
+                kept = {address: at for address, at in self._known.items() if now - at < _REMEMBERED_S}
+                self._known = kept | dict.fromkeys(listed, now)
         moment = datetime.fromtimestamp(now, UTC)
         for address, answer in self._asking.ask(self._known, _stats, 0.0).items():
             if isinstance(answer, NodeError):
@@ -175,7 +178,6 @@ class StatsLook:
 
     def close(self) -> None:
         self._asking.close()
-        self._lookupds.close()
 
 
 def _stats(node: NodeConnection) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from zlib import crc32
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
+from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.nodes import all_nsqds
@@ -25,6 +26,7 @@ class Publisher:
         """*turn* chooses the first node, so that partitions begin with different ones."""
         self._options = options
         self._connections = NodeConnections(options.for_nodes())
+        self._asking = Asking(options.for_nodes())
         self._addresses = self._find()
         self._turn = turn
         self.messages = 0
@@ -54,6 +56,7 @@ class Publisher:
 
     def close(self) -> None:
         self._connections.close()
+        self._asking.close()
 
     def _round(self, one: Outgoing) -> NodeError | None:
         """Offer *one* to each node once; return the last error, or None if a node accepted it."""
@@ -87,7 +90,7 @@ class Publisher:
         if self._options.nsqd_http_addresses:
             return list(self._options.nsqd_http_addresses)
         options = self._options
-        return all_nsqds(self._connections, options.lookupd_http_addresses, options.retry_s)
+        return all_nsqds(self._asking, options.lookupd_http_addresses, options.retry_s)
 
 
 def _send(node: NodeConnection, one: Outgoing) -> None:

@@ -2,28 +2,46 @@
 
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import NodeError
+from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import NodeConnections
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.reasons import explain_lookup
 
 
-def all_nsqds(connections: NodeConnections, lookupds: tuple[str, ...], retry_s: float) -> list[str]:
-    """Return the HTTP addresses of all nsqds from the first nsqlookupd that lists any. Raises SourceError."""
+def all_nsqds(asking: Asking, lookupds: tuple[str, ...], retry_s: float) -> list[str]:
+    """Return the HTTP addresses of all nsqds that any nsqlookupd lists. Raises SourceError if none does.
+
+    One that was just restarted may list some of them only. One that does not answer is asked again for
+    *retry_s* only if the others list no nsqd.
+    """
+    found, reasons = _listed(asking, lookupds, 0.0)
+    if not found and retry_s:
+        found, reasons = _listed(asking, lookupds, retry_s)
+    if not found:
+        raise SourceError(f"no nsqd was found: {'; '.join(reasons)}")
+    return sorted(found)
+
+
+def _listed(asking: Asking, lookupds: tuple[str, ...], retry_s: float) -> tuple[set[str], list[str]]:
+    """Return what all of them list, and why each of the others lists nothing."""
+    found: set[str] = set()
     reasons = []
-    for address in lookupds:
-        try:
-            found = connections.node(address, retry_s).get_json("/nodes", [], _addresses)
-        except NodeError as error:
-            reasons.append(explain_lookup(address, error))
-        else:
-            if found:
-                return found
+    for address, answer in asking.ask(lookupds, _nodes, retry_s).items():
+        if isinstance(answer, NodeError):
+            reasons.append(explain_lookup(address, answer))
+        elif not answer:
             reasons.append(f"{address} lists no nsqd")
-    raise SourceError(f"no nsqd was found: {'; '.join(reasons)}")
+        else:
+            found.update(answer)
+    return found, reasons
+
+
+def _nodes(node: NodeConnection) -> list[str]:
+    return node.get_json("/nodes", [], _addresses)
 
 
 def _addresses(answer: object) -> list[str]:
     producers = answer["producers"] if isinstance(answer, dict) else None
     if not isinstance(producers, list):
         raise TypeError("producers is not a list")
-    return sorted(join_host_port(one["broadcast_address"], one["http_port"]) for one in producers)
+    return [join_host_port(one["broadcast_address"], one["http_port"]) for one in producers]
