@@ -106,8 +106,9 @@ TOOLS: Final = (
         "nsqtools/nsq_stat/figures.py",
         """\
         if new.messages < old.messages:
-            old = Figures()""",
-        "        pass",
+            continue
+""",
+        "",
         ("tests/unit/nsqtools/nsq_stat",),
     ),
 )
