@@ -97,15 +97,14 @@ def replay(options: ReplayOptions) -> int:
     """Publish what no earlier run has published; return the number of messages."""
     noted = Progress(options.progress, options.input)
     publisher = Publisher(options.sink, 0)
-    began = said = time.monotonic()
+    said = time.monotonic()
+    pace = Pace(options.rate, said)
     try:
         for file, group, rows in _row_groups(options.input, noted):
             for batch in rows.to_batches():
                 for one in outgoing(batch, options.sink.topic, _at_once(options)):
                     publisher.publish(one)
-                    if options.rate:
-                        ahead = began + publisher.messages / options.rate - time.monotonic()
-                        time.sleep(max(0.0, ahead))
+                    time.sleep(pace.wait(one.messages, time.monotonic()))
             noted.note(file, group)
             if time.monotonic() - said > _SAY_S:
                 said = time.monotonic()
@@ -113,6 +112,22 @@ def replay(options: ReplayOptions) -> int:
     finally:
         publisher.close()
     return publisher.messages
+
+
+class Pace:
+    """Limits the messages per second. After a pause it makes up for one second at most. Pure."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        """With a *rate* of 0 there is no limit."""
+        self._rate = rate
+        self._due = now
+
+    def wait(self, messages: int, now: float) -> float:
+        """Note that so many were published; return the seconds to wait before the next ones."""
+        if not self._rate:
+            return 0.0
+        self._due = max(self._due, now - 1) + messages / self._rate
+        return max(0.0, self._due - now)
 
 
 def _at_once(options: ReplayOptions) -> int:
