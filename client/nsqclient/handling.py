@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
 from nsqclient.retry import Retry
-from nsqclient.tasks import is_stopping, report
+from nsqclient.tasks import cancellations, is_stopping, report
 from nsqclient.thread_safe import works_for
 from nsqclient.verdicts import Verdicts, give_back
 
@@ -163,7 +163,7 @@ class Handling:
                 return message
         return None
 
-    def failed(self, messages: list[Message[Any]], error: BaseException) -> None:
+    def failed(self, messages: list[Message[Any]], error: BaseException | None) -> None:
         """An iteration has failed with these messages."""
         self._verdicts.failed(messages, error)
 
@@ -214,7 +214,8 @@ class Handling:
         watched, in_hand = self._auto_touch, self._in_hand
         decodes = self._decode is not None
         turn_began = loop.time()
-        handled = 0
+        handled = before = 0
+        cancelling = cast("asyncio.Task[None]", asyncio.current_task()).cancelling
         while not self._ended:
             try:
                 message = waiting.popleft()
@@ -229,13 +230,14 @@ class Handling:
             try:
                 pending = call(message)
                 if pending is not None:
+                    before = cancelling()
                     result = await pending if is_awaitable(pending) else pending
                     if result is not None:
                         verdicts.returned(call, result)
                 if auto_answer and not message.answered:
                     message.finish()
             except asyncio.CancelledError as error:
-                if is_stopping():
+                if is_stopping(before):
                     give_back([message])
                     raise
                 verdicts.failed([message], error)  # only something the handler waited for was cancelled
@@ -270,6 +272,7 @@ class Handling:
             batch = await self._collect(job)
             if not batch:
                 continue
+            before = cancellations()
             try:
                 pending = call(batch)
                 if pending is not None:
@@ -281,7 +284,7 @@ class Handling:
                         if not message.answered:
                             message.finish()
             except asyncio.CancelledError as error:
-                if is_stopping():
+                if is_stopping(before):
                     give_back(batch)
                     raise
                 verdicts.failed(batch, error)

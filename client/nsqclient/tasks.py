@@ -57,7 +57,15 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def is_stopping() -> bool:
-    """Whether the running task was cancelled itself, rather than something it waited for."""
+def cancellations() -> int:
+    """How often the running task was cancelled so far."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
+
+
+def is_stopping(before: int = 0) -> bool:
+    """Whether the running task was cancelled itself, rather than something it waited for.
+
+    The cancellations *before* do not count: code that it called may have kept one to itself.
+    """
+    return cancellations() > before

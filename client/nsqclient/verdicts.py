@@ -9,7 +9,7 @@ from typing import Any
 from nsqclient.jobs import Handler
 from nsqclient.message import Message, Outcome
 from nsqclient.retry import Retry
-from nsqclient.tasks import is_stopping
+from nsqclient.tasks import cancellations, is_stopping
 
 log = logging.getLogger("nsqclient")
 
@@ -31,17 +31,22 @@ class Verdicts:
         self._give_up = give_up
         self._bury = bury
         self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
+        self._dying: set[Message[Any]] = set()  # being published as dead letters
 
-    def failed(self, messages: list[Message[Any]], error: BaseException) -> None:
-        """A handler has failed: requeue the messages it did not answer, or publish them as dead letters."""
-        log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
+    def failed(self, messages: list[Message[Any]], error: BaseException | None) -> None:
+        """A handler has failed: requeue the messages it did not answer, or publish them as dead letters.
+
+        *error* is None when somebody else has logged it.
+        """
+        if error is not None:
+            log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
         for message in messages:
-            if message.answered:
+            if message.answered or message in self._dying:
                 continue
             if self._bury is not None and message.attempts >= self.max_attempts:
                 self._to_the_dead(message, Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP)
             else:
-                message.requeue(None, backoff=self._retry.backoff)
+                message.requeue()
 
     def returned(self, call: Callable[..., object], result: object) -> None:
         """A handler has returned a value, which may be meant as an answer; raises TypeError for False."""
@@ -65,6 +70,7 @@ class Verdicts:
             message.id.decode(errors="replace"),
             message.attempts,
         )
+        before = cancellations()
         try:
             if self._give_up is not None:
                 pending = self._give_up(message)
@@ -77,7 +83,7 @@ class Verdicts:
             else:
                 message._end(Outcome.GIVEN_UP)
         except asyncio.CancelledError as error:
-            if is_stopping():
+            if is_stopping(before):
                 give_back([message])
                 raise
             self._not_kept(message, error)
@@ -97,10 +103,12 @@ class Verdicts:
         """Publish the message as a dead letter, and finish it with *outcome* when nsqd has confirmed that."""
         if self._bury is not None:
             self.in_hand.add(message)
+            self._dying.add(message)
             self._bury(message).add_done_callback(partial(self._buried, message, outcome))
 
     def _buried(self, message: Message[Any], outcome: Outcome, confirmation: asyncio.Future[None]) -> None:
         self.in_hand.discard(message)
+        self._dying.discard(message)
         error = None if confirmation.cancelled() else confirmation.exception()
         if confirmation.cancelled() or error is not None:
             self._not_kept(message, error or ConnectionError("it was cancelled"))

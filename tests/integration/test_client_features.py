@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -389,6 +390,41 @@ async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, c
 
     assert nsqd.published("t.dead") == [b"poison"]
     assert "was given up and could not be kept" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["single", "batch", "given up"])
+async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_the_end(nsqd, kind):
+    handled = []
+
+    async def handle(message):
+        handled.append(message.body)
+        if message.body == b"leaves it":
+            asyncio.current_task().cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        elif message.body == b"cancelled inside":
+            raise asyncio.CancelledError
+
+    async def handle_batch(messages):
+        await handle(messages[0])
+
+    settings = {"retry": Retry(1), "give_up": handle} if kind == "given up" else {}
+    consumer = consumer_of(nsqd, **settings)
+    if kind == "batch":
+        consumer.add_batch_handler(handle_batch, size=1)
+    else:
+        consumer.add_handler(handle)
+    for body in (b"leaves it", b"cancelled inside", b"next"):
+        nsqd.publish("t", body)
+    if kind == "given up":
+        async with consumer_of(nsqd) as before:
+            for _ in range(3):
+                (await anext(before)).requeue(10)
+        nsqd.advance(10)
+    async with consumer:
+        await eventually(lambda: handled[-1:] == [b"next"], "the handler goes on", seconds=5)
+
+    assert handled == [b"leaves it", b"cancelled inside", b"next"]
 
 
 async def test_a_refused_dead_letter_costs_the_other_messages_in_flight_nothing(nsqd):
