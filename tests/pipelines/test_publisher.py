@@ -1,6 +1,8 @@
 """Publishing from an executor: to all nsqds in turn, except those that are away."""
 
 import json
+import socket
+import threading
 import time
 
 import pyarrow as pa
@@ -66,6 +68,36 @@ def test_an_nsqd_that_is_away_is_passed_over(cluster, topic):
 
     assert count(there, topic) == 5
     assert publishing.messages == 6
+
+
+def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
+    """The connection was open, so the request is sent again, and then nobody is there."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def take_two():
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as requests:
+            for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK", b""):
+                length = 0
+                while (line := requests.readline().lower()) != b"\r\n":
+                    if line.startswith(b"content-length:"):
+                        length = int(line.partition(b":")[2])
+                requests.read(length)
+                if not answer:
+                    listener.close()
+                connection.sendall(answer)
+
+    nsqd = threading.Thread(target=take_two)
+    nsqd.start()
+    publishing = publisher(nsqd_http_addresses=f"127.0.0.1:{listener.getsockname()[1]}")
+    publishing.publish(mpub(b"a", topic=topic))
+    assert publishing.again == 0
+    with pytest.raises(SourceError, match="connection refused"):
+        publishing.publish(mpub(b"b", b"c", topic=topic))
+    publishing.close()
+    nsqd.join()
+
+    assert (publishing.messages, publishing.again) == (1, 2)
 
 
 def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):

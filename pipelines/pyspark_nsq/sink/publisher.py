@@ -62,17 +62,20 @@ class Publisher:
         """Offer *one* to each node once; return the last error, or None if a node accepted it."""
         last: NodeError | None = None
         for address in self._in_turn(one):
+            node = self._connections.node(address, 0.0)
+            unanswered = node.unanswered
             try:
-                _send(self._connections.node(address, 0.0), one)
+                _send(node, one)
             except NodeError as error:
                 if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
-                if error.unreachable and not isinstance(error.__cause__, ConnectionRefusedError):
-                    # The messages may have been stored before the answer was lost.
-                    self.again += one.messages
                 last = error
             else:
                 return None
+            finally:
+                if node.unanswered > unanswered:
+                    # The messages may have been stored before the answer was lost.
+                    self.again += one.messages
         return last
 
     def _in_turn(self, one: Outgoing) -> list[str]:

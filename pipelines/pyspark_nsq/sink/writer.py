@@ -77,9 +77,12 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
-    """Log what was published, if some of it may exist twice."""
+    """Log what was published, if some of it is known to exist perhaps twice.
+
+    Nobody knows what a driver that was killed, or a stage that is repeated, has published before.
+    """
     done = [one for one in messages if isinstance(one, PublishedRows)]
     again = sum(one.again for one in done)
     if again or len(done) < len(messages):
         total = sum(one.messages for one in done)
-        log.warning("%s%d messages are published, %d of them perhaps twice", beginning, total, again)
+        log.warning("%s%d messages are published, at least %d of them perhaps twice", beginning, total, again)

@@ -107,6 +107,8 @@ class NodeConnection:
         self._timeout_s = timeout_s
         self._retry_s = retry_s
         self._shows_secret = False
+        # How many requests with a body got no answer, although the node may have done what they ask for.
+        self.unanswered = 0
         place = address.removeprefix(_HTTPS)
         host, _, port = place.rpartition(":")
         self._host = host.strip("[]")
@@ -229,6 +231,8 @@ class NodeConnection:
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The next request opens a new connection.
             self._connection.close()
+            if content and not isinstance(error, ConnectionRefusedError):
+                self.unanswered += 1
             raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
         return response.status, body, dict(response.headers.items())
 
