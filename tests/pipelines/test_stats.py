@@ -9,6 +9,7 @@ from pyspark_nsq.jobs.signals import Stop
 from pyspark_nsq.jobs.stats import StatsLook, main, parse, record, rows_of
 from pyspark_nsq.parquet.places import FolderPlace
 from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes
 from tests.support.waiting import wait_until
 
@@ -89,6 +90,19 @@ def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kep
 
     assert [row["topic"] for row in rows] == ["t", None]
     assert "connection refused" in rows[-1]["error"]
+
+
+def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
+    class Failing(Clock):
+        def __call__(self):
+            if self.now > 3:
+                raise SourceError("the secret cannot be read")
+            return super().__call__()
+
+    with pytest.raises(SourceError, match="the secret cannot be read"):
+        record(options(nodes, tmp_path), FolderPlace(tmp_path), Stop(), Failing(0, 1.0))
+
+    assert filled in {row["topic"] for row in table(tmp_path)}
 
 
 def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):

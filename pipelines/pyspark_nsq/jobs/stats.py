@@ -143,7 +143,9 @@ def record(
                 time.sleep(min(_NAP_S, max(0.0, due - clock())))
     finally:
         look.close()
-    return written + _write(place, rows)
+        # Also after an error: they are the looks of up to *file_s* seconds.
+        written += _write(place, rows)
+    return written
 
 
 class StatsLook:
