@@ -7,6 +7,7 @@ from typing import Final
 
 from nsqclient.config import Config
 from nsqclient.lookups import Lookups
+from nsqclient.tasks import end
 from nsqclient.wire.address import split_address
 
 # A lost nsqd is looked for after this time, then after doubling pauses up to the poll interval. If it merely
@@ -64,6 +65,7 @@ class Addresses:
         self._topic = topic
         self._config = config
         self._pace = RoundPace(config.lookupd_poll_interval)
+        self._asking: asyncio.Task[list[str]] | None = None
 
     @property
     def fixed(self) -> list[str]:
@@ -74,16 +76,32 @@ class Addresses:
         """Yields the addresses known now, again and again, with a pause before each round but the first."""
         # Consumers that were started together must not all ask at the same times.
         jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
-        while True:
-            found = self.fixed
-            if self._lookups:
-                found += await self._lookups.nsqds_of(self._topic)
-                # No nsqd yet: a topic made a moment ago takes another moment to be announced.
-                if not found and not self._pace.is_hurried:
-                    self._pace.hurry()
-            yield list(dict.fromkeys(found))
-            await self._pace.pause(extra=jitter)
-            jitter = 0
+        try:
+            while True:
+                found = self.fixed
+                if self._lookups:
+                    found += await self._look_up()
+                    # No nsqd yet: a topic made a moment ago takes another moment to be announced.
+                    if not found and not self._pace.is_hurried:
+                        self._pace.hurry()
+                yield list(dict.fromkeys(found))
+                await self._pace.pause(extra=jitter)
+                jitter = 0
+        finally:
+            if self._asking is not None:
+                await end([self._asking])
+
+    async def _look_up(self) -> list[str]:
+        """What nsqlookupd knows; named nsqd wait only a moment for it, and a late answer begins a round."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._lookups.nsqds_of(self._topic), name="ask nsqlookupd")
+            await asyncio.wait([self._asking], timeout=FIRST_RETRY_SECONDS if self._fixed else None)
+            if not self._asking.done():
+                self._asking.add_done_callback(lambda _: self._pace.hurry())
+        if not self._asking.done():
+            return []
+        asked, self._asking = self._asking, None
+        return asked.result()
 
     def hurry(self) -> None:
         """Let the next round come soon, after a connection was lost or refused."""

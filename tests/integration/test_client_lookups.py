@@ -273,3 +273,48 @@ async def test_a_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, ca
         assert await Lookups([address], Config()).nsqds_of("t") == []
 
     assert "certificate not accepted: unable to get local issuer certificate" in caplog.text
+
+
+async def test_an_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs():
+    async def hangs(reader, _writer):
+        await reader.read()
+
+    with MemoryNsqd() as nsqd:
+        async with (
+            scripted_peer(hangs) as lookupd,
+            Consumer(
+                "t", "c", lambda _: None, nsqd_addresses=[nsqd.address], lookupd_addresses=[lookupd]
+            ) as consumer,
+        ):
+            for connections in (2, 3):
+                nsqd.drop_connections()
+                await eventually(
+                    lambda: nsqd.connections_made == connections and consumer.nsqd_addresses,  # noqa: B023
+                    "it is connected again",
+                    seconds=10,
+                )
+
+
+async def test_what_a_slow_nsqlookupd_answers_is_used_at_once():
+    with MemoryNsqd() as named, MemoryNsqd() as found:
+        host, port = split_address(found.address)
+        body = json.dumps({"producers": [{"broadcast_address": host, "tcp_port": port}]}).encode()
+
+        async def slow(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(1)
+            writer.write(reply(body))
+            await writer.drain()
+            writer.close()
+
+        async with (
+            scripted_peer(slow) as lookupd,
+            Consumer(
+                "t", "c", lambda _: None, nsqd_addresses=[named.address], lookupd_addresses=[lookupd]
+            ) as consumer,
+        ):
+            await eventually(
+                lambda: set(consumer.nsqd_addresses) == {named.address, found.address},
+                "both are read",
+                seconds=10,
+            )
