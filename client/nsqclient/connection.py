@@ -12,6 +12,7 @@ from nsqclient.message import Message, Outcome
 from nsqclient.net.layers import Compressed
 from nsqclient.net.unsent import unsent_bytes
 from nsqclient.requests import Answer, Confirmation, PendingCommand, Publish
+from nsqclient.retry import Retry
 from nsqclient.strangers import stranger
 from nsqclient.under_way import UnderWay
 from nsqclient.watchdog import Watchdog
@@ -220,10 +221,11 @@ class Connection(asyncio.Protocol):
     def touch(self, message_id: bytes) -> None:
         self.send(commands.touch(message_id))
 
-    def requeue_delay(self, attempts: int) -> float:
-        return self._listener.requeue_delay(attempts)
+    @property
+    def retry(self) -> Retry:
+        return self._listener.retry
 
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._listener.handling_failed(message, error)
 
     # --- for the handshake

@@ -381,10 +381,7 @@ class Consumer(Listener, Generic[T]):
             self._requeued += 1
         self._subscriptions.note(outcome)
 
-    def requeue_delay(self, attempts: int) -> float:
-        return self.retry.delay(attempts)
-
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._handling.failed([message], error)
 
     def connection_lost(self, connection: Connection, error: Exception | None) -> None:

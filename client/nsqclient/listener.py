@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from nsqclient.errors import HandshakeError
 from nsqclient.message import Message, Outcome
 from nsqclient.requests import Publish
+from nsqclient.retry import Retry
 from nsqclient.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 class Listener:
     """Receives the events of connections; called from the event loop, so it must not block."""
+
+    retry: Retry  # of those that get messages
 
     def messages_received(self, connection: "Connection", messages: list[Message[Any]]) -> None:
         """All messages of one read, in order."""
@@ -23,13 +26,8 @@ class Listener:
     def message_answered(self, outcome: Outcome) -> None:
         """The answer to one message is being sent."""
 
-    def requeue_delay(self, attempts: int) -> float:
-        """The seconds to wait after *attempts* deliveries before the next one."""
-        del attempts
-        return 0
-
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
-        """The handler of this message has failed."""
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
+        """The handler of this message has failed; *error* is None when it was logged already."""
 
     def requests_answered(self, connection: "Connection") -> None:
         """Some of the requests under way were answered."""

@@ -1,6 +1,6 @@
 """A message as a handler gets it, with the ways to answer it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum, auto
 from types import MappingProxyType, TracebackType
@@ -30,6 +30,18 @@ class Outcome(Enum):
     FAILED = auto()  # requeued after it failed: the consumer is to slow down
 
 
+class Policy(Protocol):
+    """What becomes of a message whose handler fails; ``Retry`` is one."""
+
+    @property
+    def delay(self) -> Callable[[int], float]:
+        """From the number of deliveries so far to the seconds before the next one."""
+
+    @property
+    def backoff(self) -> bool:
+        """Whether the consumer slows down."""
+
+
 class Source(Protocol):
     """Where a message came from and where its answer goes."""
 
@@ -51,11 +63,14 @@ class Source(Protocol):
     def touch(self, message_id: bytes) -> None:
         """Ask for more time."""
 
-    def requeue_delay(self, attempts: int) -> float:
-        """The seconds to wait after *attempts* deliveries before the next one."""
+    @property
+    def retry(self) -> Policy: ...
 
-    def handling_failed(self, message: "Message[object]", error: BaseException) -> None:
-        """The handler of this message has failed: log it, and requeue the message or give it up."""
+    def handling_failed(self, message: "Message[object]", error: BaseException | None) -> None:
+        """The handler of this message has failed: requeue the message, or give it up.
+
+        The *error* is logged, unless it is None because somebody else has logged it.
+        """
 
 
 class Message(Generic[T]):
@@ -148,18 +163,19 @@ class Message(Generic[T]):
 
         Raises RuntimeError when it was answered before, and ValueError when *delay* is negative.
 
-        Without *delay* the message is treated as after a failing handler: the delay is that of the consumer's
-        ``retry``, and the consumer backs off. With *delay* it does not back off. *backoff* overrides both.
+        Without *delay* the message is treated as after a failing handler: the consumer's ``retry`` says how
+        long it waits, and whether the consumer backs off. With *delay* it does not. *backoff* overrides both.
         ``requeue(0)`` has the message delivered again at once.
         """
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
-        seconds = self._source.requeue_delay(self.attempts) if delay is None else seconds_of(delay)
+        retry = self._source.retry
+        seconds = retry.delay(self.attempts) if delay is None else seconds_of(delay)
         if seconds < 0:
             raise ValueError(f"delay {seconds:g} is negative")
         self.answered = True
         command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
-        failed = delay is None if backoff is None else backoff
+        failed = delay is None and retry.backoff if backoff is None else backoff
         self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED)
 
     def touch(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nsqclient.message import Message, Outcome, Source
+from nsqclient.message import Message, Outcome, Policy, Source
 from nsqclient.threads import Mailbox
 
 # In the thread of a handler: the owner of that handler.
@@ -41,10 +41,11 @@ class ThreadSafe:
     def touch(self, message_id: bytes) -> None:
         self._post(self.source.touch, message_id)
 
-    def requeue_delay(self, attempts: int) -> float:
-        return self.source.requeue_delay(attempts)
+    @property
+    def retry(self) -> Policy:
+        return self.source.retry
 
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._post(self.source.handling_failed, message, error)
 
 

@@ -126,13 +126,67 @@ async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_le
     async with broker:
         await broker.start()
         await broker.publish("x", "t")
-        for attempt in (1, 2):
-            await eventually(lambda: nsqd.deferred("t", "billing"), "it was put off")
-            assert attempts[-1] == attempt
-            nsqd.advance(10)
+        await eventually(lambda: nsqd.deferred("t", "billing"), "it was put off")
+        nsqd.advance(10)
         await eventually(lambda: nsqd.finished("t", "billing"), "it was given up")
 
+    assert attempts == [1, 2]
     assert nsqd.published("t.dead") == [b"x"]
+
+
+@pytest.mark.parametrize("unusable", ["body", "message"])
+async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(nsqd, unusable):
+    async def parser(message):
+        raise ValueError(message.body)
+
+    broker = broker_of(nsqd, **({"parser": parser} if unusable == "message" else {}))
+
+    @broker.subscriber("t", retry=Retry(1, Fixed(600)), dead_letter="t.dead")
+    async def handle(order: Order) -> None: ...
+
+    async with broker:
+        await broker.start()
+        await broker.publish("no order", "t")
+        await eventually(lambda: nsqd.finished("t", "billing"), "it was given up")
+
+    assert nsqd.published("t.dead") == [b"no order"]
+    assert nsqd.requeued("t", "billing") == 0
+
+
+async def test_what_was_nacked_is_not_finished_before_it_is_a_dead_letter(nsqd):
+    broker = broker_of(nsqd)
+
+    @broker.subscriber("t", retry=Retry(1, Fixed(600)), dead_letter="t.dead")
+    async def handle(body, message: NsqMessage) -> None:
+        await message.nack()
+
+    async with broker:
+        await broker.start()
+        nsqd.publish("t", b"x")
+        nsqd.refuse(*["E_PUB_FAILED"] * 10)
+        await eventually(lambda: nsqd.requeued("t", "billing"), "it could not be kept")
+
+    assert nsqd.finished("t", "billing") == nsqd.published("t.dead") == []
+
+
+async def test_a_subscriber_that_is_not_to_back_off_does_not(nsqd):
+    broker = broker_of(nsqd, config=Config(max_in_flight=100))
+    failed = []
+
+    @broker.subscriber("t", retry=Retry(5, Fixed(0), backoff=False))
+    async def handle(body) -> None:
+        if not failed:
+            failed.append(body)
+            raise ValueError(body)
+        seen.append(subscriber._consumer.is_backing_off)
+
+    [subscriber], seen = broker.subscribers, []
+    async with broker:
+        await broker.start()
+        await broker.publish("x", "t")
+        await eventually(lambda: nsqd.finished("t", "billing"), "it came again")
+
+    assert seen == [False]
 
 
 @pytest.mark.parametrize(

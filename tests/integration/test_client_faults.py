@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import pytest
 
-from nsqclient import ClosedError, Config, Consumer, Producer, sync, threads
+from nsqclient import ClosedError, Config, Consumer, Fixed, Producer, Retry, sync, threads
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually
@@ -165,6 +165,22 @@ async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_con
             nsqd.advance(10 * attempt)
 
     assert slow == [1, 1, 1]
+
+
+async def test_requeue_without_a_delay_backs_off_only_if_a_failing_handler_would(nsqd):
+    nsqd.publish("t", b"x")
+    seen = []
+
+    def handle(message):
+        seen.append(consumer.is_backing_off)
+        if len(seen) == 1:
+            message.requeue()
+
+    consumer = consumer_of(nsqd, handle, config=Config(), retry=Retry(5, Fixed(0), backoff=False))
+    async with consumer:
+        await eventually(lambda: len(seen) == 2, "it came again")
+
+    assert seen == [False, False]
 
 
 async def test_requeue_with_a_delay_leaves_the_consumer_at_its_pace(nsqd):

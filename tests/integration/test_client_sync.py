@@ -160,7 +160,6 @@ OF_THE_LOOP = {
         "publish_refused",
         "publishes_lost",
         "requests_answered",
-        "requeue_delay",
     },
 }
 

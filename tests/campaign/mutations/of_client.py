@@ -143,7 +143,7 @@ CLIENT: Final = (
     Mutation(
         "requeue-is-at-once-by-default",
         "client/nsqclient/message.py",
-        "self._source.requeue_delay(self.attempts) if delay is None",
+        "retry.delay(self.attempts) if delay is None",
         "0 if delay is None",
         ('tests/integration/test_client_faults.py -k "without_a_delay"',),
     ),

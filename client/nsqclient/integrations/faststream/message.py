@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from faststream.message import StreamMessage, decode_message
 
@@ -22,21 +22,33 @@ class NsqStreamMessage(StreamMessage[Message[bytes]]):
 
     async def ack(self) -> None:
         """Finish it."""
-        if not self.raw_message.answered:
+        if self._is_open:
             self.raw_message.finish()
         await super().ack()
 
     async def nack(self, delay: float | timedelta | None = None) -> None:
-        """Have it delivered again after *delay* seconds; the default is its subscriber's retry policy."""
-        if not self.raw_message.answered:
-            self.raw_message.requeue(delay)
+        """Have it delivered again after *delay* seconds.
+
+        Without *delay* its subscriber's ``retry`` says when, and the last time it goes to the dead letters.
+        """
+        if self._is_open:
+            if delay is None:
+                # FastStream logs why.
+                self.raw_message._source.handling_failed(cast("Message[object]", self.raw_message), None)
+            else:
+                self.raw_message.requeue(delay)
         await super().nack()
 
     async def reject(self) -> None:
         """Finish it, because NSQ has no command to reject a message."""
-        if not self.raw_message.answered:
+        if self._is_open:
             self.raw_message.finish()
         await super().reject()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether it has no answer, nor waits for one because it is on its way to the dead letters."""
+        return self.committed is None and not self.raw_message.answered
 
 
 def headers_of(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from typing import Any, cast
 
 from faststream._internal.endpoint.publisher import PublisherProto
 from faststream._internal.endpoint.subscriber import SubscriberSpecification, SubscriberUsecase
@@ -144,7 +144,7 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         await self.consume(message)
         # Nobody has acknowledged a message that could not be parsed, for example.
         if not message.answered and not message.is_lost and self.ack_policy is not AckPolicy.MANUAL:
-            message.requeue()
+            message._source.handling_failed(cast("Message[object]", message), None)
 
     @property
     def _messages(self) -> Consumer[bytes]:

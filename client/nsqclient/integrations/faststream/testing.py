@@ -12,6 +12,7 @@ from nsqclient.integrations.faststream.broker import NsqBroker
 from nsqclient.integrations.faststream.publishing import NsqProducer, NsqPublisher
 from nsqclient.integrations.faststream.subscribing import NsqSubscriber
 from nsqclient.message import Message, Outcome
+from nsqclient.retry import Retry
 
 
 class TestNsqBroker(TestBroker[NsqBroker, EnterType], broker=NsqBroker):
@@ -92,6 +93,7 @@ class _Nowhere:
 
     address = "memory"
     is_closed = False
+    retry = Retry()
 
     def __init__(self, topic: str, channel: str) -> None:
         self.topic, self.channel = topic, channel
@@ -100,13 +102,10 @@ class _Nowhere:
 
     def touch(self, message_id: bytes) -> None: ...
 
-    def requeue_delay(self, attempts: int) -> float:
-        del attempts
-        return 0
-
-    def handling_failed(self, message: Message[object], error: BaseException) -> None:
+    def handling_failed(self, message: Message[object], error: BaseException | None) -> None:
         del message
-        raise error
+        if error is not None:
+            raise error
 
 
 def _message(topic: str, channel: str, body: bytes, headers: dict[str, str]) -> Message[bytes]:
