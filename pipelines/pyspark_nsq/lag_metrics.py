@@ -56,18 +56,19 @@ class LagMetrics:
             )
         self._context = context._jsc.sc()
         self._jvm = context._jvm
-        # Spark's accumulators serve as gauges, each with the value that was last set.
-        self._gauges: dict[str, tuple[Any, int]] = {}
+        # Of each query, by name: Spark's accumulators serve as gauges, each with the value that was last set.
+        self._gauges: dict[str, dict[str, tuple[Any, int]]] = {}
 
     def note(self, query: str, lags: Mapping[str, int]) -> None:
         """Set the lag of *query*; an nsqd that is missing in *lags* gets 0."""
+        gauges = self._gauges.setdefault(query, {})
         name = f"{_METRIC}.{query}"
-        values = {one: 0 for one in self._gauges if one.startswith(f"{name}.")}
+        values = dict.fromkeys(gauges, 0) | {name: sum(lags.values())}
         values |= {f"{name}.{nsqd}": lag for nsqd, lag in lags.items()}
-        for metric, value in {name: sum(lags.values()), **values}.items():
-            gauge, before = self._gauges.get(metric) or (self._new(metric), 0)
+        for metric, value in values.items():
+            gauge, before = gauges.get(metric) or (self._new(metric), 0)
             gauge.add(value - before)
-            self._gauges[metric] = gauge, value
+            gauges[metric] = gauge, value
 
     def _new(self, metric: str) -> Any:
         gauge = self._context.longAccumulator(metric)

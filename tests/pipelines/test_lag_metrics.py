@@ -12,7 +12,8 @@ from tests.support.waiting import wait_until
 
 def gauges(metrics):
     """The values that Spark would show; test_archive.py asks Spark for them."""
-    return {name: gauge.value() for name, (gauge, _) in list(metrics._gauges.items())}
+    queries = list(metrics._gauges.values())
+    return {name: gauge.value() for one in queries for name, (gauge, _) in list(one.items())}
 
 
 @pytest.fixture
@@ -53,13 +54,19 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_an_nsqd_that_is_no_more_has_no_lag(spark):
+def test_an_nsqd_that_is_no_more_has_no_lag_and_other_queries_keep_theirs(spark):
     metrics = LagMetrics(spark)
     metrics.note("leaving", {"a:1": 5, "b:1": 7})
     assert gauges(metrics)["nsq.lag.leaving"] == 12
     metrics.note("leaving", {"b:1": 3})
 
     assert gauges(metrics) == {"nsq.lag.leaving": 3, "nsq.lag.leaving.a:1": 0, "nsq.lag.leaving.b:1": 3}
+
+    # A query whose name begins with that of another one.
+    metrics.note("leaving.eu", {"c:1": 4})
+    metrics.note("leaving", {"b:1": 2})
+    assert gauges(metrics)["nsq.lag.leaving.eu"] == 4
+    assert gauges(metrics)["nsq.lag.leaving.eu.c:1"] == 4
 
 
 class Source:
