@@ -27,8 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if argv is None else argv)
     if options.table and find_spec("deltalake") is None:
         return fail(PROGRAM, "deltalake is not installed; pip install 'pyspark-nsq[delta]' brings it")
-    code = run_job(PROGRAM, "archived", options.master, options.conf, lambda spark: start(spark, options))
-    return code or (compact(options) if options.compact else 0)
+    return run_job(
+        PROGRAM,
+        "archived",
+        options.master,
+        options.conf,
+        lambda spark: start(spark, options),
+        lambda: compact(options) if options.compact else 0,
+    )
 
 
 def compact(options: ArchiveOptions) -> int:
@@ -100,7 +106,7 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
         .trigger(**options.trigger)
         .start()
     )
-    return QueryRun(query, lambda progress: messages_of.get(progress.batchId, 0))
+    return QueryRun(query, lambda progress: messages_of.pop(progress.batchId, 0))
 
 
 def _table(options: ArchiveOptions) -> "DeltaLog":

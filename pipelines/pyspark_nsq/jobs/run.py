@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -17,22 +17,22 @@ _POLL_S: Final = 1
 
 @dataclass(slots=True)
 class QueryRun:
-    """A query that was started, and how many messages each of its batches has stored."""
+    """A query that was started, and how many messages it has stored."""
 
     query: StreamingQuery
     messages_in: Callable[[StreamingQueryProgress], int]
-    """How many messages the batch of a progress report has."""
-    messages_of: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def messages(self) -> int:
-        return sum(self.messages_of.values())
+    """How many messages the batch of a progress report has; it is asked once for each batch."""
+    messages: int = 0
+    told: int = -1
+    """The last batch with a line."""
 
     def look(self) -> None:
         """Record the batches that ended since the last look, and print a line about each."""
         for progress in self.query.recentProgress:
-            if progress.numInputRows and progress.batchId not in self.messages_of:
-                messages = self.messages_of[progress.batchId] = self.messages_in(progress)
+            if progress.numInputRows and progress.batchId > self.told:
+                self.told = progress.batchId
+                messages = self.messages_in(progress)
+                self.messages += messages
                 print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag_of(progress)))
 
 

@@ -18,8 +18,12 @@ def run_job(
     master: str,
     conf: Mapping[str, str],
     start: "Callable[[SparkSession], QueryRun]",
+    afterwards: Callable[[], int] = lambda: 0,
 ) -> int:
-    """Run the query of *start*; the exit code is 1 if something failed. *done* is a past participle."""
+    """Run the query of *start*; return the exit code, 1 if something failed. *done* is a past participle.
+
+    If it ran to its end, *afterwards* has the last word; after a signal there may be no time for more.
+    """
     if find_spec("pyspark") is None:
         return fail(program, "Spark is not installed; pip install 'pyspark-nsq[spark]' brings it")
     from pyspark_nsq.jobs.run import run_until_end
@@ -44,7 +48,7 @@ def run_job(
         f"{messages} messages {done} in {ended - ready:.1f} s, {rate:.0f} a second; "
         f"starting Spark took {ready - began:.1f} s"
     )
-    return 0
+    return 0 if stop.asked else afterwards()
 
 
 def fail(program: str, reason: str) -> int:
