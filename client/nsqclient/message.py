@@ -30,7 +30,7 @@ class Outcome(Enum):
     FAILED = auto()  # requeued after it failed: the consumer is to slow down
 
 
-class Policy(Protocol):
+class RetryPolicy(Protocol):
     """What becomes of a message whose handler fails; ``Retry`` is one."""
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
         """Ask for more time."""
 
     @property
-    def retry(self) -> Policy: ...
+    def retry(self) -> RetryPolicy: ...
 
     def handling_failed(self, message: "Message[object]", error: BaseException | None) -> None:
         """The handler of this message has failed: requeue the message, or give it up.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nsqclient.message import Message, Outcome, Policy, Source
+from nsqclient.message import Message, Outcome, RetryPolicy, Source
 from nsqclient.threads import Mailbox
 
 # In the thread of a handler: the owner of that handler.
@@ -42,7 +42,7 @@ class ThreadSafe:
         self._post(self.source.touch, message_id)
 
     @property
-    def retry(self) -> Policy:
+    def retry(self) -> RetryPolicy:
         return self.source.retry
 
     def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
