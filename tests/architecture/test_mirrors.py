@@ -262,7 +262,6 @@ ELSEWHERE = {
         "tests/integration/test_https.py": ["nsqcore/options/https_options.py"],
         "tests/pipelines/test_archive.py": [
             "pipelines/pyspark_nsq/jobs/belonging.py",
-            "pipelines/pyspark_nsq/jobs/run.py",
             "pipelines/pyspark_nsq/jobs/running.py",
             "pipelines/pyspark_nsq/jobs/session.py",
             "pipelines/pyspark_nsq/jobs/signals.py",
@@ -275,7 +274,6 @@ ELSEWHERE = {
             "pipelines/cookbook/lag.py",
             "pipelines/cookbook/windows.py",
             "pipelines/cookbook/write_back.py",
-            "pipelines/pyspark_nsq/jobs/count.py",
         ],
         "tests/pipelines/test_archive_survives_kill.py": [
             "pipelines/pyspark_nsq/parquet/reader.py",

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_nsq.jobs.main import main
-from pyspark_nsq.jobs.replay import Pace
+from pyspark_nsq.jobs.replay import RateLimit
 from pyspark_nsq.parquet.delta import DeltaLog
 from pyspark_nsq.source.columns import ARROW_SCHEMA
 from pyspark_nsq.source.stream_reader import NsqStreamReader
@@ -110,17 +110,17 @@ def test_the_pace_is_kept(nodes, topic, flags):
 
 
 def test_after_a_pause_the_pace_makes_up_for_a_second_at_most():
-    pace = Pace(10, now=0)
-    assert pace.wait(10, now=0) == 1
-    assert pace.wait(5, now=1.5) == 0
+    limit = RateLimit(10, now=0)
+    assert limit.wait(10, now=0) == 1
+    assert limit.wait(5, now=1.5) == 0
     # All nsqds were away for an hour.
-    waits = [pace.wait(5, now=3600) for _ in range(4)]
+    waits = [limit.wait(5, now=3600) for _ in range(4)]
 
     assert waits == [0, 0, 0.5, 1]
 
 
 def test_without_a_rate_nothing_waits():
-    assert Pace(0, now=0).wait(1_000_000, now=0) == 0
+    assert RateLimit(0, now=0).wait(1_000_000, now=0) == 0
 
 
 def test_a_progress_of_another_input_is_named(nodes, topic, flags, tmp_path, capsys):

@@ -98,13 +98,13 @@ def replay(options: ReplayOptions) -> int:
     noted = Progress(options.progress, options.input)
     publisher = Publisher(options.sink, 0)
     said = time.monotonic()
-    pace = Pace(options.rate, said)
+    limit = RateLimit(options.rate, said)
     try:
         for file, group, rows in _row_groups(options.input, noted):
             for batch in rows.to_batches():
                 for one in outgoing(batch, options.sink.topic, _at_once(options)):
                     publisher.publish(one)
-                    time.sleep(pace.wait(one.messages, time.monotonic()))
+                    time.sleep(limit.wait(one.messages, time.monotonic()))
             noted.note(file, group)
             if time.monotonic() - said > _SAY_S:
                 said = time.monotonic()
@@ -114,7 +114,7 @@ def replay(options: ReplayOptions) -> int:
     return publisher.messages
 
 
-class Pace:
+class RateLimit:
     """Limits the messages per second. After a pause it makes up for one second at most. Pure."""
 
     def __init__(self, rate: float, now: float) -> None:
