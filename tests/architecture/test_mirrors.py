@@ -79,7 +79,6 @@ ELSEWHERE = {
         f"{NSQD}/test_hand_over.py": [
             "nsqd/data/hand_over.py",
             "nsqd/server/replication/departure.py",
-            "nsqd/server/replication/leaving.py",
             "nsqd/server/replication/left_behind.py",
         ],
         f"{NSQD}/test_copies.py": [
@@ -87,7 +86,6 @@ ELSEWHERE = {
             "nsqd/server/http/carried.py",
             "nsqd/server/replication/assembly.py",
             "nsqd/server/replication/copying.py",
-            "nsqd/server/replication/our_keepers.py",
             "nsqd/server/replication/shown.py",
             "nsqd/server/replication/wanted.py",
         ],
@@ -103,13 +101,11 @@ ELSEWHERE = {
         f"{NSQD}/test_http_handling.py": ["nsqd/server/http/handling.py"],
         f"{NSQD}/test_http_messages.py": ["nsqd/server/messages/finding.py"],
         f"{NSQD}/test_http_protocol.py": ["nsqd/server/http/routes.py"],
-        f"{NSQD}/test_http_publish.py": ["nsqd/server/http/publish.py"],
         f"{NSQD}/test_lookup_peer.py": [
             "nsqd/server/lookup/connection.py",
             "nsqd/server/lookup/peer.py",
             "nsqd/server/lookup/session.py",
         ],
-        f"{NSQD}/test_dead_letters.py": ["nsqd/server/http/dead_letters.py"],
         f"{NSQD}/test_policies.py": ["nsqd/server/http/policies.py", "nsqd/server/policies.py"],
         f"{NSQD}/test_tcp_compression.py": ["nsqd/server/layers.py"],
         f"{NSQD}/test_tls.py": ["nsqd/server/tls.py"],
