@@ -242,7 +242,7 @@ def _sessions(options: NsqadminOptions, log: Log) -> Sessions | None:
 def _open_id(options: NsqadminOptions) -> "OpenId | None":
     if not options.oidc_issuer:
         return None
-    secret = SecretFile(options.oidc_client_secret_file)
+    secret = SecretFile(options.oidc_client_secret_file, "the secret of the client")
     try:
         secret.read()
     except (OSError, ValueError) as error:

@@ -37,3 +37,10 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path, content):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(OSError, match="open /no/such/file: No such file or directory"):
         SecretFile("/no/such/file").read()
+
+
+def test_the_sentence_says_which_secret_it_is():
+    with pytest.raises(OSError, match="^cannot read the AUTH secret - open "):
+        SecretFile("/no/such/file").read()
+    with pytest.raises(OSError, match="^cannot read the secret of the client - open "):
+        SecretFile("/no/such/file", "the secret of the client").read()
