@@ -40,7 +40,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_sentence_says_which_secret_it_is():
-    with pytest.raises(OSError, match="^cannot read the AUTH secret - open "):
+    with pytest.raises(OSError, match=r"^cannot read the AUTH secret - open "):
         SecretFile("/no/such/file").read()
-    with pytest.raises(OSError, match="^cannot read the secret of the client - open "):
+    with pytest.raises(OSError, match=r"^cannot read the secret of the client - open "):
         SecretFile("/no/such/file", "the secret of the client").read()
