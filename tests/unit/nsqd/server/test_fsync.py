@@ -28,14 +28,16 @@ class TopicDisk(Disk):
         self.broken = set()
         # Fsyncs of a topic wait until its gate is open.
         self.gates = {}
+        self.reached = []
         self.synced = []
         self.folders = []
 
     def sync(self, fd):
         path = Path(f"/proc/self/fd/{fd}").readlink()
         topic = path.parent.name.removesuffix(".topic")
-        if topic in self.gates:
-            assert self.gates[topic].wait(20)
+        if gate := self.gates.get(topic):
+            self.reached.append(topic)
+            assert gate.wait(20)
         self.synced.append((topic, threading.current_thread() is threading.main_thread()))
         if topic in self.broken:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -251,7 +253,9 @@ async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_w
     message = b"PUB t\n" + sized(b"m")
     client.says(message)
     bench.turn.run()
-    await asyncio.sleep(0)  # the first job runs
+    async with asyncio.timeout(20):
+        while not disk.reached:  # noqa: ASYNC110 - threads tell nobody
+            await asyncio.sleep(0.001)
     client.says(message)
     bench.turn.run()  # this one waits for the job after it
     disk.gates["t"] = threading.Event()
