@@ -166,4 +166,11 @@ ADMIN: Final = (
 """,
         ("tests/unit/nsqadmin/changes/test_audit.py",),
     ),
+    Mutation(
+        "what-was-delivered-elsewhere-is-missing",
+        "nsqadmin/figures/missing.py",
+        "delivered = released_s > (one.seen_s or 0.0)",
+        "delivered = False",
+        ("tests/unit/nsqadmin/figures/test_missing.py",),
+    ),
 )

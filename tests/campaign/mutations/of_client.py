@@ -165,4 +165,25 @@ CLIENT: Final = (
                 return False""",
         ("tests/unit/nsqclient/test_threads.py",),
     ),
+    Mutation(
+        "a-message-in-flight-is-silence",
+        "client/nsqclient/rdy.py",
+        "silent_for = 0 if in_flight.get(key) else now",
+        "silent_for = now",
+        ("tests/unit/nsqclient/test_rdy.py",),
+    ),
+    Mutation(
+        "a-dead-letter-is-a-success",
+        "client/nsqclient/consumer.py",
+        "            outcome = Outcome.FAILED",
+        "            outcome = Outcome.FINISHED",
+        ('tests/integration/test_client_features.py -k "backed_off or trial"',),
+    ),
+    Mutation(
+        "an-nsqlookupd-that-was-just-started-is-believed",
+        "client/nsqclient/links.py",
+        "        elif not found and not self._fixed and self.in_use:",
+        "        elif False:",
+        ("tests/integration/test_client_lookups.py",),
+    ),
 )

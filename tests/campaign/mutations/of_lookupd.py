@@ -100,4 +100,11 @@ LOOKUPD: Final = (
         "                self._steps.appendleft(step)",
         ("tests/unit/nsqlookupd/test_rounds.py",),
     ),
+    Mutation(
+        "one-that-nobody-knows-is-ready",
+        "nsqlookupd/readiness.py",
+        "return len(absent) > max(1, len(expected) // 10)",
+        "return False",
+        ("tests/unit/nsqlookupd/test_readiness.py",),
+    ),
 )

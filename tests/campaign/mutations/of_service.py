@@ -148,4 +148,43 @@ SERVICE: Final = (
         "pass",
         ("tests/unit/nsqcore/process/test_lifecycle.py",),
     ),
+    Mutation(
+        "a-long-batch-goes-on-behind-a-drain",
+        "nsqd/engine/broker.py",
+        "return not (self.dirty or self.under_way)",
+        "return not self.dirty",
+        ("tests/unit/nsqd/engine/test_draining.py tests/unit/nsqd/server/http/test_publish.py",),
+    ),
+    Mutation(
+        "what-is-behind-those-that-wait-stays-unsent",
+        "nsqd/server/tcp.py",
+        """\
+            self.hold_answer(0)
+""",
+        "",
+        ('tests/unit/nsqd/server/test_fsync.py -k "behind"',),
+    ),
+    Mutation(
+        "a-drain-leaves-old-figures-behind",
+        "nsqd/drain.py",
+        'while state["drained"] and state.get("scraped_as_owing") and',
+        "while False and",
+        ('tests/integration/nsqd/test_drain.py -k "scrape"',),
+    ),
+    Mutation(
+        "a-commit-goes-into-a-log-that-is-gone",
+        "nsqd/server/http/log.py",
+        """\
+        refuse_when_leaving(self._broker)
+""",
+        "",
+        ('tests/integration/nsqd/test_hand_over.py -k "go_elsewhere"',),
+    ),
+    Mutation(
+        "a-keeper-that-could-not-be-noted-is-appointed",
+        "nsqd/replication/appointing.py",
+        "            known.last, known.current, known.former = before.last, before.current, before.former\n",
+        "",
+        ("tests/unit/nsqd/replication/test_appointing.py tests/unit/nsqd/server/replication",),
+    ),
 )
