@@ -16,13 +16,30 @@ def gauges(metrics):
     return {name: gauge.value() for one in queries for name, (gauge, _) in list(one.items())}
 
 
+class Recorded(LagListener):
+    """Keeps what it was told, because Spark only logs what a listener raises."""
+
+    def __init__(self, metrics):
+        super().__init__(metrics)
+        self.metrics = metrics
+        self.heard = []
+
+    def onQueryProgress(self, event):  # noqa: N802 - Spark's name
+        heard = [event.progress.name, event.progress.batchId, lags_of(event.progress)]
+        self.heard.append(heard)
+        try:
+            super().onQueryProgress(event)
+        except BaseException as error:
+            heard.append(error)
+            raise
+
+
 @pytest.fixture
 def listening(spark):
-    """The metrics to which a listener writes the progress of queries."""
-    metrics = LagMetrics(spark)
-    listener = LagListener(metrics)
+    """A listener that writes the progress of queries to metrics."""
+    listener = Recorded(LagMetrics(spark))
     spark.streams.addListener(listener)
-    yield metrics
+    yield listener
     spark.streams.removeListener(listener)
 
 
@@ -48,7 +65,13 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
 
     assert lags_of(query.recentProgress[0]) == {first: 2, second: 4}
     # Spark calls the listener a moment after the query has gone on.
-    wait_until(lambda: gauges(listening) == read, "all is read")
+    try:
+        wait_until(lambda: gauges(listening.metrics) == read, "all is read")
+    except AssertionError as error:
+        error.add_note(
+            f"the metrics are {gauges(listening.metrics)}; the listener was told {listening.heard}"
+        )
+        raise
 
 
 @pytest.mark.spark
