@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from nsqcore.process.file_stamp import FileStamp, stamp_of
 from nsqcore.process.logs import Log
 
 _LEAST_BYTES: Final = 32
@@ -15,7 +16,7 @@ class SessionSecret:
         """Raise OSError or ValueError if the file cannot be used."""
         self._path = Path(path)
         self._log = log
-        self._stamp = (0, 0)
+        self._stamp: FileStamp | None = None
         self._problem = ""
         self._secret = b""
         self._follow()
@@ -34,8 +35,7 @@ class SessionSecret:
         return self._secret
 
     def _follow(self) -> None:
-        state = self._path.stat()
-        stamp = state.st_mtime_ns, state.st_size
+        stamp = stamp_of(self._path)
         if stamp == self._stamp:
             return
         secret = self._path.read_bytes().strip()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqadmin.access.roles import ANYBODY, Role, RoleGrant
+from nsqcore.process.file_stamp import FileStamp, stamp_of
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -38,7 +39,7 @@ class TokenFile:
     """The file of tokens, read again when it changes, so that a removed token stops working at once."""
 
     path: str
-    _stamp: tuple[int, int] = (0, 0)
+    _stamp: FileStamp | None = None
     _tokens: list[Token] = field(default_factory=list)
 
     @property
@@ -46,8 +47,7 @@ class TokenFile:
         """The tokens of the file as it is now. Raises OSError or ValueError if it cannot be read."""
         if not self.path:
             return []
-        state = Path(self.path).stat()
-        stamp = state.st_mtime_ns, state.st_size
+        stamp = stamp_of(Path(self.path))
         if stamp != self._stamp:
             self._tokens = parse_tokens(Path(self.path).read_text(encoding="utf-8"))
             self._stamp = stamp

@@ -121,6 +121,8 @@ class SignIn:
         )
 
     def _failed(self, request: Request, problem: SignInProblem) -> Response:
-        self._log.warning("sign-in from %s failed: %s", request.peer, problem)
+        # What went wrong on this machine is for its operator alone.
+        cause = f" ({problem.__cause__})" if isinstance(problem.__cause__, OSError | ValueError) else ""
+        self._log.warning("sign-in from %s failed: %s%s", request.peer, problem, cause)
         place: dict[str, Any] = {"topic": "", "channel": "", "node": ""}
         return self._render.page(request, "problem.html", status=403, problem=str(problem), **place)

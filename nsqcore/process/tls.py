@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from nsqcore.process.file_stamp import FileStamp, stamp_of
 from nsqcore.process.logs import Log
 
 # A renewed certificate is written weeks before the old one expires, so this is soon enough.
 CHECK_S: Final = 2.0
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
+Stamp = tuple[FileStamp | None, ...]
 
 
 class Certificates:
@@ -205,10 +206,8 @@ def _words(reason: str) -> str:
     return reason.replace("_", " ").lower()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Values that change with a file; a mounted secret is replaced by moving a link."""
+def _stamp(path: Path) -> FileStamp | None:
     try:
-        found = path.stat()
+        return stamp_of(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

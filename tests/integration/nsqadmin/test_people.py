@@ -168,6 +168,9 @@ async def test_new_secrets_count_without_a_restart_and_a_new_session_secret_ends
     assert exchanged.status == 303
     assert (before.status, after.status, signed_in.status) == (200, 303, 200)
     assert (unreadable.status, "cannot be read" in unreadable.text) == (403, True)
+    # The path is for the log alone.
+    assert "secret for the provider cannot be read. (cannot read the secret of the client - open " in site.log
+    assert str(tmp_path) not in unreadable.text
 
 
 async def test_where_people_sign_in_nobody_is_who_a_header_says(tmp_path):

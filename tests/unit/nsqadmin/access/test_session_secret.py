@@ -1,4 +1,5 @@
 import io
+import os
 
 import pytest
 
@@ -47,6 +48,11 @@ def test_while_the_file_cannot_be_used_the_old_secret_is_and_the_log_says_so_onc
 def test_a_file_that_cannot_be_used_at_the_start_is_refused(tmp_path, log):
     file = tmp_path / "secret"
     with pytest.raises(FileNotFoundError):
+        SessionSecret(str(file), log)
+
+    file.touch()
+    os.utime(file, ns=(0, 0))
+    with pytest.raises(ValueError, match="32 bytes or more"):
         SessionSecret(str(file), log)
     file.write_bytes(b" " * 40)
     with pytest.raises(ValueError, match="32 bytes or more"):
