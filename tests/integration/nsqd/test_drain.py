@@ -194,6 +194,21 @@ def test_the_command_does_not_wait_for_a_scrape_longer_than_it_may(node, connect
     assert ended(drain(node.http_address, "--timeout=1s"))[0] == 0
 
 
+def test_a_node_that_ends_while_the_command_waits_for_a_scrape_is_drained_all_the_same(node, connect):
+    connect(node).publish("t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    assert owed_by_metrics(node) == 1
+    hook = drain(node.http_address)
+    wait_until(lambda: node.get("/drain")["draining"], "the drain began")
+    node.post("/channel/empty?topic=t&channel=c")
+    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is drained, which no scrape has seen")
+    time.sleep(0.5)  # the command has seen it, too
+    node.stop()
+
+    code, out, err = ended(hook)
+    assert (code, out.splitlines()[-1], err) == (0, f"{node.http_address} is drained", "")
+
+
 def test_after_a_hand_over_a_scrape_is_told_of_nothing(cluster):
     taker, node = (cluster.nsqd(f"--node-id={number}") for number in (801, 802))
     node.post("/pub?topic=t", b"1")
