@@ -56,7 +56,7 @@ def test_every_body_is_published_once(nodes, topic, flags, capsys):
 @pytest.fixture
 def table(tmp_path):
     """A compacted Delta table of 50 messages, with the files from before and those of a killed task."""
-    output = tmp_path / "archive"
+    output = tmp_path / "archive of täbles"
     log = DeltaLog(str(output), ARROW_SCHEMA)
     for number in range(5):
         log.commit("q", number, written(output, 10 * number))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from pyspark_nsq.parquet.layout import SUFFIX
 from pyspark_nsq.source.errors import SourceError
@@ -64,7 +65,7 @@ def _of_delta(root: Path) -> Iterator[Path]:
     except DeltaError as error:
         raise SourceError(f"the Delta table {root} cannot be read: {error}") from error
     for path in listed:
-        yield root / Path(path).relative_to(root.resolve())
+        yield root / Path(unquote(path)).relative_to(root.resolve())
 
 
 def _of_spark(folder: Path) -> Iterator[str]:
