@@ -63,7 +63,7 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
     read = {f"nsq.lag.{topic}": 0, f"nsq.lag.{topic}.{first}": 0, f"nsq.lag.{topic}.{second}": 0}
 
     assert lags_of(query.recentProgress[0]) == {first: 2, second: 4}
-    # Spark calls the listener a moment after the query has gone on; the end of an earlier test's query may also come.
+    # Spark calls the listener a moment after the query has gone on, and perhaps for an earlier test's query.
     try:
         wait_until(lambda: gauges(listening.metrics, topic) == read, "all is read")
     except AssertionError as error:
