@@ -13,6 +13,7 @@ from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import SECOND, meant_duration, parse_duration
 from nsqclient.wire.frames import MAX_FRAME_BYTES
+from nsqclient.wire.headers import MOST_HEADER_BYTES
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 60 * _MINUTE_S
@@ -154,8 +155,11 @@ class Config:
 
     @property
     def most_frame_bytes(self) -> int:
-        """The largest frame accepted from nsqd, in bytes: a body and the header of its message."""
-        return self.max_msg_size + 1024 if self.max_msg_size else MAX_FRAME_BYTES
+        """The largest frame accepted from nsqd, in bytes: a body with what comes before it."""
+        if not self.max_msg_size:
+            return MAX_FRAME_BYTES
+        # nsqd allows headers beside the largest body.
+        return self.max_msg_size + 1024 + (MOST_HEADER_BYTES if self.headers else 0)
 
     def identify_settings(self) -> dict[str, Any]:
         """The fields of IDENTIFY; times in milliseconds."""

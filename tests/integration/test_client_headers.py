@@ -1,5 +1,7 @@
 """The client's headers against a real nsqd, beside a client that knows nothing of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from nsqclient import Config, Consumer, Producer, UnsupportedError
@@ -99,14 +101,15 @@ async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_
         await producer.publish("t", b"1", headers={"a": "b"})
 
 
-async def test_a_body_of_the_largest_size_may_have_headers(nsqd):
+@pytest.mark.parametrize("max_msg_size", [0, 1 << 20])
+async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
     seen = Seen()
     body, headers = b"x" * (1 << 20), {"a": "y" * 60_000}
     async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
         await producer.publish("t", body, headers=headers)
         with pytest.raises(ProtocolError, match="E_BAD_MESSAGE"):
             await producer.publish("t", body + b"x", headers=headers)
-    async with consumer(nsqd, seen, EXTENDED):
+    async with consumer(nsqd, seen, replace(EXTENDED, max_msg_size=max_msg_size)):
         await eventually(lambda: len(seen) == 1, "it is handled")
 
     assert seen == [(body, headers)]
