@@ -20,6 +20,8 @@ class LookupConnection(asyncio.Protocol):
         self._changed = changed
         self._parser = ReplyParser(MAX_REPLY)
         self._replies: deque[bytes] = deque()
+        # Commands whose reply has not come yet.
+        self._unanswered = 0
         self._waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport
 
@@ -28,6 +30,7 @@ class LookupConnection(asyncio.Protocol):
 
         The time-out applies to each reply, so that a long list does not fail for its length.
         """
+        self._unanswered += len(commands)
         self._transport.write(b"".join(commands))
         replies: list[bytes] = []
         while len(replies) < len(commands):
@@ -62,6 +65,10 @@ class LookupConnection(asyncio.Protocol):
         self._parser.feed(data)
         try:
             while (reply := self._parser.next_reply()) is not None:
+                if not self._unanswered:
+                    # Kept replies would be taken for those of later commands, and could fill the memory.
+                    raise ProtocolError("a reply came that nobody asked for")
+                self._unanswered -= 1
                 self._replies.append(reply)
         except ProtocolError as error:
             self.lost = ConnectionError(str(error))

@@ -1,6 +1,7 @@
 """nsqd's registration with nsqlookupd: with the real daemon, and with peers that misbehave."""
 
 import asyncio
+import contextlib
 import io
 import time
 from contextlib import AsyncExitStack
@@ -246,6 +247,27 @@ async def test_a_refused_registration_is_said_with_its_reason(nsqd):
         assert peers.peers()[0].last_error == expected
         assert f"ERROR: LOOKUPD({address}): {expected}" in nsqd.logged()
         await peers.stop()
+
+
+async def test_a_peer_that_says_more_than_it_is_asked_is_left(nsqd):
+    sent = []
+
+    async def talkative(reader, writer):
+        await reader.readuntil(b"}")
+        writer.write(encode_reply(REPLY % 4161))
+        with contextlib.suppress(ConnectionError):
+            while len(sent) < 64:
+                writer.write(encode_reply(b"x" * (1 << 20)))
+                await writer.drain()
+                sent.append(1)
+
+    async with scripted_peer(talkative) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers()[0].last_error, "that is noticed")
+
+        assert "a reply came that nobody asked for" in peers.peers()[0].last_error
+        await peers.stop()
+    assert len(sent) < 64
 
 
 async def test_something_else_on_that_port_is_an_error_like_any_other(nsqd):
