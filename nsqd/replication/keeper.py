@@ -6,6 +6,8 @@ The driver feeds received bytes to :meth:`KeeperLink.receive`, sends what is in 
 simulated node does the same with no thread and no socket.
 """
 
+from typing import Final
+
 from nsqd.replication.copied_topics import CopiedTopics
 from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_jobs import CopyJob, CopySync, FindCopy, KeeperJob, SyncUpTo
@@ -38,6 +40,10 @@ from nsqd.replication.sound import Mismatch
 from nsqd.replication.willing import Keeping, other_version
 
 
+# A home gives up a keeper that leaves so much unacknowledged; a frame more may be under way.
+_MOST_EARLY: Final = 2 * MAX_LIVE + MAX_FRAME
+
+
 class KeeperLink:
     """One connection of a home; see the module."""
 
@@ -58,7 +64,9 @@ class KeeperLink:
         self._loads: list[FindCopy] = []
         self._loading = 0
         self._begin: Begin | None = None
+        # What came while the home was not heard.
         self._early: list[bytes] = []
+        self._early_bytes = 0
         self._syncing = False
         self._sync_wanted = False
         self._acknowledged = (0, 0)
@@ -114,6 +122,9 @@ class KeeperLink:
             return
         if self._deaf:
             self._early.append(data)
+            self._early_bytes += len(data)
+            if self._early_bytes > _MOST_EARLY:
+                self.refuse(Refuse.BAD_FRAME, "more came before it was heard than a home sends")
             return
         self._hear([data])
 
@@ -137,6 +148,7 @@ class KeeperLink:
                 return
             if self._deaf:
                 self._early += pieces[place + 1 :]
+                self._early_bytes = sum(map(len, self._early))
                 break
         self._acknowledge()
 
@@ -219,6 +231,7 @@ class KeeperLink:
     def closed(self) -> None:
         """Close this side: the connection is gone, or is to go."""
         self.state = KeeperState.CLOSED
+        self._early.clear()
         if self.copied is not None:
             self.copied.close()
         if self.hello is not None and self._keeping.links.get(self.hello.identity) is self:
@@ -402,6 +415,7 @@ class KeeperLink:
             if self.closing or self._begin is not None:
                 return
         early, self._early = self._early, []
+        self._early_bytes = 0
         # Bytes that came with the frame that was waited for are in the reader.
         self._hear([b"", *early])
 

@@ -169,6 +169,8 @@ class HomeAtTheDoor(asyncio.Protocol):
                 self._keepers.log.warning("COPIES: (%s) refused - %s", self.peer, link.reason)
             transport.close()
         elif link.state is KeeperState.ASKING and self._asking is None:
+            # What a peer sends before it is admitted stays with it.
+            transport.pause_reading()
             self._asking = self._loop.create_task(self._ask(), name=f"AUTH of home {self.peer}")
 
     def _ended(self, job: KeeperJob, done: "asyncio.Future[None]") -> None:
@@ -190,6 +192,8 @@ class HomeAtTheDoor(asyncio.Protocol):
             common_name=common_name(transport),
         )
         found = await self._keepers.auth.ask(asker, self.peer)
+        self._heard = self._loop.time()
+        transport.resume_reading()
         if found is None:
             reason = "the auth servers do not answer"
         elif not found.allows(PUBLISH, EVERY_TOPIC, ""):
@@ -200,7 +204,8 @@ class HomeAtTheDoor(asyncio.Protocol):
         self._go_on()
 
     def tick(self, now: float) -> None:
-        if now - self._heard > _SILENT_S and self._transport is not None:
+        is_heard = self.link.state is not KeeperState.ASKING
+        if is_heard and now - self._heard > _SILENT_S and self._transport is not None:
             self.link.reason = self.link.reason or "nothing was heard of it"
             self._transport.abort()
             return

@@ -5,12 +5,15 @@ import itertools
 import os
 import shutil
 import signal
+import socket
 import threading
 
 import pytest
 
 from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark
+from nsqd.replication.frames import Hello, StillHere, Welcome
+from nsqd.replication.framing import MAGIC, FrameReader, encode
 from nsqd.storage.topic_store import TopicStore
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
@@ -331,6 +334,21 @@ def test_a_node_that_keeps_nothing_refuses(cluster):
     kept = keeper(cluster, "--keep-for-others=false")
 
     refused(home(cluster, kept.tcp_address), "no copies are kept here: --keep-for-others=false")
+
+
+def test_what_a_home_sends_before_it_is_admitted_stays_with_it(cluster):
+    more = encode(StillHere()) * 100_000
+    with AuthServer(held={"good"}) as auth:
+        kept = keeper(cluster, f"--auth-http-address={auth.address}", "--http-client-request-timeout=2m")
+        with socket.create_connection(("127.0.0.1", kept.tcp_port), timeout=2) as peer:
+            peer.sendall(MAGIC + encode(Hello(b"h" * 16, 1, 1, "home:4150", b"good")))
+            wait_until(lambda: auth.asked, "the auth server is asked")
+            with pytest.raises(TimeoutError):
+                for _ in range((64 << 20) // len(more)):
+                    peer.sendall(more)
+            auth.release()
+            welcome = next(iter(FrameReader().feed(peer.recv(1 << 16))))
+    assert isinstance(welcome, Welcome)
 
 
 def test_something_else_than_a_keeper_is_told_of(cluster):

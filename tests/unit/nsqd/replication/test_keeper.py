@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsqd.replication import keeper
 from nsqd.replication.frames import (
     Ack,
     Appends,
@@ -79,6 +80,15 @@ def test_what_comes_while_somebody_has_to_let_go_of_the_copy_waits(shelf, shop, 
 
     assert shelf.content(FIRST) == home_file(shop)
     assert shelf.answers()[-1] == Ack(shelf.link.written, 0)
+
+
+def test_no_more_waits_than_a_home_may_have_sent(shelf, monkeypatch):
+    monkeypatch.setattr(keeper, "_MOST_EARLY", 100 * len(encode(StillHere())))
+    shelf.keeping.released = lambda _identity: False
+    shelf.begin()
+    assert shelf.say(*[StillHere()] * 100) == []
+
+    assert refused(shelf.say(StillHere())).code == Refuse.BAD_FRAME
 
 
 @pytest.mark.parametrize(
