@@ -209,6 +209,24 @@ def stopped(hasty):
     go_on()
 
 
+def test_what_was_finished_while_nsqd_was_stopped_has_not_timed_out(consumer, hasty, topic):
+    consumer.send(pub(topic, b"m") + b"NOP\n")
+    assert consumer.response() == b"OK"
+    message = consumer.message()
+    os.kill(hasty.pid, signal.SIGSTOP)
+    try:
+        time.sleep(0.1)
+        consumer.send(fin(message))
+        time.sleep(1.2)
+    finally:
+        os.kill(hasty.pid, signal.SIGCONT)
+
+    consumer.quiet()
+    (found,) = hasty.get(f"/stats?format=json&topic={topic}")["topics"]
+    (channel,) = found["channels"]
+    assert (channel["timeout_count"], channel["in_flight_count"], channel["depth"]) == (0, 0, 0)
+
+
 @pytest.fixture
 def beating(connect, hasty):
     """A client that nsqd closes after two seconds of silence."""
