@@ -110,20 +110,25 @@ class DeadLettersApi:
         """Publish the letters to their origins, then finish them; returns how many. Raises ApiError."""
         if self._broker.draining:
             raise ApiError(503, "DRAINING")
+        moving = {(topic, letter.seq) for letters in back.values() for letter in letters}
+        self._moving |= moving
         self._broker.under_way += 1
         try:
             return await self._send_each(topic, back)
         finally:
             self._broker.under_way -= 1
+            self._moving -= moving
 
     async def _send_each(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
         sent = 0
-        for (topic_name, channel_name), letters in back.items():
+        for (topic_name, channel_name), picked in back.items():
             origin = self._broker.topics.get(topic_name)
             if origin is None or channel_name not in origin.channels or not origin.flowing or topic.deleted:
                 continue  # it changed while earlier letters were stored
-            moving = {(topic, letter.seq) for letter in letters}
-            self._moving |= moving
+            # A consumer of the dead letters may have taken some of them meanwhile.
+            letters = [letter for letter in picked if is_there(topic, letter.seq)]
+            if not letters:
+                continue
             try:
                 origin.stage_for(channel_name, batch_of(letters), clock_ns())
                 await self._turn.durable(origin)
@@ -131,8 +136,6 @@ class DeadLettersApi:
                 raise ApiError(429, f"{topic_name}: {full}; {sent} were sent back") from full
             except NotStored as error:
                 raise ApiError(503, f"NOT_STORED: {error}; {sent} were sent back") from error
-            finally:
-                self._moving -= moving
             finish(topic, [letter.seq for letter in letters])
             sent += len(letters)
             self._log.info(

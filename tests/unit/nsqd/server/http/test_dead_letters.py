@@ -1,6 +1,7 @@
-"""Dead letters are sent back while a drain begins."""
+"""Dead letters are sent back by several at once, and while a drain begins."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -76,3 +77,38 @@ async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending
 
     assert bench.broker.at_rest
     assert bench.broker.topics["dead"].backlog.depth == 0
+
+
+@pytest.fixture
+async def other(bench):
+    """A dead letter of another channel."""
+    other = bench.broker.channel(bench.broker.topics["t"], "other")
+    letter = extension({"dead-topic": "t", "dead-channel": "other"})
+    dead = bench.broker.topics["dead"]
+    dead.stage(b"m", now_ns(), 0, letter)
+    bench.broker.dirty[dead] = None
+    await bench.rest()
+    return other
+
+
+async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending):
+    tasks = [sending() for _ in range(3)]
+
+    answers = [json.loads((await task).body) for task in tasks]
+
+    assert sum(answer["sent"] for answer in answers) == 2
+    assert (bench.broker.topics["t"].channels["c"].depth, other.depth) == (1, 1)
+
+
+async def test_a_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
+    dead = bench.broker.topics["dead"]
+    task = sending()
+    while not bench.broker.topics["t"].channels["c"].depth:
+        assert not task.done()
+        await asyncio.sleep(0)
+    dead.backlog.clear()
+
+    answer = json.loads((await task).body)
+
+    assert (answer["found"], answer["sent"]) == (2, 1)
+    assert other.depth == 0
