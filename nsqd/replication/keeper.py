@@ -39,7 +39,6 @@ from nsqd.replication.keeper_states import ALLOWED, KeeperState
 from nsqd.replication.sound import Mismatch
 from nsqd.replication.willing import Keeping, other_version
 
-
 # A home gives up a keeper that leaves so much unacknowledged; a frame more may be under way.
 _MOST_EARLY: Final = 2 * MAX_LIVE + MAX_FRAME
 
