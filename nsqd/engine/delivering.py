@@ -20,6 +20,8 @@ from nsqd.log.tail import MessageLog
 TAKE_BYTES: Final = 128 << 10
 # How many messages are put in the order of the file at once: a millisecond's work.
 _TOGETHER: Final = 4096
+# How many messages are drawn at once, whether they are sent or not: a millisecond's work.
+DRAWN_AT_ONCE: Final = 4096
 
 
 class Delivering(Owed):
@@ -179,47 +181,56 @@ class Delivering(Owed):
         self.pending.appendleft(Span(seq, seq + 1, span.again))
 
     def take_sampled(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
-        """Like :meth:`take` with a sample rate: messages that are not drawn are finished for this channel."""
+        """Like :meth:`take` with a sample rate: messages that are not drawn are finished for this channel.
+
+        It ends after `DRAWN_AT_ONCE` messages, because a low rate and a high RDY would pass a whole backlog.
+        """
         keep = consumer.keep
         pieces: list[Piece] = []
         room = TAKE_BYTES
-        while limit > 0 and room > 0 and self.depth:
+        left = DRAWN_AT_ONCE
+        while limit > 0 and room > 0 and left > 0 and self.depth:
             span = self.pending[0]
             if isinstance(span, Scattered):
                 self._single_out(span)
-            elif keep is None or span.start == self._drawn or keep():
-                taken = self.take(consumer, 1, now_ns)
-                pieces.extend(taken)
-                if self.stalled:
-                    # It is not drawn again: it is delivered when it can be read.
-                    first = self.pending[0]
-                    self._drawn = first.start if isinstance(first, Span) else None
-                    break
-                room -= sum(map(len, taken))
-                limit -= 1
-            else:
-                self.changed = True
-                self.forget_attempts(span.start, span.start + 1)
-                self.finished.add_one(span.start)
-                span.start += 1
-                self.depth -= 1
-                if span.start == span.end:
-                    self.pending.popleft()
+                continue
+            start = seq = span.start
+            end = min(span.end, start + left)
+            while seq < end and not (keep is None or seq == self._drawn or keep()):
+                seq += 1
+            left -= seq - start
+            if seq > start:
+                self._finish_first(span, seq)
+            if seq == end:
+                continue
+            left -= 1
+            taken = self.take(consumer, 1, now_ns)
+            pieces.extend(taken)
+            if self.stalled:
+                # It is not drawn again: it is delivered when it can be read.
+                first = self.pending[0]
+                self._drawn = first.start if isinstance(first, Span) else None
+                break
+            room -= sum(map(len, taken))
+            limit -= 1
         return pieces
 
     def _skip(self, span: Span, end: int, gap: Gap | None) -> None:
         """Finish the first *span* up to *end*: nothing of it can be delivered, now or later."""
-        count = end - span.start
-        self.changed = True
-        self.forget_attempts(span.start, end)
-        self.finished.add(span.start, end)
         if gap is None or gap.is_loss:
             if self.ids is None:
                 # What a copy lacks is on the nsqd whose log it is, or was lost there.
-                self.lost_count += count
+                self.lost_count += end - span.start
             # No consumer has finished these, so other nsqd must not be told that they are finished.
             self.log.had.take_out(span.start, end)
-        self.depth -= count
+        self._finish_first(span, end)
+
+    def _finish_first(self, span: Span, end: int) -> None:
+        """Finish the first *span* up to *end*, without delivering it."""
+        self.changed = True
+        self.forget_attempts(span.start, end)
+        self.finished.add(span.start, end)
+        self.depth -= end - span.start
         span.start = end
         if span.start >= span.end:
             self.pending.popleft()

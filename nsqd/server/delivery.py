@@ -4,6 +4,7 @@ from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
+from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.engine.letting_go import let_go
 from nsqd.engine.settings import NOTHING
 from nsqd.server.in_turn import serve_in_turn
@@ -17,7 +18,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
 
     Ready consumers are served in turn. Each gets an equal share of the waiting messages, so that a consumer
     with a high RDY does not take a whole batch from the others. With topology-aware consumption the nearest
-    ready consumers share all they can take before the others are served.
+    ready consumers share all they can take before the others are served. Messages that a sample rate passes
+    over are not sent, so they fill a turn by their number.
     """
     if channel.siblings or channel.host is not None:
         return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
@@ -35,15 +37,21 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
     room = TURN_BYTES * len(channel.ready)
+    drawing = DRAWN_AT_ONCE
     left_in_round = share = 0
-    while room > 0 and channel.depth and (consumer := next_ready()) is not None:
+    while room > 0 and drawing > 0 and channel.depth and (consumer := next_ready()) is not None:
         if not left_in_round:
             left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
             share = -(-channel.depth // left_in_round)
         left_in_round -= 1
-        take = channel.take if consumer.keep is None else channel.take_sampled
         before = consumer.message_count
-        frames = take(consumer, min(share, consumer.rdy - consumer.in_flight), now_ns)
+        limit = min(share, consumer.rdy - consumer.in_flight)
+        if consumer.keep is None:
+            frames = channel.take(consumer, limit, now_ns)
+        else:
+            waiting = channel.depth
+            frames = channel.take_sampled(consumer, limit, now_ns)
+            drawing -= waiting - channel.depth
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)
@@ -59,7 +67,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
             break
     if delivered:
         channel.stalls = 0
-    return room <= 0 and channel.depth > 0 and bool(channel.ready)
+    return (room <= 0 or drawing <= 0) and channel.depth > 0 and bool(channel.ready)
 
 
 def _as_near(channel: Channel, nearness: int) -> int:

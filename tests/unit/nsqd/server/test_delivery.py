@@ -3,10 +3,12 @@
 The rest of delivery is tested in test_channel.py and test_channel_model.py.
 """
 
+from itertools import count, pairwise
+
 import pytest
 
 from nsqd.engine.channel import Consumer
-from nsqd.engine.delivering import TAKE_BYTES
+from nsqd.engine.delivering import DRAWN_AT_ONCE, TAKE_BYTES
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.engine import SECOND, Node, Outlet
@@ -154,6 +156,54 @@ def test_a_long_queue_is_delivered_in_several_turns_so_that_publishers_have_thei
     assert len(turns) > 1
     # A turn ends with the delivery that fills it.
     assert max(turns) < (TURN_BYTES + TAKE_BYTES) * consumers
+
+
+def sampling(channel, keep, consumers):
+    """The outlets of so many consumers that share *keep* as their draw."""
+    outlets = [Outlet() for _ in range(consumers)]
+    for outlet in outlets:
+        consumer = Consumer(outlet, 60 * SECOND, keep)
+        channel.subscribe(consumer, 0)
+        consumer.rdy = 2500
+        channel.refresh(consumer)
+    return outlets
+
+
+@pytest.mark.parametrize("consumers", [1, 4])
+def test_a_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
+    node = Node(mem_queue_size=100_000)
+    channel = node.channel()
+    node.publish(*[b"x"] * 99_999, b"drawn")
+    draws = count(1)
+    outlets = sampling(channel, lambda: next(draws) == 100_000, consumers)
+    passed = []
+    more = True
+
+    while more:
+        before = channel.depth
+        more = serve(node.broker, channel, node.now_ns)
+        passed.append(before - channel.depth)
+        assert more == (channel.depth > 0)
+
+    assert max(passed) == DRAWN_AT_ONCE
+    assert sum(passed) == next(draws) - 1 == 100_000
+    assert [bodies(outlet) for outlet in outlets].count([b"drawn"]) == 1
+    assert (channel.lowest(), channel.in_flight.count) == (channel.log.next_seq - 1, 1)
+
+
+def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
+    node = Node(mem_queue_size=12_000)
+    channel = node.channel()
+    node.publish(*[b"x"] * 12_000)
+    outlets = sampling(channel, lambda: True, 6)
+    sent = [0]
+
+    while serve(node.broker, channel, node.now_ns):
+        sent.append(channel.in_flight.count)
+    sent.append(channel.in_flight.count)
+
+    assert sent[-1] == sum(len(bodies(outlet)) for outlet in outlets) == 12_000
+    assert max(after - before for before, after in pairwise(sent)) < 2 * DRAWN_AT_ONCE
 
 
 def test_a_message_larger_than_a_turn_is_delivered_alone():
