@@ -47,17 +47,40 @@ def drop_oldest(owed: Owed, settings: Settings, log: MessageLog) -> int:
 def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
     """Give up the waiting messages that were published longer ago than the policy allows."""
     log, offset_ns = channel.log, channel.wall.offset_ns
-    oldest_ns = now_ns + offset_ns - settings.ttl_ns
+    wall_ns = now_ns + offset_ns
+    oldest_ns = wall_ns - settings.ttl_ns
     try:
         position = Cursor(log).seek(oldest_ns + 1)
         found = log.read(position, position + 1) if position < log.next_seq else None
+        published_ns = found.timestamp_ns(position) if isinstance(found, Block) else wall_ns
+        if published_ns > wall_ns:
+            start = max(position, channel.finished.floor)
+            position, published_ns = _behind_future(log, start, oldest_ns, wall_ns)
     except CannotRead:
         channel.expiry_ns = now_ns + _RETRY_NS
         return
-    published_ns = found.timestamp_ns(position) if isinstance(found, Block) else now_ns + offset_ns
     channel.expiry_ns = max(now_ns + 1, published_ns - offset_ns + settings.ttl_ns)
     # Later messages do not expire before that, so what comes back from there on needs no other look.
     channel.expired_below = position
     for start, end in channel.give_up_below(position):
         channel.changed = True
         channel.give_up_expired(start, end)
+
+
+def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) -> tuple[int, int]:
+    """Where the messages end that are older than *oldest_ns*, and when the next one was published.
+
+    The wall clock was set back since the message at *start* was published, so its time says nothing. It was
+    published before those that follow. Raises CannotRead.
+    """
+    position = start
+    for begin, end, found in Cursor(log).scan(start):
+        if not isinstance(found, Block):
+            continue
+        for seq in range(begin, end):
+            published_ns = found.timestamp_ns(seq)
+            if published_ns <= oldest_ns:
+                position = seq + 1
+            elif published_ns <= wall_ns:
+                return position, published_ns
+    return position, wall_ns

@@ -137,6 +137,29 @@ def test_messages_expire_though_nobody_takes_any(node):
     assert channel.lowest() is None
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(node, finished):
+    channel = node.channel()
+    hold(node, ttl_ns=600 * SECOND)
+    node.publish(b"future")
+    if finished:
+        consumer, outlet = node.subscribe(channel, rdy=1)
+        node.finish(consumer, *ids_of(outlet))
+        node.ready(consumer, 0)
+    node.broker.wall.offset_ns -= 3600 * SECOND
+    node.publish(b"1")
+    node.advance(300)
+    node.publish(b"2")
+    node.advance(299)
+    assert channel.depth == 3 - finished
+
+    node.advance(1)
+
+    assert (channel.depth, channel.expired_count) == (1, 2 - finished)
+    node.advance(300)
+    assert (channel.depth, channel.expired_count) == (0, 3 - finished)
+
+
 def test_one_that_came_back_expires_as_well(node):
     channel = node.channel()
     hold(node, ttl_ns=10 * SECOND)
