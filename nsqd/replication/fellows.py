@@ -97,9 +97,10 @@ class KnownFellows:
         """Note the keepers that the home has named. Raises OSError."""
         known = self._homes.setdefault(identity, _Of())
         if known.keepers != list(keepers):
-            known.keepers = list(keepers)
             content = json.dumps([[one.number, one.address] for one in keepers]).encode()
+            # Written first: if that fails, the home names them again, and they must count as news then.
             self._copies.note(identity, FILE_NAME, content)
+            known.keepers = list(keepers)
 
     def others(self, identity: bytes, address: str) -> list[str]:
         """Addresses of the keepers of this home, except that one."""

@@ -1,13 +1,18 @@
 """Several keepers of a home that is gone: of those that reach each other, the highest gives out."""
 
+import errno
+
 import pytest
 
 from nsqd.engine.facts import ChannelFacts
+from nsqd.replication.copies import Copies
 from nsqd.replication.fellow_hears import FellowHears
-from nsqd.replication.fellows import FellowHas, FellowStanding
+from nsqd.replication.fellows import FellowHas, FellowStanding, KnownFellows
 from nsqd.replication.fellowship import Fellowship
-from nsqd.replication.frames import FellowCopy, Had, Told
+from nsqd.replication.frames import Fellow, FellowCopy, Had, Told
 from nsqd.replication.holdings import Holdings
+from tests.support.copied import DATA
+from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.nsqd.replication.test_carrier import HOME, Keeper
 
 
@@ -219,3 +224,18 @@ def test_what_is_said_of_no_copy_is_not_understood():
     assert hears.take(Told())
     assert hears.done
     assert not FellowHears().take(FellowCopy(1, 9))
+
+
+def test_keepers_that_could_not_be_noted_are_noted_when_the_home_names_them_again():
+    disk = SimulatedDisk(DATA)
+    named = (Fellow(1, "a:4150"), Fellow(2, "b:4150"))
+    fellows = KnownFellows(Copies(disk, DATA))
+    disk.fail(errno.ENOSPC, path="*fellows.json*")
+    with pytest.raises(OSError, match="No space"):
+        fellows.note(HOME, named)
+
+    fellows.note(HOME, named)
+
+    started = KnownFellows(Copies(disk, DATA))
+    started.look(HOME)
+    assert started.known(HOME) == named
