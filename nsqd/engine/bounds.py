@@ -2,11 +2,13 @@
 
 from typing import Final
 
+from nsqd.engine.channel import Channel
 from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
 from nsqd.engine.weight import excess
+from nsqd.log.ranges import without
 
 
 class Full(Refused):
@@ -33,15 +35,31 @@ class _Policy:
         topic = self._topic
         count += topic.staged_count
         size += topic.staged_bytes
-        if not topic.flowing:
-            self._admit(topic.backlog, topic.settings, count, size)
+        if topic.flowing:
+            for channel in topic.channels.values():
+                self._admit(channel, channel.settings, count, size)
+            return
+        self._admit(topic.backlog, topic.settings, count, size)
         for channel in topic.channels.values():
-            self._admit(channel, channel.settings, count, size)
+            held, held_size = self._held_for(channel)
+            self._admit(channel, channel.settings, count + held, size + held_size)
 
     def _admit(self, owed: Owed, settings: Settings, count: int, size: int) -> None:
         log = self._topic.log
         if settings.bounded and not settings.drop_oldest and excess(owed, settings, log, count, size):
             raise Full
+
+    def _held_for(self, channel: Channel) -> tuple[int, int]:
+        """The number and bytes of the messages that the topic holds back and the channel will owe."""
+        settings, backlog = channel.settings, self._topic.backlog
+        if settings.drop_oldest or not settings.bounded:
+            return 0, 0
+        # What is acknowledged already is not handed over: see `Topic.pump`.
+        parts = without([(channel.committed, backlog.end)], channel.ahead)
+        count = sum([backlog.count_owed(start, end) for start, end in parts])
+        if not count or not settings.max_bytes:
+            return count, 0
+        return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()
 
 
 class _Nothing:

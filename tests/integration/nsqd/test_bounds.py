@@ -129,6 +129,34 @@ def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
     assert wire.refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (pub("t", b"11"), b"E_PUB_FAILED PUB failed topic is full"),
+        (mpub("t", b"11", b"12"), b"E_MPUB_FAILED MPUB failed topic is full"),
+        (dpub("t", 1000, b"11"), b"E_DPUB_FAILED DPUB failed topic is full"),
+    ],
+)
+def test_a_bound_of_a_channel_holds_while_its_topic_is_paused(node, connect, command, expected):
+    make(node)
+    said = json.dumps({"topic": "^t$", "channel": "^ch$", "definition": {"max_depth": 10}}).encode()
+    assert node.request("PUT", "/policies?name=p", said)[0] == 200
+    wire = connect(node)
+    wire.publish("t", b"1", b"2", b"3")
+    node.post("/topic/pause?topic=t")
+    wire.publish("t", b"4", b"5", b"6", b"7")
+    assert connect(node).refusal(mpub("t", *[b"x"] * 4)) == b"E_MPUB_FAILED MPUB failed topic is full"
+    wire.ask(mpub("t", b"8", b"9", b"10"))
+
+    assert connect(node).refusal(command) == expected
+    for path in ("/pub?topic=t", "/mpub?topic=t"):
+        assert node.request("POST", path, b"11") == (429, b'{"message":"TOPIC_FULL"}')
+
+    node.post("/topic/unpause?topic=t")
+    assert figures(node)["depth"] == 10
+    assert connect(node).refusal(command) == expected
+
+
 def test_a_bound_of_bytes_holds(node, connect):
     make(node)
     rule(node, max_bytes="100KB")

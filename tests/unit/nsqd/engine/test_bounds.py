@@ -1,5 +1,7 @@
 import pytest
 
+from nsqd.engine import finishing
+from nsqd.engine.bounds import Full
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.weight import excess
 from tests.support.engine import Node
@@ -54,3 +56,140 @@ def test_a_heavy_message_is_weighed_though_it_is_one_of_many(node):
     publish(node, b"x" * 10_000)
 
     assert beyond(node, max_bytes=4000) > 0
+
+
+# --- while the topic holds its messages back
+
+
+def bound(node, **said):
+    """Bound all channels, and no topic."""
+    node.broker.apply(lambda _topic, channel: Settings(**said) if channel else NOTHING)
+
+
+def pause(broker, topic, on):
+    broker.pause_topic(topic, paused=on)
+
+
+def hold(broker, topic, on):
+    broker.hold_topic(topic, held=on)
+
+
+def accepted(node, body=b"x", topic="t", most=1000):
+    """How many messages are taken before one is refused."""
+    for count in range(most):
+        try:
+            node.publish(body, topic=topic)
+        except Full:
+            return count
+    return most
+
+
+@pytest.mark.parametrize("keep_back", [pause, hold])
+def test_a_channel_is_as_full_while_its_topic_holds_messages_back_as_it_will_be_with_them(keep_back):
+    node = Node()
+    channel = node.channel()
+    bound(node, max_depth=10)
+    node.publish(*[b"before"] * 4)
+    keep_back(node.broker, node.topic(), True)
+
+    assert accepted(node) == 6
+    keep_back(node.broker, node.topic(), False)
+    node.turn()
+    assert channel.depth == 10
+    assert accepted(node) == 0
+
+
+def test_what_is_staged_counts_once_while_the_topic_is_paused():
+    node = Node()
+    node.channel()
+    bound(node, max_depth=10)
+    pause(node.broker, node.topic(), True)
+    node.publish(*[b"stored"] * 3)
+
+    for _ in range(7):
+        node.topic().stage(b"staged", node.now_ns)
+    with pytest.raises(Full):
+        node.topic().stage(b"staged", node.now_ns)
+
+
+@pytest.mark.parametrize("before", [0, 4])
+@pytest.mark.parametrize("max_bytes", range(900, 1101, 10))
+def test_a_bound_of_bytes_refuses_the_same_message_whether_the_topic_is_paused_or_not(before, max_bytes):
+    taken = []
+    for paused in (False, True):
+        node = Node()
+        node.channel("c", topic="t#ephemeral")
+        bound(node, max_bytes=max_bytes)
+        publish(node, *[b"x" * (100 - HEAD)] * before)
+        pause(node.broker, node.topic("t#ephemeral"), paused)
+        taken.append(accepted(node, b"x" * (100 - HEAD), "t#ephemeral"))
+
+    assert taken[0] == taken[1]
+    assert 8 - before <= taken[0] <= 11 - before
+
+
+def test_a_deferred_message_that_the_topic_holds_back_counts():
+    node = Node()
+    node.channel()
+    bound(node, max_depth=2)
+    pause(node.broker, node.topic(), True)
+    node.topic().stage(b"later", node.now_ns, node.now_ns + 1000)
+    node.publish(b"now")
+
+    assert accepted(node) == 0
+
+
+def test_a_channel_that_is_made_while_the_topic_is_paused_counts_what_it_will_get():
+    node = Node()
+    bound(node, max_depth=5)
+    pause(node.broker, node.topic(), True)
+    assert accepted(node, most=3) == 3
+
+    channel = node.channel()
+
+    assert accepted(node) == 2
+    pause(node.broker, node.topic(), False)
+    node.turn()
+    assert channel.depth == 5
+
+
+def test_each_channel_counts_what_it_will_get_beside_what_it_owes():
+    node = Node()
+    full, emptied = node.channel("full"), node.channel("emptied")
+    bound(node, max_depth=5)
+    node.publish(*[b"x"] * 4)
+    emptied.empty()
+    pause(node.broker, node.topic(), True)
+
+    assert accepted(node) == 1
+    full.empty()
+    assert accepted(node) == 4
+
+
+def test_what_is_acknowledged_while_the_topic_holds_it_back_does_not_count():
+    node = Node()
+    channel = node.channel()
+    bound(node, max_depth=10)
+    pause(node.broker, node.topic(), True)
+    first = node.topic().log.next_seq
+    assert accepted(node) == 10
+
+    node.broker.commit_channel(node.topic(), channel, first + 3)
+    assert accepted(node) == 3
+    finishing.unite(channel, [(first + 2, first + 7)], node.topic().log.next_seq)
+    assert accepted(node) == 4
+
+    pause(node.broker, node.topic(), False)
+    assert channel.depth == 10
+
+
+def test_a_paused_topic_whose_channels_drop_their_oldest_takes_all():
+    node = Node()
+    channel = node.channel()
+    bound(node, max_depth=3, drop_oldest=True)
+    pause(node.broker, node.topic(), True)
+
+    assert accepted(node, most=10) == 10
+    pause(node.broker, node.topic(), False)
+    node.turn()
+    assert channel.depth == 3
