@@ -6,7 +6,7 @@ The messages are weighed now and then; in between the bytes are estimated from t
 from typing import Final, Protocol
 
 from nsqd.engine.settings import Settings
-from nsqd.log.ranges import size_of_range
+from nsqd.log.ranges import RangeSet, size_of_range
 from nsqd.log.tail import MessageLog
 
 # All messages are weighed again when their number has changed by one part in so many.
@@ -17,6 +17,7 @@ class Weighed(Protocol):
     """What is owed, as far as it is weighed; `Owed` has it."""
 
     end: int
+    finished: RangeSet
     weight: "Weight"
 
     def count(self) -> int:
@@ -42,7 +43,8 @@ class Weight:
         if not count:
             return 0
         if abs(count - self._weighed) * _PART > self._weighed:
-            self._bytes = log.weigh(0, owed.end, owed.count_owed)
+            # From the first message that is owed, so that a long log costs nothing before it.
+            self._bytes = log.weigh(owed.finished.floor, owed.end, owed.count_owed)
             self._count = self._weighed = count
         elif owed.end != self._end:
             self._bytes += log.weigh(self._end, owed.end, size_of_range)

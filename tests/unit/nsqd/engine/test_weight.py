@@ -52,7 +52,23 @@ def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(owed):
     assert weight.of(owed, scale) == sum(range(100)) * 98 // 100
     owed.give_up_first(20)
     assert weight.of(owed, scale) == sum(range(22, 100))
-    assert len(scale.asked) == 2
+    assert scale.asked[1:] == [(22, 100)]
+
+
+def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
+    scale, weight, owed = Scale(), Weight(), Owed()
+    owed.begin(1000)
+    owed.extend(1000, 1002)
+    assert weight.of(owed, scale) == 1000 + 1001
+
+    owed.give_up_first(1)
+    assert weight.of(owed, scale) == 1001
+    owed.extend(1002, 1005)
+    owed.finished.add(1002, 1003)
+    owed.take_out({1002})
+    assert weight.of(owed, scale) == 1001 + 1003 + 1004
+
+    assert scale.asked == [(1000, 1002), (1001, 1002), (1001, 1005)]
 
 
 def test_all_is_weighed_when_somebody_says_so(owed):

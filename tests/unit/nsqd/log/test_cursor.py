@@ -192,6 +192,23 @@ def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
     store.close()
 
 
+def test_files_before_the_first_message_that_is_weighed_are_not_asked(tmp_path):
+    shop = Shop(tmp_path)
+    store = shop.new(segment=4096)
+    blocks = [publish(shop, *[b"." * 66] * 20, at_ns=1) for _ in range(6)]
+    end = blocks[-1].next
+    last = store.segments[-1].first
+    asked = []
+
+    def count(start, end):
+        asked.append((start, end))
+        return end - start
+
+    assert 90 <= store.weigh(last - 1, end, count) // (end - last + 1) <= 120
+    assert asked == [(last - 1, last), (last, end)]
+    store.close()
+
+
 def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
     publish(shop, *[b"." * 66] * 3000, at_ns=1)
     end = shop.store.end
