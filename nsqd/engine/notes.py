@@ -46,3 +46,11 @@ def encode(what: str, channel: str = "", **more: Any) -> bytes:
     if channel:
         note["channel"] = channel
     return json.dumps(note | more, separators=(",", ":")).encode()
+
+
+_DEFERS: Final = encode(DEFER).rstrip(b"}")
+
+
+def defers(note: bytes) -> bool:
+    """Whether the note says only that messages came back with a delay, or were put off."""
+    return note.startswith(_DEFERS)

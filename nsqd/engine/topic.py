@@ -220,10 +220,15 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        The notes stay: what they say has happened, and the next write includes them.
+        The notes stay: what they say has happened, and the next write includes them. Those of delays are left
+        to the next checkpoint: nobody was told that they are stored, and as long as the disk is full each
+        turn adds one, until a message that would fit does not fit behind them.
         """
         self._seal()
         self._staged = []
+        self._put_off.clear()
+        self._notes = [note for note in self._notes if not notes.defers(note)]
+        self.changed = True
         self._only.clear()
         self.alone.drop_from(self.log.next_seq)
         self._extension_bytes = 0

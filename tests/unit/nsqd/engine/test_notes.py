@@ -4,6 +4,7 @@ import pytest
 
 from nsqd.engine import notes, replay
 from nsqd.engine.notes import BadNote
+from nsqd.engine.state import take_change
 from nsqd.log.batches import Batch
 from tests.support.engine import SECOND, Node
 
@@ -235,6 +236,28 @@ def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
     assert (topic.staged(), topic.staged_notes()) == ([], before)
     topic.commit()
     assert topic.staged_notes() == []
+
+
+def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):
+    channel = node.channel()
+    node.publish(b"1", b"2")
+    topic, consumer = node.topic(), node.subscribe(channel, rdy=2)[0]
+    first = channel.in_flight.lowest()
+    node.broker.pause_channel(topic, channel, paused=True)
+    node.broker.put_off_messages(topic, channel, [first + 1], 5 * SECOND, node.now_ns)
+    kept = [note for note in topic.staged_notes() if b"pause" in note]
+    take_change(channel)
+    topic.take_changed()
+    channel.requeue(first, consumer, 5 * SECOND, node.now_ns)
+    for _ in range(2):
+        node.broker.put_off(channel, first, node.now_ns + 5 * SECOND)
+        topic.staged_notes()
+        topic.abandon()
+
+    assert topic.staged_notes() == kept
+    assert topic.take_changed()
+    (journal,) = take_change(channel).journals
+    assert list(journal.dues) == [node.now_ns + 5 * SECOND, first, first + 1]
 
 
 @pytest.mark.parametrize(
