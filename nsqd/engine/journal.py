@@ -21,6 +21,11 @@ class Journal:
         self.dues = array("Q")
         self.tries = array("Q")
 
+    @property
+    def size(self) -> int:
+        """Its bytes, here and in a checkpoint."""
+        return self.dues.itemsize * (len(self.dues) + len(self.tries))
+
     def put_off(self, start: int, end: int, due_ns: int) -> None:
         """Messages ``start <= seq < end`` are due at that time."""
         due_ns = max(0, due_ns)

@@ -46,14 +46,22 @@ class _Chain:
     # What was sent to one channel alone is listed in the file up to here.
     alone_to: int = 0
     added: dict[Owed, Additions] = field(default_factory=dict)
+    # The bytes of the journals in it.
+    waiting: int = 0
 
     @property
     def goes_on(self) -> bool:
         """Whether, by what was added so far, one more record costs less than writing all again."""
         return self.size <= 2 * self.whole + self.spare
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether what is to be added is more than a whole record, as after many rounds that failed."""
+        return self.waiting > self.whole + self.spare
+
     def add(self, owed: Owed, change: Additions) -> None:
         self.added.setdefault(owed, Additions()).add(change)
+        self.waiting += sum([journal.size for journal in change.journals])
 
     def keep_only(self, owing: list[Owed]) -> None:
         """Forget the changes of all but *owing*, because the others were deleted."""
@@ -154,12 +162,16 @@ class CheckpointSlots:
         everybody = owing(topic)
         for owed in everybody:
             change = take_change(owed)
+            change.journals = [journal for journal in change.journals if journal.size]
             for one in self._chains:
                 if one is not None:
                     one.add(owed, change)
-        for one in self._chains:
+        for at, one in enumerate(self._chains):
             if one is not None:
                 one.keep_only(everybody)
+                if one.is_outgrown:
+                    # While checkpoints fail, the same file is tried each time, and this would only grow.
+                    self._chains[at] = None
         serials = [slot.serial if slot else -1 for slot in self._slots]
         newest_durable = max((slot.serial for slot in self._slots if slot and slot.durable), default=-1)
         place = serials.index(min(serials))

@@ -221,6 +221,28 @@ def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call
     assert keeper.start() == newest
 
 
+def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder):
+    channel = keeper.topic.add_channel("c")
+    channel.extend(channel.end, channel.end + 1)
+    for _ in range(4):
+        keeper.write()
+    keeper.disk = FaultyDisk(write_at=errno.ENOSPC, replace=errno.ENOSPC)
+    for round_ in range(100):
+        for due_ns in range(100 * round_, 100 * round_ + 100):
+            channel.take_out({channel.end - 1})
+            channel.put_off(channel.end - 1, channel.end, 1 + due_ns)
+        with pytest.raises(OSError, match="No space"):
+            keeper.write()
+    keeper.disk = Disk()
+
+    keeper.write()
+    newest = keeper.write()
+
+    # Each fact is 24 bytes: there were 240,000 bytes of them, of which only the last counts.
+    assert max((folder / name).stat().st_size for name in NAMES) < 2000
+    assert keeper.start() == newest
+
+
 def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_grown(keeper, folder):
     sizes = []
     for _ in range(600):
