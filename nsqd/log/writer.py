@@ -180,9 +180,13 @@ class LogWriter(ShrinkingLog):
             self._index(writer.segment)
 
     def _remove_empty(self, segment: Segment) -> None:
-        """Remove the newest segment, in which nothing was stored."""
+        """Remove the newest segment, in which nothing was stored; :meth:`remove_files` does if that fails."""
         self._forget([segment])
-        self._disk.remove(segment.path)
+        try:
+            self._disk.remove(segment.path)
+        except OSError:
+            # Whoever waits is told of the error that led here.
+            self._removable.append(segment)
 
     def _close(self, writer: SegmentWriter) -> None:
         try:

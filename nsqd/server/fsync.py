@@ -7,6 +7,7 @@ its fsync in every mode, until one succeeds.
 """
 
 import asyncio
+import errno
 import time
 from collections import deque
 from collections.abc import Callable
@@ -293,7 +294,11 @@ class Fsync:
     def _end(self, run: _Run) -> str:
         store = run.store
         self._running.pop(store, None)
-        error = store.end_sync(run.job, run.error)
+        try:
+            error = store.end_sync(run.job, run.error)
+        except Exception as unexpected:  # noqa: BLE001 - those who wait are told, and other jobs end
+            self._loop.call_exception_handler({"message": "a sync did not end", "exception": unexpected})
+            error = OSError(errno.EIO, str(unexpected))
         reason = ""
         if error is not None and not store.deleted:
             reason = _reason(error)
@@ -301,6 +306,9 @@ class Fsync:
         elif store in self.failing:
             del self.failing[store]
             if not store.deleted:
+                if store.has_removable:
+                    # Files of trials that could not be removed are tried again after a checkpoint.
+                    run.topic.changed = True
                 self._health.worked(syncing_of(run.topic.name))
                 self._log.info("TOPIC(%s) can be synced again", run.topic.name)
         self._tell(run.tells, reason)

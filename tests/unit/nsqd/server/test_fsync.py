@@ -16,6 +16,7 @@ from nsqd.server.fsync import THREADS
 from nsqd.server.turn import NotStored
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench, sized
+from tests.support.waiting import eventually
 
 OK = (0, b"OK")
 FAILED = (1, b"E_PUB_FAILED PUB failed input/output error")
@@ -238,6 +239,72 @@ async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(t
 
     # The trials that failed leave no files.
     assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
+
+
+class Unremovable(TopicDisk):
+    """While *error* is set, no log can be removed, and the data path cannot be synced."""
+
+    def __init__(self):
+        super().__init__()
+        self.error = None
+
+    def remove(self, path):
+        if self.error is not None and path.suffix == ".log":
+            raise self.error
+        super().remove(path)
+
+    def sync_folder(self, path):
+        super().sync_folder(path)
+        if self.error is not None and path.suffix != ".topic":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on_and_they_go_later(tmp_path):
+    disk = Unremovable()
+    bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
+    disk.broken.add("t")
+    disk.error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    publish(bench, b"t")
+    await bench.rest()
+    store = store_of(bench.broker.topics["t"])
+    await eventually(lambda: len(list((tmp_path / "t.topic").glob("*.log"))) > 3, "trials fail")
+
+    async with asyncio.timeout(20):
+        await bench.fsync.synced()
+        await bench.fsync.rest(store)
+    bench.fsync.go_on(store)
+    bench.broker.topics["t"].take_changed()
+    disk.broken.clear()
+    disk.error = None
+    await eventually(lambda: bench.health.ok, "a trial works")
+
+    # So the next round of upkeep removes them.
+    assert bench.broker.topics["t"].take_changed()
+    store.remove_files()
+    assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
+
+
+async def test_a_job_that_cannot_end_keeps_nobody_waiting(tmp_path):
+    disk = Unremovable()
+    bench = Bench(tmp_path, disk, sync_every=1, fast_s=0.0, trial_s=0.001)
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+    disk.error = ValueError("a bug")
+    await settled(bench, publish(bench, b"bad"))
+    gate = disk.gates["/"] = threading.Event()
+    await eventually(lambda: bench.fsync._path_busy, "a trial waits for the data path")
+    clients = [publish(bench, topic) for topic in (b"bad", b"t1", b"t2")]
+    bench.turn.run()
+    gate.set()
+
+    await settled(bench, *clients)
+    async with asyncio.timeout(20):
+        await bench.fsync.synced()
+    disk.error = None
+    await eventually(lambda: bench.health.ok, "trials work")
+
+    assert all(client.replies == [FAILED] for client in clients)
+    assert set(reported) == {"a sync did not end"}
 
 
 async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_what_still_waits(
