@@ -220,6 +220,9 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
+        They leave no hole in what the log had (see `nsqd.log.had`). With one for each failure, the log would
+        soon forget that it has its oldest messages.
+
         The notes stay: what they say has happened, and the next write includes them. Those of delays are left
         to the next checkpoint: nobody was told that they are stored, and as long as the disk is full each
         turn adds one, until a message that would fit does not fit behind them.
@@ -232,7 +235,6 @@ class Topic(Staging):
         self._only.clear()
         self.alone.drop_from(self.log.next_seq)
         self._extension_bytes = 0
-        self.log.had.go_on_at(self.log.next_seq, self._encoder.next_seq)
         if self.published is not None:
             self.published.abandoned()
 

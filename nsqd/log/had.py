@@ -1,8 +1,11 @@
 """Which messages a log has or once had: only these it may report as finished. Pure.
 
-Not every sequence number belongs to a message of the log: some messages were never stored, some were lost in
-a power cut, and after a start the numbers go on far above the last one. Such a message must not be reported
-as finished: another nsqd may have it, and would drop it.
+Not every sequence number belongs to a message of the log: some messages were lost in a power cut, and after a
+start the numbers go on far above the last one. Such a message must not be reported as finished: another nsqd
+may have it, and would drop it.
+
+Numbers of messages that could not be stored count as had. Their publishers were told so, no copy is made of a
+write that failed, and the numbers are not used again: no other nsqd loses anything by what is said of them.
 """
 
 from typing import Final
@@ -32,7 +35,7 @@ class HadRanges:
         return merged([*self.closed, (self.first, end)])
 
     def go_on_at(self, end: int, first: int) -> None:
-        """The log ended at *end*, and goes on with *first*: no message has a number between them."""
+        """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
         if first > end:
             self.closed = self.ranges(end)[-MOST:]
             self.first = first

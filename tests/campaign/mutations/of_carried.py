@@ -30,10 +30,11 @@ CARRIED: Final = (
         (_FACTS,),
     ),
     Mutation(
-        "refused-messages-were-had",
+        "refused-messages-leave-holes",
         _TOPIC,
+        "        self.alone.drop_from(self.log.next_seq)\n",
+        "        self.alone.drop_from(self.log.next_seq)\n"
         "        self.log.had.go_on_at(self.log.next_seq, self._encoder.next_seq)\n",
-        "",
         (_FACTS, _RESTORED),
     ),
     Mutation(

@@ -5,7 +5,8 @@ import pytest
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.batches import Batch
-from nsqd.log.ranges import within
+from nsqd.log.had import MOST
+from nsqd.log.ranges import within, without
 from tests.support.carrying import lose_all_but
 from tests.support.engine import Node
 
@@ -53,16 +54,26 @@ def test_what_was_published_before_the_channel_was_is_finished_on_it(node, chann
 
 def test_numbers_that_no_message_has_are_not_told(node, channel, first):
     topic = node.topic()
-    topic.stage(b"refused", node.now_ns)
-    topic.abandon()
-    node.publish(b"stored")
     topic.skip_to(first + 1000)
     node.publish(b"in another life")
 
     channel.empty()
 
-    assert facts.had(topic) == [(first, first + 10), (first + 11, first + 12), (first + 1000, first + 1001)]
+    assert facts.had(topic) == [(first, first + 10), (first + 1000, first + 1001)]
     assert told(node) == facts.had(topic)
+
+
+def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel, first):
+    topic = node.topic()
+    for _ in range(2 * MOST):
+        topic.stage(b"refused", node.now_ns)
+        topic.abandon()
+        node.publish(b"stored")
+
+    assert facts.had(topic) == [(first, topic.log.next_seq)]
+    # They are all owed and can be read.
+    assert facts.settled(topic, topic.log.extents()) == facts.had(topic)
+    assert told(node) == without(facts.had(topic), topic.log.extents())
 
 
 def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
