@@ -21,6 +21,8 @@ from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
 # A file of few messages may grow by so much before it is written whole again.
 _CHAIN_BYTES: Final = 64 << 10
+# The wall clock was set if it moved by more than this against the steady one.
+_STEP_NS: Final = 1_000_000_000
 _T = TypeVar("_T")
 
 
@@ -108,7 +110,7 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints exist, and what both of them cover."""
 
-    __slots__ = ("_chain_bytes", "_chains", "_disk", "_folder", "_slots", "damaged")
+    __slots__ = ("_chain_bytes", "_chains", "_disk", "_folder", "_offset_ns", "_slots", "damaged")
 
     def __init__(self, disk: Disk, folder: Path, chain_bytes: int = _CHAIN_BYTES) -> None:
         self._chain_bytes = chain_bytes
@@ -117,6 +119,8 @@ class CheckpointSlots:
         self._slots: list[_Slot | None] = [None, None]
         # None where the next record must be a whole one.
         self._chains: list[_Chain | None] = [None, None]
+        # Of the wall clock, when the chains began.
+        self._offset_ns = 0
         # Whether there was a checkpoint at start that could not be used.
         self.damaged = False
 
@@ -159,6 +163,11 @@ class CheckpointSlots:
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""
         topic.alone.drop_below(topic.log.kept_from)
+        offset_ns = topic.wall.offset_ns
+        if abs(offset_ns - self._offset_ns) > _STEP_NS:
+            # The clock was set. Each record says by the clock of its moment when deferred messages are due.
+            self.begin_anew()
+            self._offset_ns = offset_ns
         everybody = owing(topic)
         for owed in everybody:
             change = take_change(owed)

@@ -12,7 +12,7 @@ from nsqd.log.happened import Mark
 from nsqd.log.layout import NewerVersion
 from nsqd.storage.slots import NAMES, CheckpointSlots
 from tests.support.disks import DyingDisk, FaultyDisk
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node
 
 
 @pytest.fixture
@@ -299,3 +299,33 @@ def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
 
     with pytest.raises(OSError, match="Input/output error"):
         keeper.start(FaultyDisk(read_file=errno.EIO))
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(folder, node, hours):
+    channel = node.channel()
+    node.publish(b"early", b"late")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    early, late = (node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken())
+    keeper = Keeper(folder)
+    keeper.topic = node.topic()
+    for _ in range(3):
+        keeper.write()
+    channel.requeue(early, consumer, 600 * SECOND, node.now_ns)
+    channel.requeue(late, consumer, 3600 * SECOND, node.now_ns)
+    node.ready(consumer, 0)
+    keeper.write()
+    keeper.write()
+
+    node.broker.wall.offset_ns += hours * 3600 * SECOND
+    node.advance(1200)
+    assert (channel.depth, len(channel.deferred)) == (1, 1)
+    keeper.write()
+
+    state = CheckpointSlots(Disk(), folder).load(keeper.warnings.append).channels["c"]
+    again = Node()
+    again.now_ns = node.now_ns
+    filled = again.channel()
+    state.fill(filled, node.broker.wall.offset_ns)
+    assert list(filled.deferred) == [(node.now_ns + 2400 * SECOND, late)]
+    assert filled.waiting() == [(early, early + 1)]
