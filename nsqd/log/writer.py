@@ -28,6 +28,7 @@ class LogWriter(ShrinkingLog):
         "_origin",
         "_syncing",
         "_writer",
+        "doubt",
         "known_durable",
         "log_id",
         "notes",
@@ -54,6 +55,8 @@ class LogWriter(ShrinkingLog):
         self.notes = 0
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
+        # Why notes may never be on the disk, until a checkpoint that was begun later is durable.
+        self.doubt: OSError | None = None
         # What the checkpoint of the last life says. What it calls durable and is missing was let go of.
         self.known_durable = Mark()
         # All files say it, see `FileHeader.log_id`.
@@ -226,6 +229,8 @@ class LogWriter(ShrinkingLog):
             if job.active is self._writer:
                 self.seal()
             for writer in self._syncing.failed(job, error):
+                if writer.segment.synced_notes < writer.segment.last_note:
+                    self.doubt = error
                 self._close(writer)
                 if not writer.segment.pages and self._segments[-1:] == [writer.segment]:
                     # It was made for a trial; each trial that fails would leave an empty file behind.

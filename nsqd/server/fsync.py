@@ -3,7 +3,7 @@
 Stores are synced in parallel, by threads that do nothing else. The folder of the data path, which has the
 names of new topics, is synced once for all that wait for it. When the sync of a store fails, only the
 publishers that wait for it get an error. The store is then reported as unhealthy, and its publishers wait for
-its fsync in every mode, until one succeeds.
+its fsync in every mode, until one succeeds. Who only repeats what could not be made durable is told so.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -93,6 +94,8 @@ class Fsync:
         # Stores with appends since their last job began, and the callbacks for the end of the next one.
         self._unsynced: dict[LogWriter, Topic] = {}
         self._tells: dict[LogWriter, list[Tell]] = {}
+        # Stores in doubt that were appended to in this turn.
+        self._fresh: dict[LogWriter, None] = {}
         # Stores that wait for a thread, in order; new stores wait separately.
         self._waiting: dict[LogWriter, None] = {}
         self._waiting_new: dict[LogWriter, None] = {}
@@ -121,6 +124,10 @@ class Fsync:
     def appended(self, topic: Topic, store: LogWriter, now_ns: int) -> None:
         """Note that *store* was appended to, and sync it soon if --sync-every is reached."""
         self._unsynced[store] = topic
+        if store.doubt is not None:
+            if not self._fresh:
+                self._loop.call_soon(self._fresh.clear)
+            self._fresh[store] = None
         if store.unsynced >= self._sync_every > 1:
             self._due[store] = None
             if self._pause is None:
@@ -136,7 +143,17 @@ class Fsync:
         return store.unsynced > 0 or store in self._running
 
     def when_durable(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
-        """Call *tell* when everything appended by now is durable, or with the reason why it is not."""
+        """Call *tell* when everything appended by now is durable, or with the reason why it is not.
+
+        If nothing was appended in this turn, *tell* may belong to a change that was made before.
+        """
+        if store.doubt is not None and store not in self._fresh:
+            # What is repeated has no other note, and no later fsync makes the first one durable.
+            self._loop.call_soon(self._tell, [tell], _reason(store.doubt))
+        else:
+            self._wait(topic, store, tell)
+
+    def _wait(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
         self._unsynced.setdefault(store, topic)
         self._tells.setdefault(store, []).append(tell)
         self.sync(store)
@@ -162,7 +179,7 @@ class Fsync:
                 done.set_result(None)
 
         for store, topic in topics.items():
-            self.when_durable(topic, store, tell)
+            self._wait(topic, store, tell)
         if topics:
             await done
 
@@ -333,6 +350,13 @@ class Fsync:
         if topic.published is not None:
             # A message that is published again after this is stored again.
             topic.published.forget()
+        waiting = self._tells.get(store)
+        if waiting:
+            # Those who came while the job ran may repeat what was in it, which no later job makes durable.
+            self._tells[store] = [partial(_tell_in_any_case, tell, reason) for tell in waiting]
+        if store.doubt is not None:
+            # The next checkpoint has what the notes say.
+            topic.changed = True
         if self._health.failed(syncing_of(topic.name), reason):
             self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
         self._try_later()
@@ -412,6 +436,10 @@ def _first(queue: dict[LogWriter, None]) -> LogWriter:
     store = next(iter(queue))
     del queue[store]
     return store
+
+
+def _tell_in_any_case(tell: Tell, reason: str, _: str) -> None:
+    tell(reason)
 
 
 def _reason(error: OSError) -> str:

@@ -186,6 +186,7 @@ class Checkpoints:
             # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         began = time.monotonic()
+        doubt = store.doubt
         # This checkpoint already includes what the notes that wait to be written say.
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
@@ -193,6 +194,8 @@ class Checkpoints:
             store.make_folder()
             await self.in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
+            if store.doubt is doubt:
+                store.doubt = None
             if self.written is not None and not topic.deleted:
                 self.written(store, job)
             self._health.worked(checkpoint_of(topic.name))

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.settings import Settings
 from nsqd.log.disk import Disk
 from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
 from nsqd.server.turn import NotStored
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench, sized
 from tests.support.waiting import eventually
@@ -247,6 +249,7 @@ class Unremovable(TopicDisk):
     def __init__(self):
         super().__init__()
         self.error = None
+        self.folders_reached = []
 
     def remove(self, path):
         if self.error is not None and path.suffix == ".log":
@@ -254,9 +257,13 @@ class Unremovable(TopicDisk):
         super().remove(path)
 
     def sync_folder(self, path):
-        super().sync_folder(path)
-        if self.error is not None and path.suffix != ".topic":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.error is None or path.suffix == ".topic":
+            super().sync_folder(path)
+            return
+        gate = self.gates.get("/")
+        self.folders_reached.append(path)
+        assert gate is None or gate.wait(20)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on_and_they_go_later(tmp_path):
@@ -290,12 +297,21 @@ async def test_a_job_that_cannot_end_keeps_nobody_waiting(tmp_path):
     reported = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
     disk.error = ValueError("a bug")
-    await settled(bench, publish(bench, b"bad"))
-    gate = disk.gates["/"] = threading.Event()
-    await eventually(lambda: bench.fsync._path_busy, "a trial waits for the data path")
-    clients = [publish(bench, topic) for topic in (b"bad", b"t1", b"t2")]
+    first = disk.gates["/"] = threading.Event()
+    clients = [publish(bench, b"bad")]
     bench.turn.run()
-    gate.set()
+    await eventually(lambda: disk.folders_reached, "it waits for the data path")
+    second = disk.gates["/"] = threading.Event()
+    clients.append(publish(bench, b"t0"))
+    bench.turn.run()
+    await eventually(lambda: bench.fsync.count == 2, "the next one does")
+    first.set()
+    # Behind that, a trial that cannot end and two others wait for one sync of the data path.
+    await eventually(lambda: bench.fsync.count == 3, "the trial waits for the data path")
+    clients += [publish(bench, b"t1"), publish(bench, b"t2")]
+    bench.turn.run()
+    await eventually(lambda: bench.fsync.count == 5, "the others do")
+    second.set()
 
     await settled(bench, *clients)
     async with asyncio.timeout(20):
@@ -476,6 +492,105 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
     gate.set()
     await settled(strict, client)
     assert (client.replies, len(strict.data.deleted)) == ([OK], 1)
+
+
+async def test_who_repeats_a_message_while_its_fsync_fails_is_told_so(strict, disk):
+    strict.broker.apply(lambda _topic, _channel: Settings(dedup_window_ns=1 << 50))
+    topic = strict.broker.topic("t", 0)
+    await strict.turn.durable(topic)
+    disk.broken.add("t")
+    gate = disk.gates["t"] = threading.Event()
+    with_id = extension({"dedup-id": "1"})
+    topic.stage(b"m", 1 << 60, 0, with_id)
+    first = strict.turn.stored(topic)
+    await eventually(lambda: disk.reached, "its fsync runs")
+    topic.stage(b"m", 1 << 60, 0, with_id)
+    again = strict.turn.stored(topic)
+    strict.turn.run()
+    # What the job after it syncs can be made durable.
+    gate.set()
+    await asyncio.wait([first])
+    disk.broken.clear()
+
+    outcomes = await asyncio.gather(first, again, return_exceptions=True)
+
+    assert [str(outcome) for outcome in outcomes] == ["input/output error"] * 2
+    # It was not stored by the repetition, so another one is.
+    topic.stage(b"m", 1 << 60, 0, with_id)
+    await strict.turn.stored(topic)
+    assert topic.published.repeated == 1
+
+
+async def test_who_repeats_a_change_whose_note_could_not_be_synced_is_told_so_until_a_checkpoint_has_it(
+    tmp_path, disk
+):
+    bench = Bench(tmp_path, disk, trial_s=0.001)
+    checkpoints = Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
+    topic = bench.broker.topic("t", 0)
+    await bench.turn.durable(topic)
+    await checkpoints._round(0.0)
+    disk.broken.add("t")
+
+    async def create():
+        bench.broker.channel(topic, "c")
+        try:
+            await bench.turn.durable(topic)
+        except NotStored as error:
+            return str(error)
+        return ""
+
+    assert await create() == "input/output error"
+    assert await create() == "input/output error"
+    disk.broken.clear()
+    await eventually(lambda: bench.health.ok, "a trial works")
+    # The trial synced a file without the note.
+    assert await create() == "input/output error"
+    # Others are not affected: what they append can be synced.
+    topic.stage(b"m", 1 << 60)
+    await bench.turn.durable(topic)
+
+    await checkpoints._round(0.0)
+
+    assert await create() == ""
+
+
+async def test_a_checkpoint_follows_a_note_that_could_not_be_synced_even_if_one_was_written_meanwhile(
+    tmp_path, disk
+):
+    bench = Bench(tmp_path, disk)
+    checkpoints = Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
+    topic = bench.broker.topic("t", 0)
+    disk.broken.add("t")
+    gate = disk.gates["t"] = threading.Event()
+    change = bench.turn.durable(topic)
+    await eventually(lambda: disk.reached, "its fsync runs")
+    await checkpoints._round(0.0)
+    gate.set()
+    await asyncio.wait([change])
+    with pytest.raises(NotStored):
+        await bench.turn.durable(topic)
+
+    await checkpoints._round(0.0)
+
+    await bench.turn.durable(topic)
+
+
+async def test_who_repeats_a_change_that_is_durable_is_told_so_though_messages_cannot_be_synced(
+    tmp_path, disk
+):
+    bench = Bench(tmp_path, disk)
+    topic = bench.broker.topic("t", 0)
+    bench.broker.channel(topic, "c")
+    await bench.turn.durable(topic)
+    disk.broken.add("t")
+    topic.stage(b"m", 1 << 60)
+    with pytest.raises(NotStored):
+        await bench.turn.durable(topic)
+
+    bench.broker.channel(topic, "c")
+    await bench.turn.durable(topic)
+
+    assert bench.fsync.failing
 
 
 class FailingSync(Disk):
