@@ -24,6 +24,7 @@ from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.keeping import Keepers
+from nsqd.server.replication.leaving import Troubles
 from nsqd.server.replication.linking import Linking
 from nsqd.server.replication.our_keepers import OurKeepers
 from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others
@@ -75,6 +76,7 @@ class Replication:
         self._unwilling = unwilling
         self._nodes = nodes
         self._awake = asyncio.Event()
+        self._troubles = Troubles()
 
     # --- life ---
 
@@ -192,7 +194,7 @@ class Replication:
 
     async def _note_untold(self, home: Home) -> None:
         """Save which deletions keepers were not told of yet, if that has changed."""
-        if not home.untold_changed:
+        if not (home.untold_changed and self._troubles.may_try(home)):
             return
         home.untold_changed = False
         known = {name: set(left) for name, left in home.untold.items()}
@@ -200,7 +202,10 @@ class Replication:
             await asyncio.to_thread(untold.save, self._data.disk, self._data.path, home.identity, known)
         except OSError as error:
             home.untold_changed = True
-            self._log.warning("failed to note a deleted topic for its keepers - %s", error)
+            if self._troubles.failed(home, error):
+                self._log.warning("failed to note a deleted topic for its keepers - %s", error)
+        else:
+            self._troubles.worked(home)
 
     async def settled(self) -> None:
         """Wait until publishers that wait for a keeper were answered, at most for --keeper-timeout."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ from nsqd.storage.slots import CheckpointJob, CheckpointSlots
 from nsqd.storage.topic_store import TopicStore, store_of
 
 _TICK_S: Final = 0.05
+# How long after a failure the same is tried again.
+AGAIN_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,29 @@ class Surroundings:
 
 
 OUTSIDE: Final = Surroundings()
+
+
+class Troubles:
+    """What could not be written: it is tried again after a pause, and a reason is logged when it is new."""
+
+    def __init__(self, clock: Callable[[], int] = now_ns) -> None:
+        self._clock = clock
+        # The reasons, and when the next try is.
+        self._known: dict[Hashable, tuple[str, int]] = {}
+
+    def may_try(self, what: Hashable) -> bool:
+        trouble = self._known.get(what)
+        return trouble is None or self._clock() >= trouble[1]
+
+    def failed(self, what: Hashable, error: OSError) -> bool:
+        """Note that it has failed; returns whether the reason is new."""
+        reason = str(error)
+        before = self._known.get(what)
+        self._known[what] = reason, self._clock() + AGAIN_NS
+        return before is None or before[0] != reason
+
+    def worked(self, what: Hashable) -> None:
+        self._known.pop(what, None)
 
 
 class WritesCheckpoints(Protocol):
@@ -171,6 +196,7 @@ class ApartLogs:
         self._log = log
         self._tls = tls
         self._around = around
+        self.troubles = Troubles(around.clock)
         self._pool = ThreadPoolExecutor(2, "hand over")
         self._linking: Linking | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -255,7 +281,9 @@ class ApartLogs:
             wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
             for topic in self.topics():
                 store = store_of(topic)
-                if store is not None and store in wanted and not await self.note_topic(topic):
+                if store is None or store not in wanted:
+                    continue
+                if not (self.troubles.may_try(topic) and await self.note_topic(topic)):
                     self.home.wants_checkpoint[store] = None
             if linking.connection is not None:
                 linking.connection.go_on()
@@ -352,8 +380,12 @@ class CarriedLogs(ApartLogs):
                 await asyncio.to_thread(job.run, self._disk)
                 slots.end(job)
             except OSError as error:
-                self._log.warning("HAND-OVER: failed to write a checkpoint to %s - %s", store.folder, error)
+                if self.troubles.failed(topic, error):
+                    self._log.warning(
+                        "HAND-OVER: failed to write a checkpoint to %s - %s", store.folder, error
+                    )
                 return False
+        self.troubles.worked(topic)
         self.home.checkpointed(store, job)
         return True
 
@@ -370,8 +402,9 @@ class StoppedLogs(ApartLogs):
         file: AppointmentsFile,
         log: Log,
         tls: ssl.SSLContext | None,
+        around: Surroundings = OUTSIDE,
     ) -> None:
-        super().__init__(home, folder, disk, file, log, tls)
+        super().__init__(home, folder, disk, file, log, tls, around)
         self._broker = broker
         for topic in broker.topics.values():
             store = store_of(topic)
@@ -414,8 +447,10 @@ class StoppedLogs(ApartLogs):
         try:
             await asyncio.to_thread(job.run, self._disk)
         except OSError as error:
-            self._log.warning("cannot write a checkpoint to %s - %s", store.folder, error)
+            if self.troubles.failed(topic, error):
+                self._log.warning("cannot write a checkpoint to %s - %s", store.folder, error)
             return False
+        self.troubles.worked(topic)
         store.checkpoints.end(job)
         self.home.checkpointed(store, job)
         return True

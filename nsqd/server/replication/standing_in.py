@@ -20,7 +20,14 @@ from nsqd.replication.frames import AnyFrame, Fellow, Finished
 from nsqd.replication.inherited import is_done_with
 from nsqd.server.replication.choice import KeeperChoice
 from nsqd.server.replication.connections import KeeperConnections
-from nsqd.server.replication.leaving import OUTSIDE, CarriedLogs, Surroundings, WritesCheckpoints, apart_home
+from nsqd.server.replication.leaving import (
+    OUTSIDE,
+    CarriedLogs,
+    Surroundings,
+    Troubles,
+    WritesCheckpoints,
+    apart_home,
+)
 from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
@@ -181,7 +188,8 @@ class StandingIn:
             owed = size_of(facts.owed_by_any(topic)) if every else -1
             news = every and self._told.get(topic) != owed
             if store in wanted or news:
-                if self._copy.busy or not await self._note_one(topic):
+                may_try = not self._copy.busy and self._logs.troubles.may_try(topic)
+                if not (may_try and await self._note_one(topic)):
                     self._home.wants_checkpoint[store] = None
                 elif news:
                     self._told[topic] = owed
@@ -215,6 +223,7 @@ class StandsIn:
         self._carrier, self._broker, self._data, self._checkpoints = carrier, broker, data, checkpoints
         self._options, self._log, self._tls = options, log, tls
         self._nodes, self._ask_turn, self._around = nodes, ask_turn, around
+        self._troubles = Troubles(around.clock)
         self._standing: dict[bytes, tuple[StandingIn, asyncio.Task[None]]] = {}
 
     def tick(self, now: int) -> None:
@@ -228,7 +237,7 @@ class StandsIn:
                 copy = succession.stands_in(carrier, identity, now, self._options.patience_ns)
             standing = self._standing.get(identity)
             if standing is None:
-                if copy is not None:
+                if copy is not None and self._troubles.may_try(identity):
                     self._begin(copy)
             elif standing[0].is_of is not copy:
                 if identity in carrier.inherited and is_done_with(standing[0].is_of):
@@ -248,8 +257,12 @@ class StandsIn:
                 around=self._around,
             )
         except OSError as error:
-            self._log.warning("CARRIED(%s): no keepers can be appointed - %s", copy.identity.hex()[:8], error)
+            if self._troubles.failed(copy.identity, error):
+                self._log.warning(
+                    "CARRIED(%s): no keepers can be appointed - %s", copy.identity.hex()[:8], error
+                )
             return
+        self._troubles.worked(copy.identity)
         task = asyncio.create_task(one.run(), name=f"standing in for {copy.identity.hex()[:8]}")
         self._standing[copy.identity] = one, task
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
@@ -278,6 +279,27 @@ def test_a_topic_that_was_deleted_while_its_keeper_was_away_is_forgotten_by_nobo
 
     wait_until(lambda: not copies(kept, "t"), "the copy is gone")
     wait_until(lambda: '"t"' not in noted.read_text(), "and told")
+
+
+def test_a_deletion_that_cannot_be_noted_is_logged_once_and_noted_later(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    kept.kill()
+    noted = node.folder / "deleted-topics.json"
+    # Nothing can be written where a folder is.
+    (node.folder / f"{noted.name}.tmp").mkdir()
+    node.post("/topic/delete?topic=t")
+    wait_until(lambda: "failed to note a deleted topic" in node.logs(), "it cannot be noted")
+    failed = time.monotonic()
+    # Each is tried several times a second.
+    wait_until(lambda: time.monotonic() - failed > 0.5, "it is tried again")
+    assert node.logs().count("failed to note a deleted topic") == 1
+
+    (node.folder / f"{noted.name}.tmp").rmdir()
+
+    wait_until(lambda: noted.exists() and '"t"' in noted.read_text(), "it is noted")
 
 
 def test_a_copy_stays_when_somebody_removes_the_topic_s_files_at_home(cluster):

@@ -1,8 +1,11 @@
 """When a keeper appoints others in place of a home that does not come back."""
 
+import errno
+
 import pytest
 
 from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.node import SECOND
 from tests.campaign.carried.site import PATIENCE
 from tests.support.copied_site import has, settle
 
@@ -62,6 +65,43 @@ def test_a_second_loss_costs_nothing_either(site, gone):
     settle(site, 40)
 
     assert len(has(site.nodes[other])) == 3
+
+
+def test_on_a_disk_that_fails_who_stands_in_tries_once_a_second_and_says_so_once(site, gone):
+    _, keeper, _ = gone
+    settle(site, 40 + PATIENCE_S)
+    node = site.nodes[keeper]
+    reader = node.read("t", "c", 2)
+    for message in list(reader.take()):
+        assert node.answer(reader, message, "FIN")
+    node.disk.failed = 0
+    fault = node.disk.fail(errno.ENOSPC, path="*/carried/*/t.topic/checkpoint.*", times=None)
+    site.step = SECOND // 20
+    site.advance(15)
+
+    assert 5 <= node.disk.failed <= 15
+    assert len([text for text in node.said if "failed to write a checkpoint" in text]) == 1
+    node.disk.faults.remove(fault)
+    settle(site, 10)
+    assert node.disk.failed <= 15
+
+
+def test_that_no_keepers_can_be_appointed_is_said_once(site, gone):
+    identity, keeper, other = gone
+    settle(site, 40)
+    node = site.nodes[keeper]
+    node.disk.failed = 0
+    node.carrier.successors.forget(identity)
+    fault = node.disk.fail(errno.EIO, path="*appointments.json", times=None)
+    site.step = SECOND // 20
+    settle(site, PATIENCE_S)
+    tries = node.disk.failed
+
+    assert len([text for text in node.said if "no keepers can be appointed" in text]) == 1
+    assert 1 < tries <= PATIENCE_S
+    node.disk.faults.remove(fault)
+    settle(site, 30)
+    assert kept(site.nodes[other], identity) == [2]
 
 
 def test_who_stood_in_and_comes_back_leaves_it_to_its_successor(site, gone):

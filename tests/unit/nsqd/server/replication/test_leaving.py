@@ -1,7 +1,8 @@
-"""Logs on which no nsqd runs, while their disk fails."""
+"""Logs that are handed over, while their disk fails."""
 
 import asyncio
 import errno
+import io
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.server.replication.handing import HandingOver, HandOverProgress
-from nsqd.server.replication.leaving import StoppedLogs, apart_home
+from nsqd.server.replication.leaving import StoppedLogs, Surroundings, Troubles, apart_home
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.topic_store import store_of
+from tests.campaign.carried.departing import SiteLinking, TickLoop
 from tests.support.simulated_disk import SimulatedDisk
 
 DATA = Path("/data")
 QUIET = Log("[test] ", LogLevel.FATAL)
 # Nobody listens there.
 TAKER = "127.0.0.1:1"
+SECOND = 1_000_000_000
 
 
 @pytest.fixture
@@ -62,3 +65,45 @@ async def test_a_fact_that_cannot_be_noted_ends_the_hand_over_with_the_reason(br
     async with asyncio.timeout(10):
         with pytest.raises(OSError, match=r"\[Errno 5\]"):
             await handing.run()
+
+
+def test_what_has_failed_is_tried_again_after_a_second_and_a_reason_is_logged_when_it_is_new():
+    now = 0
+    troubles = Troubles(lambda: now)
+    full, broken = OSError(errno.ENOSPC, "full"), OSError(errno.EIO, "broken")
+
+    assert [troubles.failed("a", full), troubles.failed("a", full), troubles.failed("a", broken)] == [
+        *(True, False, True)
+    ]
+    assert [troubles.may_try(what) for what in "ab"] == [False, True]
+    now += SECOND
+    assert troubles.may_try("a")
+    troubles.worked("a")
+    assert troubles.failed("a", broken)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_tried_once_a_second_and_that_is_logged_once(broker, disk):
+    now = SECOND
+    loop = TickLoop(lambda: now)
+    said = io.StringIO()
+    file = AppointmentsFile(disk, DATA, bytes(16), print)
+    home = apart_home(bytes(16), 1, "me:4150", b"", file)
+    around = Surroundings(SiteLinking, lambda: now)
+    log = Log("[test] ", LogLevel.WARN, said)
+    logs = StoppedLogs(broker, home, DATA, disk, file, log, None, around)
+    home.want_checkpoint(store_of(broker.topics["t"]))
+    loop.call_soon(logs.appoint, TAKER)
+    fault = disk.fail(errno.ENOSPC, path="*checkpoint*", times=None)
+    for _ in range(50):
+        loop.go()
+        now += SECOND // 20
+
+    assert disk.failed == 3
+    assert said.getvalue().count("cannot write a checkpoint") == 1
+    disk.faults.remove(fault)
+    now += SECOND
+    loop.go()
+    assert home.wants_checkpoint == {}
+    loop.call_soon(logs.leave)
+    loop.go()
+    loop.close()
