@@ -9,9 +9,10 @@ from typing import Final
 
 from xxhash import xxh3_128_intdigest
 
+from nsqd.engine.clock import Wall
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece, WallNs
+from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
 from nsqd.log.headers import extension_bytes, split
 from nsqd.log.tail import MessageLog
 
@@ -31,7 +32,7 @@ class Room:
 
 
 class Published:
-    """The ids of one topic; times are those of the wall clock, as in the log."""
+    """The ids of one topic. Times are those of the engine's clock, because the wall clock may be set."""
 
     __slots__ = ("_room", "_staged", "_times", "forgotten", "repeated", "window_ns")
 
@@ -43,14 +44,14 @@ class Published:
         self.forgotten = 0
         self._room = room
         # When each id was published, the oldest first.
-        self._times: OrderedDict[int, WallNs] = OrderedDict()
+        self._times: OrderedDict[int, int] = OrderedDict()
         # Ids of messages that are not stored yet.
         self._staged: list[int] = []
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def has(self, key: int, now_ns: WallNs) -> bool:
+    def has(self, key: int, now_ns: int) -> bool:
         """Whether a message with this id was published within the window; if so, that is counted."""
         published_ns = self._times.get(key)
         if published_ns is None or now_ns - published_ns >= self.window_ns:
@@ -58,7 +59,7 @@ class Published:
         self.repeated += 1
         return True
 
-    def fresh(self, batch: Batch, now_ns: WallNs) -> tuple[Batch, list[int]]:
+    def fresh(self, batch: Batch, now_ns: int) -> tuple[Batch, list[int]]:
         """The messages of a batch that were not published before, and the ids in it."""
         bodies: list[Piece] = []
         keys: dict[int, None] = {}
@@ -77,24 +78,27 @@ class Published:
             bodies.append(body)
         return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
 
-    def recall(self, log: MessageLog, now_ns: WallNs) -> None:
-        """Remember the ids that were published in the window before a start. Raises CannotRead."""
-        cursor = Cursor(log)
-        for start, stop, found in cursor.scan(cursor.seek(now_ns - self.window_ns)):
+    def recall(self, log: MessageLog, wall: Wall, now_ns: int) -> None:
+        """Remember the ids that were published in the window before a start. Raises CannotRead.
+
+        Those that lie in the future, because the wall clock was set back, count as published now.
+        """
+        cursor, offset_ns = Cursor(log), wall.offset_ns
+        for start, stop, found in cursor.scan(cursor.seek(now_ns + offset_ns - self.window_ns)):
             if not isinstance(found, Block) or not found.has_headers:
                 continue
             for seq in range(start, stop):
                 body = found.piece(seq, seq + 1)[FRAME_OVERHEAD:]
                 key = key_of(bytes(body[: extension_bytes(body, 0)]))
                 if key is not None:
-                    self.remember(key, found.timestamp_ns(seq))
+                    self.remember(key, min(now_ns, found.timestamp_ns(seq) - offset_ns))
 
-    def stage(self, key: int, now_ns: WallNs) -> None:
+    def stage(self, key: int, now_ns: int) -> None:
         """A message with this id is about to be stored."""
         self.remember(key, now_ns)
         self._staged.append(key)
 
-    def remember(self, key: int, published_ns: WallNs) -> None:
+    def remember(self, key: int, published_ns: int) -> None:
         """A message with this id is stored."""
         times, room = self._times, self._room
         self._drop(key)

@@ -78,12 +78,12 @@ class Staging:
         wall_ns = self.wall.at(now_ns)
         published = self.published
         key = key_of(extension) if published is not None and extension else None
-        if published is not None and key is not None and published.has(key, wall_ns):
+        if published is not None and key is not None and published.has(key, now_ns):
             return
         if self._bound is not None:
             self._bound.admit(1, len(body) + len(extension))
         if published is not None and key is not None:
-            published.stage(key, wall_ns)
+            published.stage(key, now_ns)
         encoder = self._encoder
         due_wall_ns = self.wall.at(due_ns) if due_ns else NOT_DEFERRED
         if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
@@ -119,14 +119,14 @@ class Staging:
             return
         keys: list[int] = []
         if batch.has_headers and self.published is not None and not moved:
-            batch, keys = self.published.fresh(batch, self.wall.at(now_ns))
+            batch, keys = self.published.fresh(batch, now_ns)
             if not batch.count:
                 return
         if self._bound is not None:
             self._bound.admit(batch.count, batch.size)
         if self.published is not None:
             for key in keys:
-                self.published.stage(key, self.wall.at(now_ns))
+                self.published.stage(key, now_ns)
         self._seal()
         self._extension_bytes += batch.extension_bytes
         block = self._encoder.batch(batch, self.wall.at(now_ns))

@@ -15,7 +15,6 @@ from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.finding import Found
-from nsqd.log.frames import WallNs
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
@@ -171,7 +170,7 @@ class DataPath:
             self._add_listed(broker, one, ours=ours)
         self._adopt(broker)
         for topic in broker.topics.values():
-            self._recall(topic, broker.wall.at(now_ns))
+            self._recall(topic, now_ns)
             topic.held = False
             topic.pump()
             for channel in topic.channels.values():
@@ -179,10 +178,10 @@ class DataPath:
             broker.uphold(topic)
         self.spare.make()
 
-    def _recall(self, topic: Topic, now_ns: WallNs) -> None:
+    def _recall(self, topic: Topic, now_ns: int) -> None:
         if topic.published is not None:
             try:
-                topic.published.recall(topic.log, now_ns)
+                topic.published.recall(topic.log, topic.wall, now_ns)
             except CannotRead as error:
                 self.warn(f"TOPIC({topic.name}): what was published before may be published again - {error}")
 

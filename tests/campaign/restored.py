@@ -89,7 +89,7 @@ def _forgotten(topic: Topic, now_ns: int) -> set[bytes]:
         body
         for at_ns, body in ids
         if max(newest_ns, now_ns) - at_ns < topic.published.window_ns
-        and not topic.published.has(key(body), at_ns)
+        and not topic.published.has(key(body), min(now_ns, at_ns) - topic.wall.offset_ns)
     }
 
 

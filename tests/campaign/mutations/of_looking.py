@@ -21,8 +21,8 @@ LOOKING: Final = (
     Mutation(
         "expired-before-its-time",
         "nsqd/engine/letting_go.py",
-        "    oldest_ns = now_ns + offset_ns - settings.ttl_ns\n",
-        "    oldest_ns = now_ns + offset_ns - settings.ttl_ns // 4\n",
+        "    oldest_ns = wall_ns - settings.ttl_ns\n",
+        "    oldest_ns = wall_ns - settings.ttl_ns // 4\n",
         _RULED,
     ),
     Mutation(
@@ -105,7 +105,7 @@ LOOKING: Final = (
     Mutation(
         "ids-forgotten-by-a-start",
         "nsqd/storage/data_path.py",
-        "                topic.published.recall(topic.log, now_ns)\n",
+        "                topic.published.recall(topic.log, topic.wall, now_ns)\n",
         "                pass\n",
         _REPEATED,
     ),

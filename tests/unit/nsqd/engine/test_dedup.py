@@ -182,10 +182,37 @@ def test_what_lies_in_the_log_is_found_again(node):
     node.advance(5)
     found = Published(WINDOW, Room())
 
-    found.recall(node.topic().log, node.now_ns)
+    found.recall(node.topic().log, node.topic().wall, node.now_ns)
 
     # The scan may read a little more than the window; ids that are too old do not count.
     assert [name for name in ("old", "a", "b") if found.has(key_of(said(name)), node.now_ns)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_neither_extends_nor_ends_the_window(node, hours):
+    node.channel()
+    publish(node, "a")
+    node.broker.wall.offset_ns += hours * 3600 * SECOND
+    node.advance(9.999)
+    publish(node, "a")
+    assert bodies(node) == [b"a"]
+
+    node.advance(0.001)
+    publish(node, "a")
+    assert bodies(node) == [b"a"]
+
+
+def test_what_lies_in_the_future_after_a_start_counts_as_published_at_the_start(node):
+    publish(node, "a")
+    wall = node.topic().wall
+    wall.offset_ns -= 3600 * SECOND
+    found = Published(WINDOW, Room())
+
+    found.recall(node.topic().log, wall, node.now_ns)
+
+    a = key_of(said("a"))
+    assert found.has(a, node.now_ns + WINDOW - 1)
+    assert not found.has(a, node.now_ns + WINDOW)
 
 
 def test_what_the_disk_may_not_have_may_be_published_again(node):
