@@ -32,6 +32,7 @@ class LogWriter(ShrinkingLog):
         "known_durable",
         "log_id",
         "notes",
+        "sync_error",
         "unsynced",
     )
 
@@ -55,6 +56,8 @@ class LogWriter(ShrinkingLog):
         self.notes = 0
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
+        # Why the last sync failed, if it did.
+        self.sync_error: OSError | None = None
         # Why notes may never be on the disk, until a checkpoint that was begun later is durable.
         self.doubt: OSError | None = None
         # What the checkpoint of the last life says. What it calls durable and is missing was let go of.
@@ -238,7 +241,8 @@ class LogWriter(ShrinkingLog):
         # The file that was synced may have been let go of meanwhile.
         for writer in [one for one in self._syncing.sealed if one.segment not in self._segments]:
             self._stop_writing(writer)
-        return error or job.failed_before
+        self.sync_error = error or job.failed_before
+        return self.sync_error
 
     def _index(self, segment: Segment) -> None:
         try:

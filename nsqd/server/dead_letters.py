@@ -20,6 +20,7 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import Turn
+from nsqd.storage.topic_store import store_of
 
 # How many messages of one channel are moved at once, which takes a few milliseconds.
 _AT_ONCE: Final = 500
@@ -55,11 +56,17 @@ class DeadLetters:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
         if channel in self._busy or not channel.dying.waits:
             return
-        deaths = channel.dying.take(_AT_ONCE)
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
-        staged: list[Death] = []
         self._busy.add(channel)
+        store = store_of(topic)
+        if store is not None and store.sync_error is not None:
+            # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
+            error = store.sync_error
+            self._later(channel, [], f"{name}: {(error.strerror or str(error)).lower()}")
+            return
+        deaths = channel.dying.take(_AT_ONCE)
+        staged: list[Death] = []
         try:
             for death in deaths:
                 self._stage(channel, topic, death)

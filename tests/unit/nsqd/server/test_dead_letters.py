@@ -1,11 +1,15 @@
-"""Moving messages to the dead letters when some of them are lost."""
+"""Moving messages to the dead letters when some of them are lost, or when the disk fails."""
 
 import asyncio
+import errno
+import os
+from pathlib import Path
 
 import pytest
 
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.deaths import REQUEUED
+from nsqd.log.disk import Disk
 from nsqd.server import dead_letters
 from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
@@ -18,8 +22,8 @@ from tests.support.waiting import eventually
 def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(dead_letters, "_PAUSE_S", 0.01)
 
-    async def make():
-        bench = Bench(tmp_path)
+    async def make(disk=None, **pace):
+        bench = Bench(tmp_path, disk, **pace)
         bench.turn.bury = DeadLetters(bench.broker, bench.turn, Log("[test] ", LogLevel.FATAL), "node").bury
         return bench
 
@@ -49,5 +53,45 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
 
     assert (channel.lost_count, channel.dead_count) == (1, 1)
     assert bench.broker.topics["t.c.dead"].backlog.depth == 1
+    await bench.rest()
+    bench.turn.close()
+
+
+class OneTopic(Disk):
+    """Fails the fsyncs of dead letters while *broken* is set."""
+
+    broken = False
+    failed = 0
+
+    def sync(self, fd):
+        if self.broken and ".dead.topic" in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            self.failed += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(fd)
+
+
+async def test_dead_letters_that_can_be_written_and_not_synced_are_stored_once_and_again_when_they_can(bench):
+    disk = OneTopic()
+    bench = await bench(disk, trial_s=0.01)
+    topic = bench.broker.topic("t", now_ns())
+    channel = bench.broker.channel(topic, "c")
+    for _ in range(3):
+        topic.stage(b"m", now_ns())
+    await bench.turn.durable(topic)
+    disk.broken = True
+    channel.give_up_below(channel.end)
+    channel.dying.add(channel.end - 3, channel.end, REQUEUED)
+
+    bench.turn.bury(channel)
+    await eventually(lambda: disk.failed > 5, "trials fail")
+    # It was tried as often.
+    assert bench.broker.topics["t.c.dead"].backlog.depth == 3
+    assert channel.dying.count == 3
+    disk.broken = False
+    await eventually(lambda: not channel.dying.count, "they are in the dead letters")
+
+    # Nobody knows whether those of the first attempt are on the disk.
+    assert bench.broker.topics["t.c.dead"].backlog.depth == 6
+    assert channel.dead_count == 3
     await bench.rest()
     bench.turn.close()
