@@ -400,3 +400,26 @@ async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_
 
     assert asked[site.address(0)] == 4321
     assert asked[site.address(1)] != 1234
+
+
+async def test_a_topic_is_shown_whose_latency_only_some_nodes_measure():
+    async with stub_site(nodes=2) as site:
+        latency = {"count": 3, "percentiles": [{"quantile": 0.99, "value": 12_000_000}]}
+
+        def measure(answer):
+            for topic in answer.get("topics", [answer]):
+                topic["e2e_processing_latency"] = latency
+                for channel in topic["channels"]:
+                    channel["e2e_processing_latency"] = latency
+
+        site.nodes[0].edit = measure
+        await site.get("/")
+
+        async def measured():
+            return "12 ms" in (await site.get(f"/topics/{TOPIC}")).text
+
+        await site.until(measured, "the latency is shown")
+        channel = await site.get(f"/topics/{TOPIC}/billing")
+
+    assert channel.status == 200
+    assert "99th" in channel.text
