@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from nsqadmin.changes.actions import Done
 from nsqadmin.changes.audit import DONE
@@ -91,10 +91,10 @@ class MessageActions:
                 )
                 if answer is None:
                     return share
-                share.count += int(answer["count"])
-                if not answer.get("more"):
+                share.count += answer.count
+                if not answer.more:
                     return share
-                place = str(answer["next"])
+                place = answer.next
             share.unfinished = True
             return share
 
@@ -115,12 +115,12 @@ class MessageActions:
                 answer = await self._step(share, self._cluster.messages(node).send_back(_dry(wanted, dry)))
                 if answer is None:
                     return share
-                share.found += int(answer["found"])
-                share.count += int(answer["found" if dry else "sent"])
-                share.left.update(answer["left"])
-                if which.message_id or answer["next"] is None:
+                share.found += answer.found
+                share.count += answer.found if dry else answer.sent
+                share.left.update(answer.left)
+                if which.message_id or answer.next is None:
                     return share
-                place = str(answer["next"])
+                place = answer.next
             share.unfinished = True
             return share
 
@@ -146,7 +146,7 @@ class MessageActions:
             raise UpstreamError("nsqd", [error]) from error
         return Done(1, 0, (), results=((node, DONE),))
 
-    async def _step(self, share: _Share, asked: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    async def _step(self, share: _Share, asked: Awaitable[T]) -> T | None:
         """Ask the node once; a failure after some messages were handled is kept in *share*, not raised."""
         try:
             return await asked

@@ -14,7 +14,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.cluster.models import NodeInfo, NodeStats, Registration
+from nsqcore.cluster.models import NodeInfo, Registration
 from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
 from nsqcore.process.logs import Log
 
@@ -25,7 +25,10 @@ _PARAMS: Final = (*stats_params(include_clients=False), ("include_mem", "false")
 
 
 class FigureAsker:
-    """Sends a node one question of a kind at a time; callers that ask meanwhile share its answer."""
+    """Sends a node one question of a kind at a time; callers that ask meanwhile share its answer.
+
+    Whatever goes wrong with what a node says is the error of that node, and not the end of nsqadmin.
+    """
 
     def __init__(
         self, http: ClusterHttp, http_of_left: ClusterHttp, log: Log, work: Work, membership: Membership
@@ -59,19 +62,23 @@ class FigureAsker:
             async with nsqd.stats_body(_PARAMS) as body:
                 look = await self._look(member, nsqd, body)
                 del body
+            silent = member.error is not None
+            with nsqd.blamed(_PARAMS):
+                self._take(member, look, asked_ns, by_hand=by_hand)
         except NodeError as error:
             self._failed(member, error)
         else:
-            if member.error is not None:
+            if silent:
                 self._log.info("nsqd %s gives figures again", member.address)
-            member.answered(look, asked_ns)
-            self._membership.looked(member, look)
-            if by_hand and member.producer is not None:
-                topics = tuple(
-                    Registration(name) for name in sorted(member.look.topics if member.look else ())
-                )
-                member.producer = replace(member.producer, topics=topics)
         member.asked.set()
+
+    def _take(self, member: Member, look: Look, asked_ns: int, *, by_hand: bool) -> None:
+        """Store *look*; a node that is listed *by_hand* is registered for what it holds."""
+        member.answered(look, asked_ns)
+        self._membership.looked(member, look)
+        if by_hand and member.producer is not None:
+            topics = tuple(Registration(name) for name in sorted(member.look.topics if member.look else ()))
+            member.producer = replace(member.producer, topics=topics)
 
     def _failed(self, member: Member, error: NodeError) -> None:
         if member.error is None:
@@ -83,7 +90,9 @@ class FigureAsker:
 
         def read() -> Look:
             began = time.thread_time()
-            look = Look.of(nsqd.read_stats(body, _PARAMS), member.pace, at_ns, at_s)
+            stats = nsqd.read_stats(body, _PARAMS)
+            with nsqd.blamed(_PARAMS):
+                look = Look.of(stats, member.pace, at_ns, at_s)
             # Receiving an answer costs about as much as parsing it.
             member.cost_s = 2 * (time.thread_time() - began)
             return look
@@ -142,12 +151,13 @@ class FigureAsker:
     async def topic(self, member: Member, topic: str) -> None:
         """Ask one nsqd for one topic."""
         asked_ns = time.monotonic_ns()
+        nsqd = self.nsqd(member)
         try:
-            stats: NodeStats = await self.nsqd(member).stats(topic=topic, include_clients=False)
+            stats = await nsqd.stats(topic=topic, include_clients=False)
+            with nsqd.blamed(stats_params(topic=topic, include_clients=False)):
+                member.told(topic, asked_ns, stats.topics)
         except NodeError as error:
             self._failed(member, error)
-            return
-        member.told(topic, asked_ns, stats.topics)
 
 
 def _described(info: NodeInfo, asked_at: str) -> NodeInfo:

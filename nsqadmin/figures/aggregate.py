@@ -17,6 +17,8 @@ from nsqadmin.figures.trend import older
 from nsqcore.cluster.models import ChannelStats, ClientStats, LatencyStats, NodeInfo, TopicStats
 
 _NS_PER_S: Final = 1_000_000_000
+# The longest latency: three hundred years.
+_MOST_NS: Final = 2.0**63
 
 
 def topic_on(producer: NodeInfo, stats: TopicStats, now_s: int) -> TopicRecord:
@@ -148,11 +150,14 @@ def _by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
 
 
 def _latency(latency: LatencyStats) -> LatencyRecord:
-    percentiles = [
-        PercentileRecord(entry.quantile, entry.value_ns, entry.value_ns, entry.value_ns, latency.count)
-        for entry in latency.percentiles
-    ]
-    return LatencyRecord(latency.count, percentiles)
+    # A node that says that it measured less than nothing must not count more than the others.
+    count = max(0, latency.count)
+    percentiles = []
+    for entry in latency.percentiles:
+        # Of larger numbers no average can be made, nor a time be written.
+        value_ns = min(max(entry.value_ns, -_MOST_NS), _MOST_NS)
+        percentiles.append(PercentileRecord(entry.quantile, value_ns, value_ns, value_ns, count))
+    return LatencyRecord(count, percentiles)
 
 
 def _merge_latency(parts: Iterable[LatencyRecord], topic: str, channel: str) -> LatencyRecord:
@@ -185,6 +190,8 @@ def _merge_latency(parts: Iterable[LatencyRecord], topic: str, channel: str) -> 
 
 # --- nodes -------------------------------------------------------------------
 
+# Python makes no number of thousands of digits.
+_MOST_VERSION: Final = 200
 _SEMVER = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
@@ -192,7 +199,7 @@ VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 
 def version_key(version: str) -> VersionKey:
     """Return a key that orders semantic versions; an unreadable version counts as 0.0.0."""
-    match = _SEMVER.fullmatch(version)
+    match = _SEMVER.fullmatch(version) if len(version) <= _MOST_VERSION else None
     if match is None:
         return 0, 0, 0, True, ()
     major, minor, patch, pre = match.groups()

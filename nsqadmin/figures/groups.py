@@ -41,4 +41,4 @@ def grouped(consumers: Iterable[tuple[str, ConsumerState]]) -> list[ConsumerGrou
 def heats(depths: Sequence[int]) -> list[int]:
     """Return the heat of each node: 0 if nothing waits, else on a logarithmic scale up to the fullest."""
     most = max(depths, default=0)
-    return [0 if not depth else max(1, round(HEATS * log1p(depth) / log1p(most))) for depth in depths]
+    return [0 if depth <= 0 else max(1, round(HEATS * log1p(depth) / log1p(most))) for depth in depths]

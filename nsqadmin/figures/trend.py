@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from nsqcore.cluster.models import ChannelStats, TopicStats
+from nsqcore.cluster.numbers import clamped
 
 _SECOND: Final = 1_000_000_000
 
@@ -95,7 +96,8 @@ class Counted:
             begin = len(counts)
             counts.extend((topic.message_count, topic.depth))
             for channel in topic.channels:
-                counts.extend((channel.message_count, channel.depth, channel.owed, channel.timeout_count))
+                owed = clamped(channel.owed)
+                counts.extend((channel.message_count, channel.depth, owed, channel.timeout_count))
             names = tuple([channel.channel_name for channel in topic.channels])
             # The same few lists of names occur on every node, so each is stored once.
             names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names

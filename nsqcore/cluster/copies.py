@@ -2,20 +2,22 @@
 
 import msgspec
 
+from nsqcore.cluster.numbers import Int64, Seconds
+
 
 class KeeperSeen(msgspec.Struct, frozen=True):
     """One keeper of a node: ``linked_since`` is in seconds since 1970, 0 while its word does not count."""
 
     address: str = ""
     connected: bool = False
-    linked_since: float = 0.0
+    linked_since: Seconds = 0.0
     stalled: bool = False
     problem: str = ""
-    behind_bytes: int = 0
-    behind_seconds: float = 0.0
-    topics: int = 0
-    linked_topics: int = 0
-    filled_topics: int = 0
+    behind_bytes: Int64 = 0
+    behind_seconds: Seconds = 0.0
+    topics: Int64 = 0
+    linked_topics: Int64 = 0
+    filled_topics: Int64 = 0
 
     @property
     def is_whole(self) -> bool:
@@ -27,15 +29,15 @@ class KeptSeen(msgspec.Struct, frozen=True):
     """The copy that a node keeps of another node; ``owed`` are the messages consumers get from it there."""
 
     identity: str = ""
-    appointment: int = 0
+    appointment: Int64 = 0
     connected: bool = False
-    linked_since: float = 0.0
+    linked_since: Seconds = 0.0
     address: str = ""
     topics: tuple[str, ...] = ()
-    linked_topics: int = 0
-    filled_topics: int = 0
+    linked_topics: Int64 = 0
+    filled_topics: Int64 = 0
     phase: str = "kept"
-    owed: int = 0
+    owed: Int64 = 0
     # Topics that cannot be read, and why.
     problems: dict[str, str] = {}
 

@@ -4,8 +4,8 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -198,19 +198,26 @@ class ClusterHttp:
         return b"".join(chunks)
 
 
-# The errors that parsing an answer may raise.
-UNUSABLE: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
+# The errors that parsing an answer, and reckoning with its figures, may raise.
+UNUSABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 def read_object(
     address: str, path: str, params: Params, body: bytes, read: Callable[[Mapping[str, Any]], T]
 ) -> T:
     """Return what *read* makes of the JSON object that *address* answered; raises NodeError."""
-    try:
+    with blaming(address, path, params):
         answer = json.loads(body)
         if not isinstance(answer, dict):
             raise TypeError("not a JSON object")
         return read(answer)
+
+
+@contextmanager
+def blaming(address: str, path: str, params: Params) -> Iterator[None]:
+    """Make an error that an answer of *address* causes within the block a NodeError that names it."""
+    try:
+        yield
     except UNUSABLE as error:
         raise unusable(address, path, params, error) from error
 
@@ -221,7 +228,7 @@ def unusable(address: str, path: str, params: Params, error: Exception) -> NodeE
     The node did answer, so it is not unreachable, but it is not the expected service.
     """
     url = _url(address, path, params)
-    why = f"there is no {error} in it" if isinstance(error, KeyError) else str(error)
+    why = f"there is no {error} in it" if isinstance(error, KeyError) else str(error) or type(error).__name__
     return NodeError("GET", url, address, f"unusable answer from {url}: {why}", status=200)
 
 

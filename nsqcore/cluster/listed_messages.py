@@ -2,32 +2,34 @@
 
 import msgspec
 
+from nsqcore.cluster.numbers import Int64
+
 
 class ListedMessage(msgspec.Struct, frozen=True):
     """One message as ``/messages`` lists it; the state on a channel is set only when a channel was named."""
 
     id: str
-    sequence: int
-    timestamp: int
+    sequence: Int64
+    timestamp: Int64
     time: str
-    size: int
+    size: Int64
     encoding: str
     body: msgspec.Raw
     headers: dict[str, str] = {}
     truncated: bool = False
     state: str = ""
-    place: int = 0
+    place: Int64 = 0
     since: str = ""
     until: str = ""
     client: dict[str, str] = {}
-    attempts: int = 0
+    attempts: Int64 = 0
 
 
 class LogGap(msgspec.Struct, frozen=True):
     """A part of the log without messages, and the reason."""
 
-    start: int
-    end: int
+    start: Int64
+    end: Int64
     why: str
 
 
@@ -35,9 +37,9 @@ class ListedMessages(msgspec.Struct, frozen=True):
     """One answer of ``/messages``; the log has ``first <= sequence < end``."""
 
     messages: list[ListedMessage]
-    first: int
-    end: int
+    first: Int64
+    end: Int64
     next: str | None = None
     more: bool = False
-    scanned: int = 0
+    scanned: Int64 = 0
     gaps: list[LogGap] = []

@@ -1,7 +1,8 @@
 """What nsqd and nsqlookupd say about themselves, as typed records read from their JSON.
 
 Missing fields read as zero, ``null`` lists as empty, so that every NSQ release since 1.0 can be read. A field
-of the wrong type raises ValueError or TypeError, which the HTTP layer turns into a NodeError.
+of the wrong type, or a number too large for any nsqd, raises ValueError or TypeError, which the HTTP layer
+turns into a NodeError.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import msgspec
 from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.fields import Json
+from nsqcore.cluster.numbers import Int64, int64
 
 
 def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[str]]:
@@ -20,11 +22,16 @@ def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[st
     return {
         (
             fields.text(node, "broadcast_address"),
-            fields.number(node, "tcp_port"),
-            fields.number(node, "http_port"),
+            _port(node, "tcp_port"),
+            _port(node, "http_port"),
         ): frozenset(fields.names(node, "topics"))
         for node in fields.objects(record, "producers")
     }
+
+
+def _port(record: Json, key: str) -> int:
+    """Read a port, which may be none that can be asked: nsqlookupd passes on what an nsqd said of itself."""
+    return int64(fields.number(record, key))
 
 
 class Registration(msgspec.Struct, frozen=True, gc=False):
@@ -75,8 +82,8 @@ class NodeInfo:
         return cls(
             broadcast_address=fields.text(record, "broadcast_address"),
             hostname=fields.text(record, "hostname"),
-            tcp_port=fields.number(record, "tcp_port"),
-            http_port=fields.number(record, "http_port"),
+            tcp_port=_port(record, "tcp_port"),
+            http_port=_port(record, "http_port"),
             version=fields.text(record, "version"),
             topology_zone=fields.text(record, "topology_zone"),
             topology_region=fields.text(record, "topology_region"),
@@ -124,7 +131,7 @@ class Percentile(Stats, frozen=True, gc=False, rename={"value_ns": "value"}):
 class LatencyStats(Stats, frozen=True, gc=False, rename={"listed_percentiles": "percentiles"}):
     """End-to-end latency of one topic or channel on one nsqd; empty when the nsqd does not measure it."""
 
-    count: int = 0
+    count: Int64 = 0
     listed_percentiles: tuple[Percentile, ...] | None = ()
 
     @property
@@ -143,13 +150,13 @@ class ClientStats(Stats, frozen=True, gc=False):
     version: str = ""
     remote_address: str = ""
     user_agent: str = ""
-    connect_ts: int = 0
-    in_flight_count: int = 0
-    ready_count: int = 0
-    finish_count: int = 0
-    requeue_count: int = 0
-    message_count: int = 0
-    sample_rate: int = 0
+    connect_ts: Int64 = 0
+    in_flight_count: Int64 = 0
+    ready_count: Int64 = 0
+    finish_count: Int64 = 0
+    requeue_count: Int64 = 0
+    message_count: Int64 = 0
+    sample_rate: Int64 = 0
     deflate: bool = False
     snappy: bool = False
     authed: bool = False
@@ -171,20 +178,20 @@ class ChannelStats(
     rename={"listed_clients": "clients", "listed_latency": "e2e_processing_latency"},
 ):
     channel_name: str = ""
-    depth: int = 0
-    backend_depth: int = 0
-    in_flight_count: int = 0
-    deferred_count: int = 0
-    requeue_count: int = 0
-    timeout_count: int = 0
-    message_count: int = 0
-    client_count: int = 0
-    zone_local_msg_count: int = 0
-    region_local_msg_count: int = 0
-    global_msg_count: int = 0
+    depth: Int64 = 0
+    backend_depth: Int64 = 0
+    in_flight_count: Int64 = 0
+    deferred_count: Int64 = 0
+    requeue_count: Int64 = 0
+    timeout_count: Int64 = 0
+    message_count: Int64 = 0
+    client_count: Int64 = 0
+    zone_local_msg_count: Int64 = 0
+    region_local_msg_count: Int64 = 0
+    global_msg_count: Int64 = 0
     paused: bool = False
     # When the oldest owed message was published, in ns since 1970; 0 means none, -1 means unknown.
-    oldest_message_time: int = -1
+    oldest_message_time: Int64 = -1
     listed_clients: tuple[ClientStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
 
@@ -209,14 +216,14 @@ class TopicStats(
     rename={"listed_channels": "channels", "listed_latency": "e2e_processing_latency"},
 ):
     topic_name: str = ""
-    depth: int = 0
-    backend_depth: int = 0
-    message_count: int = 0
-    message_bytes: int = 0
+    depth: Int64 = 0
+    backend_depth: Int64 = 0
+    message_count: Int64 = 0
+    message_bytes: Int64 = 0
     paused: bool = False
     # Copies at keepers whose word counts for this topic, and how many are wanted; 0 where none are wanted.
-    copies: int = 0
-    copies_wanted: int = 0
+    copies: Int64 = 0
+    copies_wanted: Int64 = 0
     listed_channels: tuple[ChannelStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
 
@@ -232,9 +239,9 @@ class TopicStats(
 class DiskStats(Stats, frozen=True, gc=False):
     """The disk of an nsqd; -1 means unknown."""
 
-    free_bytes: int = -1
-    total_bytes: int = -1
-    fsync_p99_ns: int = -1
+    free_bytes: Int64 = -1
+    total_bytes: Int64 = -1
+    fsync_p99_ns: Int64 = -1
 
 
 class CarriedHome(Stats, frozen=True, gc=False):
@@ -242,7 +249,7 @@ class CarriedHome(Stats, frozen=True, gc=False):
 
     identity: str = ""
     phase: str = ""
-    owed: int = 0
+    owed: Int64 = 0
 
 
 class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
@@ -250,11 +257,11 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
 
     version: str = ""
     health: str = ""
-    start_time: int = 0
+    start_time: Int64 = 0
     listed_topics: tuple[TopicStats, ...] | None = ()
     disk: DiskStats | None = None
     # How many topics have fewer copies than are wanted.
-    under_copied: int = 0
+    under_copied: Int64 = 0
     carries: tuple[CarriedHome, ...] = ()
 
     @property

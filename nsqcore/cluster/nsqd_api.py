@@ -1,13 +1,14 @@
 """Typed calls to the HTTP port of one nsqd."""
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from http import HTTPStatus
 from typing import Final
 
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.copies import CarriedCopies, read_copies
-from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
+from nsqcore.cluster.http import ClusterHttp, Params, blaming
 from nsqcore.cluster.models import NodeInfo, NodePolicies, NodeStats, read_stats
+from nsqcore.cluster.numbers import int64
 
 STATS: Final = "/stats"
 _CARRIED: Final = "/carried"
@@ -50,10 +51,12 @@ class NsqdApi:
 
     def read_stats(self, body: bytes, params: Params) -> NodeStats:
         """Parse the answer of :meth:`stats_body`."""
-        try:
+        with self.blamed(params):
             return read_stats(body)
-        except UNUSABLE as error:
-            raise unusable(self.address, STATS, params, error) from error
+
+    def blamed(self, params: Params) -> AbstractContextManager[None]:
+        """Make an error that the node's figures cause within the block a NodeError that names the node."""
+        return blaming(self.address, STATS, params)
 
     async def is_draining(self) -> bool:
         """Whether the node is draining: refusing publishes to become empty; False if it knows no draining."""
@@ -67,7 +70,7 @@ class NsqdApi:
 
     async def drain_remaining(self) -> int:
         """Return how many messages a draining node still owes."""
-        return await self._http.get(self.address, "/drain", (), lambda answer: int(answer["remaining"]))
+        return await self._http.get(self.address, "/drain", (), lambda answer: int64(answer["remaining"]))
 
     async def drain(self, *, cancel: bool = False) -> None:
         """Let the node refuse publishes so that it becomes empty; *cancel* lets it take them again."""
@@ -93,10 +96,8 @@ class NsqdApi:
     async def carried(self) -> CarriedCopies:
         """Return the keepers of the node, and the copies that it keeps of others."""
         body = await self._http.fetch(self.address, _CARRIED, ())
-        try:
+        with blaming(self.address, _CARRIED, ()):
             return read_copies(body)
-        except UNUSABLE as error:
-            raise unusable(self.address, _CARRIED, (), error) from error
 
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)

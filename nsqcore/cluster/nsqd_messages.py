@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
+from nsqcore.cluster.http import ClusterHttp, Params, blaming
 from nsqcore.cluster.listed_messages import ListedMessages
+from nsqcore.cluster.numbers import Int64, int64
 
 # The arguments that say which messages are meant: an id, or a filter.
 Which = Mapping[str, str]
@@ -16,6 +17,23 @@ _MESSAGES: Final = "/messages"
 
 
 _decode = msgspec.json.Decoder(ListedMessages).decode
+
+
+class HandledMessages(msgspec.Struct, frozen=True):
+    """How many messages were handled, or would be; *next* is where to continue if there are *more*."""
+
+    count: Int64
+    more: bool = False
+    next: str = ""
+
+
+class SentBack(msgspec.Struct, frozen=True):
+    """How many dead letters were found and sent, and how many were left, by reason; *next* as above."""
+
+    found: Int64
+    sent: Int64
+    left: dict[str, Int64]
+    next: str | None = None
 
 
 class NsqdMessages:
@@ -29,28 +47,32 @@ class NsqdMessages:
         """Return an answer of ``/messages``; this changes no state."""
         params = _params(wanted)
         body = await self._http.fetch(self.address, _MESSAGES, params)
-        try:
+        with blaming(self.address, _MESSAGES, params):
             return _decode(body)
-        except UNUSABLE as error:
-            raise unusable(self.address, _MESSAGES, params, error) from error
 
-    async def handle(self, action: str, wanted: Which) -> Mapping[str, Any]:
+    async def handle(self, action: str, wanted: Which) -> HandledMessages:
         """Finish, requeue, send or cancel messages of a channel, or count them."""
         return await self._http.post_for(
-            self.address, f"/message/{action}", _params(wanted), lambda answer: answer
+            self.address,
+            f"/message/{action}",
+            _params(wanted),
+            lambda answer: msgspec.convert(answer, HandledMessages),
         )
 
-    async def send_back(self, wanted: Which) -> Mapping[str, Any]:
+    async def send_back(self, wanted: Which) -> SentBack:
         """Send dead letters back to the channels they came from, or count them."""
         return await self._http.post_for(
-            self.address, "/dead_letters/send_back", _params(wanted), lambda answer: answer
+            self.address,
+            "/dead_letters/send_back",
+            _params(wanted),
+            lambda answer: msgspec.convert(answer, SentBack),
         )
 
     async def seek(self, topic: str, channel: str, to: str) -> int:
         """Let a channel owe all messages from a place on; return their number."""
         params = [("topic", topic), ("channel", channel), ("to", to)]
         return await self._http.post_for(
-            self.address, "/channel/seek", params, lambda answer: int(answer["owed"])
+            self.address, "/channel/seek", params, lambda answer: int64(answer["owed"])
         )
 
     async def publish(

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from nsqadmin.figures import aggregate
@@ -163,3 +165,21 @@ def test_only_nodes_below_the_newest_version_are_out_of_date():
 
     assert aggregate.out_of_date(nodes) == {"127.0.0.1:4250"}
     assert aggregate.out_of_date([]) == set()
+
+
+def test_a_version_of_thousands_of_digits_is_as_old_as_an_unreadable_one():
+    assert aggregate.version_key("9" * 5000 + ".0.0") == aggregate.version_key("?")
+
+
+def test_latencies_that_no_node_measured_leave_a_total_that_can_be_written():
+    nodes = [
+        on(producer(4151), e2e_processing_latency=latency_json(5, p99=1e308)),
+        on(producer(4251), e2e_processing_latency=latency_json(-4, p99=-1e308)),
+        on(producer(4351), e2e_processing_latency=latency_json(2**63 - 1, p99=-1e308)),
+    ]
+
+    total = aggregate.total_topic("orders", nodes)
+
+    (p99,) = total.latency.percentiles
+    assert -(2.0**63) <= p99.min_ns <= p99.average_ns <= p99.max_ns <= 2.0**63
+    assert json.dumps(total.to_json(), allow_nan=False)

@@ -36,3 +36,8 @@ def test_a_node_is_as_hot_as_what_waits_there():
     assert heats([]) == []
     assert heats([0, 0]) == [0, 0]
     assert heats([0, 1, 1000, 1_000_000]) == [0, 1, 3, 5]
+
+
+def test_a_depth_below_zero_which_a_damaged_queue_of_go_has_is_as_cold_as_none():
+    assert heats([-1, -(2**63), 1000]) == [0, 0, 5]
+    assert heats([-5]) == [0]

@@ -136,3 +136,13 @@ def test_time_outs_are_a_rate_too():
     _, trend = look(pace, 2, message_count=0, timeout_count=5)
 
     assert trend.timeouts == 2
+
+
+def test_counts_that_are_too_large_together_are_compared_as_far_as_they_go():
+    pace = NodePace()
+    most = 2**63 - 1
+    look(pace, 0, message_count=0, depth=most, in_flight_count=most, deferred_count=most)
+    look(pace, 5, message_count=0, depth=-most, in_flight_count=-most, deferred_count=-most)
+    _, trend = look(pace, 10, message_count=0)
+
+    assert trend.finished == pytest.approx(most / 10)
