@@ -13,6 +13,7 @@ from typing import Final
 from nsqcore.http.pace import Pace
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
+from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
@@ -147,7 +148,13 @@ class Checkpoints:
     def _forget_deleted(self) -> None:
         cares = self._cares
         for topic in [one for one, care in cares.items() if one.deleted and not (care.jobs or care.at_rest)]:
-            del cares[topic]
+            self._forget(topic)
+
+    def _forget(self, topic: Topic) -> None:
+        self._cares.pop(topic, None)
+        if isinstance(topic, CarriedTopic):
+            # It is not carried any more. An own topic that was deleted may have a successor of its name.
+            self._health.worked(_what(topic))
 
     async def _reserve(self) -> None:
         """Reserve sequences before they are needed, so that no publish waits for the disk."""
@@ -198,7 +205,7 @@ class Checkpoints:
                 store.doubt = None
             if self.written is not None and not topic.deleted:
                 self.written(store, job)
-            self._health.worked(checkpoint_of(topic.name))
+            self._health.worked(_what(topic))
             care = self._care(topic)
             if care.changed_at is not None and care.changed_at <= began:
                 care.changed_at = None
@@ -232,7 +239,7 @@ class Checkpoints:
             care.at_rest -= 1
             if topic.deleted and not (care.jobs or care.at_rest):
                 # Forgetting the topic also frees its messages in memory.
-                self._cares.pop(topic, None)
+                self._forget(topic)
 
     def may_work(self, topic: Topic) -> bool:
         """Whether new work on the topic's files may begin."""
@@ -298,7 +305,7 @@ class Checkpoints:
 
     def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
         reason = (error.strerror or str(error)).lower()
-        if self._health.failed(checkpoint_of(topic.name), reason):
+        if self._health.failed(_what(topic), reason):
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
             )
@@ -309,3 +316,8 @@ class Checkpoints:
         # until a checkpoint has them.
         if not isinstance(store, CarriedStore):
             store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)
+
+
+def _what(topic: Topic) -> str:
+    """The name under which failures of the checkpoint are noted; a carried log shares its topic's name."""
+    return checkpoint_of(topic.name, topic.home if isinstance(topic, CarriedTopic) else "")

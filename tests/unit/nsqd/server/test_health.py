@@ -49,6 +49,14 @@ def test_what_was_refused_last_is_remembered_with_its_size(health):
     assert health.refused == {}
 
 
+def test_the_checkpoint_of_a_carried_log_fails_apart_from_that_of_the_topic_of_its_name(health):
+    health.failed(checkpoint_of("t", "home"), "no space left on device")
+    health.worked(checkpoint_of("t"))
+    assert not health.ok
+    health.worked(checkpoint_of("t", "home"))
+    assert health.ok
+
+
 def test_a_topic_that_is_gone_is_no_trouble_any_more(health):
     health.publish_failed("t", "no space left on device", 100)
     health.failed(checkpoint_of("t"), "no space left on device")

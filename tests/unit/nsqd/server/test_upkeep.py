@@ -6,6 +6,7 @@ import gc
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -378,6 +379,74 @@ async def test_a_checkpoint_that_is_cancelled_and_then_fails_is_cancelled_and_wr
 
     assert writing.cancelled()
     assert topic.changed
+
+
+class NoCheckpoint(Disk):
+    """Has no room for checkpoints in folders of one name."""
+
+    without = ""
+
+    def replace(self, path, content, *, durable):
+        if self.without and path.parent.name == self.without:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace(path, content, durable=durable)
+
+    def write_at(self, fd, data, offset):
+        if self.without and Path(f"/proc/self/fd/{fd}").readlink().parent.name == self.without:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(fd, data, offset)
+
+
+async def carrying_in_vain(home, tmp_path):
+    """A node without room for the checkpoints of the log that it carries."""
+    (tmp_path / "node").mkdir()
+    bench = Bench(tmp_path / "node", NoCheckpoint())
+    checkpoints = upkeep_of(bench)
+    topic, _ = carry(bench, home, tmp_path)
+    await checkpoints._round(time.monotonic())
+    assert bench.health.ok
+    bench.data.disk.without = "here"
+    topic.changed = True
+    await checkpoints._round(time.monotonic())
+    assert not bench.health.ok
+    return bench, checkpoints, topic
+
+
+async def test_the_checkpoint_of_a_carried_log_and_that_of_the_own_topic_fail_separately(home, tmp_path):
+    bench, checkpoints, topic = await carrying_in_vain(home, tmp_path)
+
+    bench.broker.topics["t"].changed = True
+    await checkpoints._round(time.monotonic())
+
+    assert str(bench.health) == "NOK - no space left on device"
+    bench.data.disk.without = "t.topic"
+    bench.broker.topics["t"].changed = topic.changed = True
+    await checkpoints._round(time.monotonic())
+    assert not bench.health.ok
+    bench.data.disk.without = ""
+    await checkpoints._round(time.monotonic())
+    assert bench.health.ok
+
+
+@pytest.mark.parametrize("room", [True, False])
+async def test_a_carried_log_that_is_put_away_is_no_trouble_any_more(home, tmp_path, room):
+    bench, checkpoints, topic = await carrying_in_vain(home, tmp_path)
+    carried.detach(bench.broker, topic, force=True)
+    if room:
+        bench.data.disk.without = ""
+
+    assert await checkpoints.write_at_once(topic) is room
+
+    assert bench.health.ok
+
+
+async def test_a_carried_log_whose_topic_was_deleted_is_no_trouble_any_more(home, tmp_path):
+    bench, checkpoints, _ = await carrying_in_vain(home, tmp_path)
+    bench.broker.delete_topic("t")
+
+    await checkpoints._round(time.monotonic())
+
+    assert bench.health.ok
 
 
 async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
