@@ -82,10 +82,10 @@ LOG: Final = (
         "append-during-a-failed-sync-is-called-durable",
         _WRITER,
         """\
-        return error or job.failed_before
+        self.sync_error = error or job.failed_before
 """,
         """\
-        return error
+        self.sync_error = error
 """,
         (
             SYNCING,
