@@ -12,7 +12,7 @@ from typing import Protocol
 from nsqclient.wire.durations import Duration
 from nsqtools.nsq_to_file.names import TopicNames, revised
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.nsq_to_file.writing import RecordFile, complete_bytes, sync_folder
+from nsqtools.nsq_to_file.writing import RecordFile, content_of, sync_folder
 
 
 class Time(Protocol):
@@ -215,8 +215,10 @@ class Archive:
                 return  # another process is writing it
             if not _is_at(file.fileno(), path):
                 return  # as above
-            whole = complete_bytes(path, gzip=self._layout.gzip_level is not None)
-            size = os.fstat(file.fileno()).st_size
+            # The run that left it may have had another -gzip, and names need not tell.
+            gzip = self._layout.gzip_level is not None
+            content = content_of(path, gzip=gzip)
+            whole, size = content.complete, os.fstat(file.fileno()).st_size
             if not whole:
                 path.unlink()
                 self._log.info("removed %s of an earlier run: none of its records is complete", path)
@@ -226,6 +228,9 @@ class Archive:
                 file.truncate(whole)
                 os.fsync(file.fileno())
             self._log.warning("%s was left by an earlier run, %d of %d bytes are complete", path, whole, size)
+            if content.gzip != gzip:
+                found, wanted = ("gzip", "lines") if content.gzip else ("lines", "gzip")
+                self._log.warning("%s holds %s, though this run writes %s", path, found, wanted)
             final = self._layout.output_dir / relative
             make_folder(final.parent)
             attempt = 0

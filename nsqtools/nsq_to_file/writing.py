@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from typing import Final
 BUFFER_BYTES: Final = 1 << 18
 
 _GZIP_FORMAT: Final = 31  # zlib's number for gzip headers and trailers, and windows of 32 KiB
+_GZIP_BEGINNING: Final = b"\x1f\x8b\x08"
 
 # How much of a compressed file is read at a time: it may decompress to a thousand times as much.
 _COMPRESSED_BYTES: Final = 1 << 14
@@ -88,26 +90,57 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def complete_bytes(path: Path, *, gzip: bool) -> int:
-    """How many bytes from the start are complete: lines with their end, gzip members with their trailer."""
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds: lines or members of gzip, and how many bytes of them are complete."""
+
+    gzip: bool
+    complete: int
+
+
+def content_of(path: Path, *, gzip: bool) -> Content:
+    """Judge a file by itself; *gzip* is what was expected, and decides only where the file does not tell.
+
+    Bodies may be compressed themselves. So what begins like gzip is still lines if something else follows its
+    first member, and where that is uncertain, everything counts that is complete as either kind.
+    """
+    members, ends_well = _complete_members(path)
+    lines = _complete_lines(path)
+    with path.open("rb") as file:
+        beginning = file.read(len(_GZIP_BEGINNING))
+        file.seek(members)
+        following = file.read(2)
+    if members and _GZIP_BEGINNING[:2].startswith(following):  # nothing follows, or a member that is torn
+        return Content(True, members)
+    if gzip and not members and ends_well and beginning == _GZIP_BEGINNING:
+        return Content(True, 0)
+    return Content(False, max(lines, members))
+
+
+def _complete_lines(path: Path) -> int:
     whole = at = 0
     with path.open("rb") as file:
-        if not gzip:
-            while piece := file.read(BUFFER_BYTES):
-                if (end := piece.rfind(b"\n")) >= 0:
-                    whole = at + end + 1
-                at += len(piece)
-            return whole
+        while piece := file.read(BUFFER_BYTES):
+            if (end := piece.rfind(b"\n")) >= 0:
+                whole = at + end + 1
+            at += len(piece)
+    return whole
+
+
+def _complete_members(path: Path) -> tuple[int, bool]:
+    """The bytes of members with their trailer, and whether what follows is no more than torn."""
+    whole = at = 0
+    with path.open("rb") as file:
         member = zlib.decompressobj(_GZIP_FORMAT)
         while piece := file.read(_COMPRESSED_BYTES):
             while piece:
                 try:
                     member.decompress(piece)
                 except zlib.error:
-                    return whole
+                    return whole, False
                 at += len(piece) - len(member.unused_data)
                 piece = member.unused_data
                 if member.eof:
                     whole = at
                     member = zlib.decompressobj(_GZIP_FORMAT)
-    return whole
+    return whole, True

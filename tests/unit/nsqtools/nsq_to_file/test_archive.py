@@ -12,7 +12,7 @@ from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.nsq_to_file.writing import complete_bytes
+from nsqtools.nsq_to_file.writing import content_of
 
 
 class Time:
@@ -173,7 +173,7 @@ def test_each_sync_ends_a_member_of_gzip(tmp_path):
     killed(archive)
 
     [path] = runs.out.iterdir()
-    whole = path.read_bytes()[: complete_bytes(path, gzip=True)]
+    whole = path.read_bytes()[: content_of(path, gzip=True).complete]
     assert gzip.decompress(whole) == b"a\nb\n"
 
 
@@ -243,6 +243,76 @@ def test_what_a_killed_run_left_is_finished_by_the_next(tmp_path, level):
 
     assert list(runs.files().values()) == [b"synced\n"]
     assert list(runs.work.iterdir()) == []
+
+
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)  # without the time, which would be in the names of the tests
+
+
+def left_behind(folder, content: bytes, level: int | None) -> tuple[Runs, list[bytes]]:
+    """What comes of a leftover with this content under a name that does not tell its kind."""
+    runs = Runs(folder, work=True, level=level)
+    names = Naming("<TOPIC><REV>.gz", "", "vm", 1, gzip=level is not None, revisions=True).of("t")
+    (runs.work / "t-000000.gz").write_bytes(content)
+    Archive(runs.layout, names, runs.time, runs.notes).recover()
+    assert list(runs.work.iterdir()) == []
+    return runs, [path.read_bytes() for path in runs.out.iterdir()]
+
+
+@pytest.mark.parametrize("level", [None, 6])
+@pytest.mark.parametrize(
+    ("complete", "torn"),
+    [
+        (b"a\nb\n", b"torn"),
+        (packed(b"a\n") + packed(b"b\n"), packed(b"torn\n")[:-3]),
+        (packed(b"a\n"), b"\x1f\x8b"),
+        (packed(b"a\n"), b""),
+    ],
+)
+def test_a_leftover_is_recovered_by_what_it_contains_whatever_the_new_run_writes(
+    tmp_path, level, complete, torn
+):
+    runs, found = left_behind(tmp_path, complete + torn, level)
+
+    assert found == [complete]
+    expected = complete.startswith(b"\x1f\x8b") == (level is not None)
+    assert any("though this run writes" in note for note in runs.notes) != expected
+
+
+@pytest.mark.parametrize("level", [None, 6])
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [packed(b"a"), packed(b"b")],
+        [packed(b"a")],
+        [packed(b"a") + b"and more", b"b"],
+        [b"\x1f\x8b\x08 is no gzip", b"b"],
+    ],
+)
+def test_lines_that_begin_like_gzip_stay_lines(tmp_path, level, bodies):
+    content = b"".join(body + b"\n" for body in bodies)
+
+    assert left_behind(tmp_path, content, level)[1] == [content]
+
+
+def test_a_single_line_that_reads_like_a_torn_member_is_kept_by_a_run_without_gzip(tmp_path):
+    line = packed(b"a body that was cut")[:-9] + b"\n"
+
+    assert left_behind(tmp_path, line, None)[1] == [line]
+
+
+@pytest.mark.parametrize(
+    ("content", "level"), [(packed(b"a\n" * 99)[:-1], 6), (b"\x1f\x8b", 6), (b"torn", 6)]
+)
+def test_a_leftover_without_a_complete_record_is_removed(tmp_path, content, level):
+    assert left_behind(tmp_path, content, level)[1] == []
+
+
+def test_zeros_that_follow_a_member_after_a_power_cut_take_no_member_with_them(tmp_path):
+    complete = packed(b"a\n")
+
+    [found] = left_behind(tmp_path, complete + b"\0" * 99, 6)[1]
+    assert gzip.decompress(found) == b"a\n"
 
 
 def test_a_file_that_another_process_writes_is_no_leftover(tmp_path):
