@@ -21,7 +21,7 @@ from nsqd.server.space import Space
 from nsqd.storage.carried_store import CarriedStore
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.keeping import keep
-from nsqd.storage.slots import CheckpointJob
+from nsqd.storage.slots import STEP_NS, CheckpointJob
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
 
@@ -56,6 +56,8 @@ class Checkpoints:
         self._cares: dict[Topic, _Care] = {}
         self._space = Space(self, log)
         self._closed_idle_at = time.monotonic()
+        # Of the wall clock, by which the checkpoints say when deferred messages are due.
+        self._offset_ns = broker.wall.offset_ns
         self._removing: asyncio.Task[None] | None = None
         # Called for each written checkpoint, if keepers copy the topics.
         self.written: Callable[[TopicStore, CheckpointJob], None] | None = None
@@ -84,7 +86,7 @@ class Checkpoints:
                 await self._removing
 
     async def _round(self, now: float) -> None:
-        keep_true(self._broker.wall)
+        self._look_at_clock()
         self._forget_deleted()
         changed: deque[Topic] = deque()
         pace = Pace(_AT_ONCE)
@@ -116,6 +118,16 @@ class Checkpoints:
             self._closed_idle_at = now
             self._data.open_files.close_idle()
         await self._look_for_space()
+
+    def _look_at_clock(self) -> None:
+        """Note the wall clock; when it was set, write all checkpoints again, because they have its times."""
+        wall = self._broker.wall
+        keep_true(wall)
+        if abs(wall.offset_ns - self._offset_ns) > STEP_NS:
+            self._offset_ns = wall.offset_ns
+            for topic in self._broker.topics.values():
+                for one in (topic, *topic.carried):
+                    one.changed = True
 
     def _look_at_carried(self, carried: Topic, now: float, changed: deque[Topic]) -> None:
         """Note a changed carried log for a checkpoint; its files are not removed or compacted here."""

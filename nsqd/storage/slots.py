@@ -22,7 +22,7 @@ NAMES: Final = ("checkpoint.0", "checkpoint.1")
 # A file of few messages may grow by so much before it is written whole again.
 _CHAIN_BYTES: Final = 64 << 10
 # The wall clock was set if it moved by more than this against the steady one.
-_STEP_NS: Final = 1_000_000_000
+STEP_NS: Final = 1_000_000_000
 _T = TypeVar("_T")
 
 
@@ -164,7 +164,7 @@ class CheckpointSlots:
         """The job that writes the checkpoint of a topic as it is now."""
         topic.alone.drop_below(topic.log.kept_from)
         offset_ns = topic.wall.offset_ns
-        if abs(offset_ns - self._offset_ns) > _STEP_NS:
+        if abs(offset_ns - self._offset_ns) > STEP_NS:
             # The clock was set. Each record says by the clock of its moment when deferred messages are due.
             self.begin_anew()
             self._offset_ns = offset_ns

@@ -511,3 +511,31 @@ async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tm
     bench.events.clear()
     await bench.rest()
     assert alive("fleeting") == []
+
+
+async def test_after_the_clock_was_set_the_checkpoints_are_written_again_once(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    client = bench.connect()
+    client.says(b"SUB t c\n")
+    client.says(b"PUB t\n" + sized(b"m"))
+    await bench.rest()
+    for _ in range(4):
+        await checkpoints._round(time.monotonic())
+
+    def written():
+        return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "t.topic").glob("checkpoint.*")}
+
+    before = written()
+    await checkpoints._round(time.monotonic())
+    assert written() == before
+
+    true_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true_ns() - 3600 * 10**9)
+    for _ in range(4):
+        await checkpoints._round(time.monotonic())
+
+    after = written()
+    assert after != before
+    await checkpoints._round(time.monotonic())
+    assert written() == after
