@@ -256,8 +256,8 @@ class Fsync:
         began = time.monotonic()
         try:
             run.job.sync_files(self._data.disk)
-        except OSError as error:
-            run.error = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is durable
+            run.error = _as_os_error(error)
         run.seconds = time.monotonic() - began
 
     def _files_synced(self, run: _Run) -> None:
@@ -290,9 +290,10 @@ class Fsync:
         self, done: asyncio.Future[None], runs: list[_Run], names: list[Tell], folders: list[Path]
     ) -> None:
         self._path_busy = False
-        error = done.exception()
+        failure = done.exception()
+        error = None if failure is None else _as_os_error(failure)
         reason = ""
-        if isinstance(error, OSError):
+        if error is not None:
             reason = _reason(error)
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
             if folders:
@@ -301,7 +302,7 @@ class Fsync:
         else:
             self._data.deleted += folders
         for run in runs:
-            run.error = error if isinstance(error, OSError) else None
+            run.error = error
             self._end(run)
         self._tell(names, reason)
         self._launch()
@@ -315,7 +316,7 @@ class Fsync:
             error = store.end_sync(run.job, run.error)
         except Exception as unexpected:  # noqa: BLE001 - those who wait are told, and other jobs end
             self._loop.call_exception_handler({"message": "a sync did not end", "exception": unexpected})
-            error = OSError(errno.EIO, str(unexpected))
+            error = _as_os_error(unexpected)
         reason = ""
         if error is not None and not store.deleted:
             reason = _reason(error)
@@ -440,6 +441,10 @@ def _first(queue: dict[LogWriter, None]) -> LogWriter:
 
 def _tell_in_any_case(tell: Tell, reason: str, _: str) -> None:
     tell(reason)
+
+
+def _as_os_error(error: BaseException) -> OSError:
+    return error if isinstance(error, OSError) else OSError(errno.EIO, str(error) or type(error).__name__)
 
 
 def _reason(error: OSError) -> str:

@@ -101,6 +101,19 @@ async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(stri
     assert str(strict.health) == "NOK - input/output error"
 
 
+@pytest.mark.parametrize("call", ["sync", "sync_folder"])
+async def test_no_failure_of_whatever_kind_counts_as_an_fsync(strict, disk, monkeypatch, call):
+    def fails(_):
+        raise ValueError("not what was expected")
+
+    monkeypatch.setattr(disk, call, fails)
+    client = publish(strict, b"t")
+
+    await settled(strict, client)
+
+    assert client.replies == [(1, b"E_PUB_FAILED PUB failed not what was expected")]
+
+
 async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict, disk):
     disk.broken.add("bad")
     client = strict.connect()
