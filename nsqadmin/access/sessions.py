@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nsqadmin.access.roles import Person
 
-# Ended sessions are remembered until they would have expired. Beyond this number the oldest are forgotten.
+# Beyond this number the sessions that were ended first are forgotten.
 _MOST_ENDED: Final = 10_000
 
 
@@ -48,7 +48,8 @@ class Sessions:
 
     signer: Signer
     lasts_s: float
-    _ended: dict[str, float] = field(default_factory=dict)
+    # Ended sessions, the latest last. None is forgotten because it has expired: the clock may be set back.
+    _ended: dict[str, None] = field(default_factory=dict)
 
     def begin(self, number: str, person: Person, now_s: float) -> str:
         """Return the cookie of a new session; *number* must be impossible to guess."""
@@ -66,8 +67,6 @@ class Sessions:
         value = self.signer.read("session", cookie, now_s)
         if value is None:
             return
-        for number in [number for number, until_s in self._ended.items() if until_s < now_s]:
-            del self._ended[number]
         while len(self._ended) >= _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
-        self._ended[str(value["id"])] = float(value["until"])
+        self._ended[str(value["id"])] = None

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import Concern, ConcernKey, Level
+from nsqadmin.figures.instant import Instant
 
 MUTE_S: Final = 3600.0
 
@@ -28,13 +29,16 @@ class Alerts:
         self._tell = tell
         self._form = form
         self._told: dict[ConcernKey, Concern] = {}
-        self._muted: dict[str, float] = {}
+        # Until when each is muted.
+        self._muted: dict[str, Instant] = {}
         # The troubles of now, for /metrics.
         self.now: tuple[Concern, ...] = ()
 
     async def follow(self, this: Round) -> None:
         self.now = tuple(one for one in this.troubles if one.level is Level.TROUBLE)
-        self._muted = {key: until_s for key, until_s in self._muted.items() if until_s > this.now_s}
+        self._muted = {
+            key: this.now.reading(until) for key, until in self._muted.items() if until.at_ns > this.now.at_ns
+        }
         serious = {one.key: one for one in self.now}
         for key, concern in serious.items():
             if key not in self._told and key_text(key) not in self._muted:
@@ -43,16 +47,17 @@ class Alerts:
         for key in [key for key in self._told if key not in serious]:
             self._tell("trouble", self._news("resolved", self._told.pop(key)))
 
-    def mute(self, key: str, now_s: float) -> None:
+    def mute(self, key: str, now: Instant) -> None:
         """Report nothing about the trouble *key* for an hour."""
-        self._muted[key] = now_s + MUTE_S
+        self._muted[key] = now.after(MUTE_S)
 
     def unmute(self, key: str) -> None:
         self._muted.pop(key, None)
 
     def muted_until(self, concern: Concern) -> float:
-        """Return the time until which *concern* is muted; zero if it is not."""
-        return self._muted.get(key_text(concern.key), 0.0)
+        """Return the time of day until which *concern* is muted; zero if it is not."""
+        until = self._muted.get(key_text(concern.key))
+        return 0.0 if until is None else until.at_s
 
     def _news(self, status: str, concern: Concern) -> dict[str, Any]:
         place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.views import Round
 from nsqadmin.collecting.work import Work
 from nsqadmin.figures.attention import Concern, ConcernKey, of_lookupds, of_missing, worst_first
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
 from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
 from nsqadmin.figures.troubles import TroubleBook
@@ -59,12 +61,12 @@ class Adder:
             return total, time.thread_time() - began
 
         total, self.cost_s = await self._work.in_thread(work)
-        now_s = time.time()
-        found = limited(total, [*self._node_concerns(now_s), *total.concerns], self._limits)
-        self.troubles = tuple(worst_first(self._book.note(found, now_s)))
+        now = instant()
+        found = limited(total, [*self._node_concerns(now), *total.concerns], self._limits)
+        self.troubles = tuple(worst_first(self._book.note(found, now)))
         total.show(self.troubles)
         self.sum = self._with_changed(total, began_ns)
-        await self._tell(now_s)
+        await self._tell(now)
 
     def changed(self, topic: str) -> None:
         """Show *topic* with the newest figures of its nodes, because it was just changed."""
@@ -75,12 +77,12 @@ class Adder:
         """Stop showing that *node* left."""
         self.troubles = tuple(one for one in self.troubles if (one.mark, one.node) != ("left", node))
 
-    async def _tell(self, now_s: float) -> None:
+    async def _tell(self, now: Instant) -> None:
         """Pass this round on to the followers."""
         known, self._told = self._told, {one.key: one for one in self.troubles}
         views = tuple(member.view(()) for member in self._membership.members.values())
         this = Round(
-            now_s,
+            now,
             self.sum,
             views,
             self.troubles,
@@ -97,20 +99,20 @@ class Adder:
                 del self._changed[topic]
                 continue
             shares = _shares(self._membership.members.values(), topic)
-            now = add_up(topic, shares) if shares else None
-            found = self._book.note(now.concerns if now is not None else (), time.time(), topic)
-            if now is not None:
-                now.show(found)
+            newer = add_up(topic, shares) if shares else None
+            found = self._book.note(newer.concerns if newer is not None else (), instant(), topic)
+            if newer is not None:
+                newer.show(found)
             self.troubles = tuple(
                 worst_first([*(one for one in self.troubles if one.topic != topic), *found])
             )
             idle = set(total.idle) - {topic}
-            if now is None and topic in self._membership.registered_topics:
+            if newer is None and topic in self._membership.registered_topics:
                 idle.add(topic)
-            total = total.changed(topic, now, idle)
+            total = total.changed(topic, newer, idle)
         return total
 
-    def _node_concerns(self, now_s: float) -> list[Concern]:
+    def _node_concerns(self, now: Instant) -> list[Concern]:
         """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""
         membership = self._membership
         found = [concern for member in membership.members.values() for concern in member.view(()).concerns]
@@ -119,7 +121,7 @@ class Adder:
             if member.answers:
                 answering.add(member.address)
                 found += member.view((), listed=False).concerns
-        found += [of_missing(one, now_s) for one in membership.missed(now_s) if one.address not in answering]
+        found += [of_missing(one, now) for one in membership.missed(now) if one.address not in answering]
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
         return [*found, *of_lookupds(silent, len(registers))]

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
@@ -83,16 +84,16 @@ class FigureAsker:
     def _failed(self, member: Member, error: NodeError) -> None:
         if member.error is None:
             self._log.warning("nsqd %s gives no figures: %s", member.address, error)
-        member.failed(error, time.time())
+        member.failed(error, instant())
 
     async def _look(self, member: Member, nsqd: NsqdApi, body: bytes) -> Look:
-        at_ns, at_s = time.monotonic_ns(), time.time()
+        at = instant()
 
         def read() -> Look:
             began = time.thread_time()
             stats = nsqd.read_stats(body, _PARAMS)
             with nsqd.blamed(_PARAMS):
-                look = Look.of(stats, member.pace, at_ns, at_s)
+                look = Look.of(stats, member.pace, *at)
             # Receiving an answer costs about as much as parsing it.
             member.cost_s = 2 * (time.thread_time() - began)
             return look

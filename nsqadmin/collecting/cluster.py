@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.copies import NodeCopies
@@ -245,7 +246,7 @@ class Cluster:
             adder.sum,
             adder.troubles,
             tuple(views),
-            tuple(one for one in membership.missed(self._now_s()) if one.address not in answering),
+            tuple(one for one in membership.missed(instant()) if one.address not in answering),
             lookupds,
         )
         return Answer(shown, (known.silent_registers, errors_of(membership.members.values())))

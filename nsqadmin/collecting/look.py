@@ -7,6 +7,7 @@ from typing import Self
 
 from msgspec.structs import force_setattr
 
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
 from nsqcore.cluster.models import CarriedHome, DiskStats, LatencyStats, NodeStats, TopicStats
@@ -85,6 +86,10 @@ class Look:
             stats.under_copied,
             stats.carries,
         )
+
+    @property
+    def at(self) -> Instant:
+        return Instant(self.at_ns, self.at_s)
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:
         """Return the look with newer figures of some topics, and without those no longer on the node."""

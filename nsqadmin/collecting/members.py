@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.filling import Filling
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.trend import NodePace
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
@@ -27,7 +28,7 @@ class Member:
     pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
     error: NodeError | None = None
-    silent_since_s: float = 0.0
+    silent_since: Instant | None = None
     # Messages that a draining node still owes; None if it is not draining.
     remaining: int | None = None
     # The number of messages that it owed when its drain was first seen.
@@ -74,7 +75,7 @@ class Member:
             producer.tcp_address in old,
             self.look,
             self.error,
-            self.silent_since_s,
+            self.silent_since,
             self.remaining,
             self.draining_from,
             listed,
@@ -86,9 +87,9 @@ class Member:
             self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)
         self.remaining = remaining
 
-    def failed(self, error: NodeError, at_s: float) -> None:
+    def failed(self, error: NodeError, at: Instant) -> None:
         if self.error is None:
-            self.silent_since_s = at_s
+            self.silent_since = at
         # The error is kept until the node answers again; its traceback would keep all objects of its frames.
         error.__cause__ = error.__context__ = None
         self.error = error.with_traceback(None)
@@ -99,7 +100,7 @@ class Member:
             del self.newer[name]
         self.look = look.with_topics(self.newer)
         self.look_asked_ns = asked_ns
-        self.full_in_s = self.filling.note(look.at_s, look.disk.free_bytes) if look.disk else None
+        self.full_in_s = self.filling.note(look.at_ns / SECOND, look.disk.free_bytes) if look.disk else None
         self.error = None
 
     def told(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member, MemberList, listed
 from nsqadmin.collecting.rests import list_rest_s
 from nsqadmin.collecting.work import Work
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing, MissingBook
 from nsqadmin.options import OptionsNow
 from nsqclient.wire import fields
@@ -82,7 +84,7 @@ class Membership:
                     found.setdefault(one.identity, []).append((member.address, one.owed))
         return found
 
-    def missed(self, now_s: float) -> list[Missing]:
+    def missed(self, now: Instant) -> list[Missing]:
         """Return the nodes that left, each with its carriers."""
         carriers = self.carriers
         return [
@@ -91,17 +93,17 @@ class Membership:
                 carried_by=tuple(address for address, _ in carriers.get(one.identity, ())),
                 carried_owed=sum(owed for _, owed in carriers.get(one.identity, ())),
             )
-            for one in self._missing_at(now_s)
+            for one in self._missing_at(now)
         ]
 
-    def _missing_at(self, now_s: float) -> list[Missing]:
-        return self.missing.at(now_s, {one.address for one in self.unlisted.values() if one.answers})
+    def _missing_at(self, now: Instant) -> list[Missing]:
+        return self.missing.at(now, {one.address for one in self.unlisted.values() if one.answers})
 
     def looked(self, member: Member, look: Look) -> None:
         """Note which homes an nsqd carries at a *look* at it, and what it holds if it is not listed."""
         carried = frozenset(one.identity for one in look.carries)
-        self.missing.carries(member.address, look.start_time, carried, look.at_s)
-        self.missing.seen(member.address, look.at_s, look.load.owed, len(look.topics))
+        self.missing.carries(member.address, look.start_time, carried, look.at)
+        self.missing.seen(member.address, look.at, look.load.owed, len(look.topics))
 
     def discover(self) -> asyncio.Future[Any]:
         """Start a discovery, or return the one that is under way."""
@@ -193,7 +195,7 @@ class Membership:
 
     def _follow(self, found: dict[str, NodeInfo | None]) -> None:
         """Make the nodes in *found* the members; *found* maps each address to how it is listed."""
-        now_s = time.time()
+        now = instant()
         for address, producer in found.items():
             member = self.members.get(address) or self.unlisted.pop(address, None)
             if member is None:
@@ -204,22 +206,22 @@ class Membership:
             self._came(member)
         for address in list(self.members):
             if address not in found:
-                self._lose(self.members.pop(address), now_s)
+                self._lose(self.members.pop(address), now)
         self.missing.back(found)
-        missed = {one.address for one in self._missing_at(now_s)}
+        missed = {one.address for one in self._missing_at(now)}
         for address in list(self.unlisted):
             if address not in missed:
                 del self.unlisted[address]
 
-    def _lose(self, member: Member, now_s: float) -> None:
+    def _lose(self, member: Member, now: Instant) -> None:
         if not self.uses_lookupd:
             return
         look = member.look
         gone = Missing(
             address=member.address,
             hostname=member.producer.hostname if member.producer is not None else "",
-            left_s=now_s,
-            seen_s=look.at_s if look is not None else None,
+            left=now,
+            seen=look.at if look is not None else None,
             messages=look.load.owed if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
             identity=member.producer.data_path if member.producer is not None else "",

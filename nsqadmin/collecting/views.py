@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from nsqadmin.collecting.look import Look
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.records import TopicRecord
 from nsqadmin.figures.sums import ClusterSum, Share, TopicSum
@@ -20,7 +21,7 @@ class NodeView:
     out_of_date: bool
     look: Look | None = None
     error: NodeError | None = None
-    silent_since_s: float = 0.0
+    silent_since: Instant | None = None
     # Messages that a draining node still owes; None if it is not draining.
     remaining: int | None = None
     # The number of messages that it owed when its drain was first seen.
@@ -53,7 +54,7 @@ class NodeView:
         )
         if error is None:
             return found
-        return [replace(concern, since_s=self.silent_since_s) for concern in found]
+        return [replace(concern, began=self.silent_since) for concern in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Overview:
 class Round:
     """The result of one round: the sums, every node, all troubles, those that came and those that went."""
 
-    now_s: float
+    now: Instant
     sum: ClusterSum
     nodes: tuple[NodeView, ...]
     troubles: tuple[Concern, ...]

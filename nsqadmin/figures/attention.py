@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.trend import Trend
@@ -77,12 +78,17 @@ class Concern:
     weight: float = 0.0
     messages: int = 0
     when: When = _AT_ONCE
-    # When it began, if the book knows.
-    since_s: float = 0.0
+    # When it began, if that is known; else the book decides.
+    began: Instant | None = None
 
     @property
     def key(self) -> ConcernKey:
         return self.mark, self.topic, self.channel, self.node
+
+    @property
+    def since_s(self) -> float:
+        """The time of day at which it began; zero if that is not known."""
+        return 0.0 if self.began is None else self.began.at_s
 
     def to_json(self) -> dict[str, str | int]:
         place = {"topic": self.topic, "channel": self.channel, "node": self.node}
@@ -330,10 +336,10 @@ def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]
     ]
 
 
-def of_missing(node: Missing, now_s: float) -> Concern:
+def of_missing(node: Missing, now: Instant) -> Concern:
     """Judge an nsqd that left."""
-    ago = duration(max(0.0, now_s - node.left_s) * 1e9, whole=True)
-    if node.seen_s is None:
+    ago = duration(max(0.0, now.since(node.left)) * 1e9, whole=True)
+    if node.seen is None:
         text = f"nsqd left {ago} ago; what it held is not known"
     elif node.carried_by:
         text = (
@@ -348,11 +354,11 @@ def of_missing(node: Missing, now_s: float) -> Concern:
         )
     else:
         text = f"nsqd left {ago} ago; it held no messages"
-    harmless = node.seen_s is not None and (not node.messages or bool(node.carried_by))
+    harmless = node.seen is not None and (not node.messages or bool(node.carried_by))
     level = Level.WATCH if harmless else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
-        level, "left", text, node=node.address, weight=weight, messages=node.messages, since_s=node.left_s
+        level, "left", text, node=node.address, weight=weight, messages=node.messages, began=node.left
     )
 
 

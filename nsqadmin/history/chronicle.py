@@ -31,7 +31,7 @@ class Chronicle:
         def write() -> None:
             for event in events:
                 self._recorder.note(*event)
-            self._recorder.record(this.sum, this.nodes, this.now_s)
+            self._recorder.record(this.sum, this.nodes, this.now.at_s)
 
         await self._in_thread(write)
 

@@ -1,6 +1,5 @@
 """Changes made from the pages: the effects of an action, the confirmation, and the result."""
 
-import time
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
@@ -9,6 +8,7 @@ from nsqadmin.changes.actions import Done, QueueAction
 from nsqadmin.changes.alerts import Alerts, place_of
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import plural
@@ -126,7 +126,7 @@ class Forms:
         if not key:
             raise UnknownError("TROUBLE_NOT_FOUND")
         if action == "mute":
-            self._alerts.mute(key, time.time())
+            self._alerts.mute(key, instant())
         else:
             self._alerts.unmute(key)
         place = {name: fields[name] for name in ("topic", "channel", "node")}

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import to_builtins
 
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.views import NodeView
@@ -70,7 +71,7 @@ class NodePages:
             table=table,
             node_count=len(seen.nodes),
             silent=[node.address for node in seen.nodes if node.error is not None],
-            missing=[(one, attention.of_missing(one, time.time())) for one in seen.missing],
+            missing=[(one, attention.of_missing(one, instant())) for one in seen.missing],
             lookupds=seen.lookupds,
             differing=[row for row in found if row.differences][:_MOST_DIFFERING],
             known=[node.error for node in seen.nodes if node.error],

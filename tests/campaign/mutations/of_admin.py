@@ -169,7 +169,7 @@ ADMIN: Final = (
     Mutation(
         "what-was-delivered-elsewhere-is-missing",
         "nsqadmin/figures/missing.py",
-        "delivered = released_s > (one.seen_s or 0.0)",
+        "delivered = released_ns > (one.seen.at_ns if one.seen is not None else 0)",
         "delivered = False",
         ("tests/unit/nsqadmin/figures/test_missing.py",),
     ),

@@ -26,6 +26,17 @@ def test_a_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
     assert sessions.person(other, 1002) == ALICE
 
 
+def test_a_session_that_was_ended_stays_ended_when_the_clock_is_set_back():
+    sessions = Sessions(SIGNER, lasts_s=100)
+    cookie = sessions.begin("1", ALICE, 1000)
+    sessions.end(cookie, 1001)
+
+    # The clock is wrong for a while, and somebody else signs out then.
+    sessions.end(sessions.begin("2", ALICE, 90_000), 90_001)
+
+    assert sessions.person(cookie, 1002) is None
+
+
 def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.begin("1", ALICE, 1000)

@@ -1,9 +1,15 @@
+import pytest
+
 from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, place_of
 from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import ClusterSum
 
-STUCK = Concern(Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, since_s=100.0)
+STUCK = Concern(
+    Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
+)
+NOW = Instant(5 * 10**9, 1000.0)
 PAUSED = Concern(Level.WATCH, "paused", "paused", "orders")
 
 
@@ -12,8 +18,8 @@ class Told(list):
         self.append(payload)
 
 
-async def follow(alerts, *troubles, now_s=1000.0):
-    await alerts.follow(Round(now_s, ClusterSum({}), (), troubles, (), ()))
+async def follow(alerts, *troubles, now=NOW):
+    await alerts.follow(Round(now, ClusterSum({}), (), troubles, (), ()))
 
 
 async def test_a_trouble_is_told_when_it_comes_and_when_it_is_over_and_not_between():
@@ -45,21 +51,36 @@ async def test_slack_gets_a_text():
 async def test_what_is_muted_is_told_when_the_hour_is_over():
     told = Told()
     alerts = Alerts(told, "json")
-    alerts.mute(key_text(STUCK.key), 1000.0)
+    alerts.mute(key_text(STUCK.key), NOW)
     await follow(alerts, STUCK)
     assert (told, alerts.muted_until(STUCK)) == ([], 1000.0 + MUTE_S)
     assert alerts.now == (STUCK,)
 
-    await follow(alerts, STUCK, now_s=1000.0 + MUTE_S)
+    await follow(alerts, STUCK, now=NOW.after(MUTE_S))
 
     assert [one["status"] for one in told] == ["firing"]
     assert alerts.muted_until(STUCK) == 0.0
 
 
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+async def test_what_is_muted_is_so_for_an_hour_when_the_clock_is_set(step):
+    told = Told()
+    alerts = Alerts(told, "json")
+    alerts.mute(key_text(STUCK.key), NOW)
+
+    later = NOW.after(MUTE_S - 1)
+    await follow(alerts, STUCK, now=later._replace(at_s=later.at_s + step))
+    assert (told, alerts.muted_until(STUCK)) == ([], 1000.0 + MUTE_S + step)
+
+    over = NOW.after(MUTE_S)
+    await follow(alerts, STUCK, now=over._replace(at_s=over.at_s + step))
+    assert len(told) == 1
+
+
 async def test_what_is_told_of_again_is_told_of_at_once():
     told = Told()
     alerts = Alerts(told, "json")
-    alerts.mute(key_text(STUCK.key), 1000.0)
+    alerts.mute(key_text(STUCK.key), NOW)
     await follow(alerts, STUCK)
     alerts.unmute(key_text(STUCK.key))
     await follow(alerts, STUCK)

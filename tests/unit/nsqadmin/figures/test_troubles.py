@@ -1,4 +1,9 @@
+from dataclasses import replace
+
+import pytest
+
 from nsqadmin.figures.attention import Concern, Level, When
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.troubles import TroubleBook
 
 
@@ -6,8 +11,13 @@ def concern(mark="stuck", topic="orders", channel="audit", **when):
     return Concern(Level.TROUBLE, mark, "", topic, channel, when=When(**when))
 
 
-def shown(book, now_s, *concerns):
-    return [(one.mark, one.level, one.since_s) for one in book.note(concerns, now_s)]
+def at(seconds, clock_s=None):
+    """A moment at which the clock says *clock_s*."""
+    return Instant(seconds * 10**9, float(seconds if clock_s is None else clock_s))
+
+
+def shown(book, now_s, *concerns, clock_s=None):
+    return [(one.mark, one.level, one.since_s) for one in book.note(concerns, at(now_s, clock_s))]
 
 
 def test_what_needs_no_time_is_shown_at_once_with_its_beginning_and_goes_at_once():
@@ -54,7 +64,63 @@ def test_what_may_pass_by_itself_is_worth_a_look_first_and_trouble_later():
 
 def test_one_topic_is_judged_again_without_the_others():
     book = TroubleBook()
-    book.note([concern(), concern(topic="clicks")], 100)
+    book.note([concern(), concern(topic="clicks")], at(100))
 
-    assert [one.topic for one in book.note([], 101, "orders")] == []
-    assert [one.topic for one in book.note([concern(topic="clicks")], 102)] == ["clicks"]
+    assert [one.topic for one in book.note([], at(101), "orders")] == []
+    assert [one.topic for one in book.note([concern(topic="clicks")], at(102))] == ["clicks"]
+
+
+# -- the clock is set
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_a_trouble_stays_one_when_the_clock_is_set(step):
+    book = TroubleBook()
+    bare = concern("no consumers", trouble_s=65)
+    shown(book, 100, bare)
+
+    assert shown(book, 165, bare) == [("no consumers", Level.TROUBLE, 100)]
+    # The time of its beginning is told as the clock tells it now.
+    assert shown(book, 166, bare, clock_s=166 + step) == [("no consumers", Level.TROUBLE, 100 + step)]
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_what_is_only_worth_a_look_does_not_become_trouble_when_the_clock_is_set(step):
+    book = TroubleBook()
+    bare = concern("no consumers", trouble_s=65)
+    shown(book, 100, bare)
+
+    assert shown(book, 110, bare, clock_s=110 + step) == [("no consumers", Level.WATCH, 100 + step)]
+    assert shown(book, 164, bare, clock_s=164 + step) == [("no consumers", Level.WATCH, 100 + step)]
+    assert shown(book, 165, bare, clock_s=165 + step) == [("no consumers", Level.TROUBLE, 100 + step)]
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_what_began_just_before_the_clock_was_set_is_shown_in_time(step):
+    book = TroubleBook()
+    slow = concern(shown_s=60)
+    shown(book, 100, slow)
+
+    assert shown(book, 159, slow, clock_s=159 + step) == []
+    assert shown(book, 160, slow, clock_s=160 + step) == [("stuck", Level.TROUBLE, 100 + step)]
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_what_has_ended_goes_in_time_when_the_clock_is_set(step):
+    book = TroubleBook()
+    shown(book, 100, concern(stays_s=6))
+
+    assert shown(book, 105, clock_s=105 + step) == [("stuck", Level.TROUBLE, 100 + step)]
+    assert shown(book, 106, clock_s=106 + step) == []
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_what_is_known_to_have_begun_earlier_has_lasted_as_long_as_it_has(step):
+    book = TroubleBook()
+    silent = replace(concern("no answer", trouble_s=65), began=at(40))
+
+    assert shown(book, 100, silent, clock_s=100 + step) == [("no answer", Level.WATCH, 40 + step)]
+    assert shown(book, 105, silent, clock_s=105 + step) == [("no answer", Level.TROUBLE, 40 + step)]

@@ -1,11 +1,12 @@
 from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.instant import Instant
 from nsqadmin.pages.glance import incident, verdict
 
 NOON = 43_200.0
 
 
 def concern(level=Level.TROUBLE, since_s=NOON - 3600):
-    return Concern(level, "stuck", "", since_s=since_s)
+    return Concern(level, "stuck", "", began=Instant(0, since_s) if since_s else None)
 
 
 def test_the_verdict_is_one_line():

@@ -1,0 +1,10 @@
+"""Reads the two clocks."""
+
+import time
+
+from nsqadmin.figures.instant import Instant
+
+
+def instant() -> Instant:
+    """Return this moment."""
+    return Instant(time.monotonic_ns(), time.time())
