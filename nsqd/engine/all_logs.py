@@ -14,9 +14,21 @@ def topics_of(topic: Topic) -> tuple[Topic, ...]:
     return (topic, *topic.carried)
 
 
-def depth(channel: Channel) -> int:
-    """Messages that wait and may be given out here."""
-    return sum(one.depth for one in logs_of(channel))
+def depth(channel: Channel, *, leaving: bool = False) -> int:
+    """Messages that wait here, and own ones that are held back for a moment.
+
+    A depth of 0 would say that nothing is owed. So while a home asks its keepers, what a carrier has
+    delivered counts here too, for --carry-ask at most; what is in flight there, until it is answered. On a
+    node that is *leaving*, what is held back is held for the taker, who counts it.
+    """
+    return sum(one.depth for one in logs_of(channel)) + (0 if leaving else held_back(channel))
+
+
+def held_back(channel: Channel) -> int:
+    """Messages of the own log that are owed and withheld. What is withheld of a carried log is its home's."""
+    if not channel.withheld:
+        return 0
+    return max(0, channel.count_owed(0, channel.end) - channel.count())
 
 
 def in_flight(channel: Channel) -> int:

@@ -24,7 +24,8 @@ class Remains:
 
 
 def of_channel(channel: Channel) -> Remains:
-    # Messages on their way to the dead letters count as waiting, though no consumer gets them.
+    # Messages on their way to the dead letters count as waiting, though no consumer gets them. So do those
+    # that are held back, also for a taker, until everything is handed over.
     dying = sum(one.dying.count for one in all_logs.logs_of(channel))
     return Remains(all_logs.depth(channel) + dying, all_logs.in_flight(channel), all_logs.deferred(channel))
 
@@ -42,11 +43,17 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     remaining = sum(topic["remaining"] for topic in topics)
     return {
         "draining": broker.draining,
-        # Staged messages are stored in a moment, and owed then.
-        "drained": broker.draining and not remaining and broker.at_rest,
+        # Staged messages are stored in a moment, and owed then. A node that asks its keepers does not know
+        # yet what it owes.
+        "drained": broker.draining and not remaining and broker.at_rest and not _holds_back(broker),
         "remaining": remaining,
         "topics": topics,
     }
+
+
+def _holds_back(broker: Broker) -> bool:
+    durable = [topic for topic in broker.topics.values() if not topic.ephemeral]
+    return any(one.withheld for topic in durable for one in topic.channels.values() if not one.ephemeral)
 
 
 def _topic(topic: Topic, unread: Unread, now_ns: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
@@ -55,8 +56,8 @@ _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
         lambda topic: topic.published.repeated if topic.published else 0,
     ),
 )
+_DEPTH: Final = ("depth", "messages that wait")
 _CHANNEL_OWED: Final[tuple[_ChannelFigure, ...]] = (
-    ("depth", "messages that wait", all_logs.depth),
     ("in_flight", "messages delivered and not answered", all_logs.in_flight),
     ("deferred", "messages deferred until their due time", all_logs.deferred),
 )
@@ -134,7 +135,8 @@ class NsqdCollector(PacedCollector):
         owed = _Owed(nothing=self._drain.handed_over)
         name, text, of_topic = _TOPIC_OWED
         yield Family(f"nsqd_topic_{name}", text, owed.seen(self._of_topics(of_topic)), _TOPIC)
-        for name, text, of_channel in _CHANNEL_OWED:
+        depth = partial(all_logs.depth, leaving=self._broker.leaving)
+        for name, text, of_channel in ((*_DEPTH, depth), *_CHANNEL_OWED):
             yield Family(f"nsqd_channel_{name}", text, owed.seen(self._of_channels(of_channel)), _CHANNEL)
         self._drain.scraped_as_owing = owed.any
         for name, text, figure in _TOPIC_GAUGES:

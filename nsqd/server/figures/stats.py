@@ -135,7 +135,7 @@ class StatsReport:
     ) -> dict[str, Any]:
         return {
             "channel_name": channel.name,
-            "depth": all_logs.depth(channel),
+            "depth": all_logs.depth(channel, leaving=self.broker.leaving),
             "backend_depth": topic.backend_depth(channel),
             "in_flight_count": all_logs.in_flight(channel),
             "deferred_count": all_logs.deferred(channel),

@@ -120,6 +120,24 @@ def test_what_a_carrier_has_in_flight_is_answered_there(cluster):
         one.close()
 
 
+def test_what_a_node_holds_back_until_its_keepers_have_answered_is_in_its_figures(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}", "--carry-ask=1h")
+    publish(node, 10)
+    node.stop()
+    kept.kill()
+    node.start()
+
+    node.post("/drain")
+    found = node.get("/drain")
+    _, metrics = node.request("GET", "/metrics")
+
+    assert (found["remaining"], found["drained"]) == (10, False)
+    assert channel(node)["depth"] == 10
+    assert b'nsqd_channel_depth{channel="c",topic="t"} 10.0' in metrics
+    assert b"nsqd_drain_remaining 10.0" in metrics
+
+
 def test_a_node_whose_disk_is_gone_is_carried(cluster):
     kept = keeper(cluster)
     node = home(cluster, f"--keepers={kept.tcp_address}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import all_logs, draining
+from nsqd.engine import all_logs, draining, withholding
 from nsqd.engine.age import Ages
 from nsqd.engine.unread import Unread
 from tests.support.carrying import Carrier
@@ -37,6 +37,23 @@ def test_messages_of_all_logs_are_counted(carrier):
     assert all_logs.depth(channel) == 3
     assert all_logs.in_flight(channel) == 4
     assert all_logs.deferred(channel) == 1
+
+
+def test_what_is_held_back_of_the_own_log_counts_unless_it_is_held_for_a_taker(carrier):
+    channel = carrier.channel()
+    carrier.subscribe(channel, rdy=1)
+    withholding.withhold(channel, [(0, channel.end)])
+
+    in_flight, carried = all_logs.in_flight(channel), channel.siblings[0].depth
+    assert all_logs.depth(channel) + in_flight == 7
+    assert all_logs.depth(channel, leaving=True) == carried
+
+
+def test_what_is_held_back_of_a_carried_log_counts_at_its_home_only(carrier):
+    sibling = carrier.channel().siblings[0]
+    withholding.withhold(sibling, [(0, sibling.end)])
+
+    assert all_logs.depth(carrier.channel()) == 2
 
 
 def test_what_is_carried_is_counted_by_itself_as_well(carrier):

@@ -1,5 +1,7 @@
 import pytest
 
+from nsqd.engine.draining import report
+from nsqd.engine.unread import Unread
 from nsqd.log.ranges import within
 from nsqd.replication.frames import Finished, StillOut, Told
 from nsqd.replication.homecoming import ComingHome
@@ -35,6 +37,18 @@ class HomeAgain:
 
     def told(self, keeper):
         self.home.heard(keeper, "t", Told())
+
+    def finish(self):
+        """Answer all that is in flight here."""
+        for start, end in self.channel.in_flight.ranges():
+            for seq in range(start, end):
+                self.channel.finish(seq, self.consumer, self.node.now_ns)
+
+    def drain(self):
+        """How many messages a drain waits for, and whether it is over."""
+        self.node.broker.draining = True
+        found = report(self.node.broker, Unread(), self.node.now_ns)
+        return found["remaining"], found["drained"]
 
     def given(self, seconds=0.0):
         """The bodies that are delivered after that many seconds."""
@@ -81,6 +95,31 @@ def test_what_a_carrier_has_in_flight_is_left_to_it_until_it_is_answered_there(h
 
     assert home.given() == b"2"
     assert not home.home.is_holding
+
+
+def test_a_home_is_not_drained_before_its_keepers_have_answered(home):
+    assert home.drain() == (6, False)
+    home.finished("a", (0, 6))
+    assert home.drain() == (0, False)  # a keeper may still tell of a channel that was made there
+
+    home.told("a")
+    home.given()
+
+    assert home.drain() == (0, True)
+
+
+def test_a_home_is_not_drained_while_a_carrier_has_some_of_its_messages_in_flight(home):
+    home.out("a", (1, 3))
+    home.told("a")
+    home.given()
+    home.finish()
+    assert home.drain() == (2, False)
+
+    home.finished("a", (1, 3))
+    home.out("a")
+    home.given()
+
+    assert home.drain() == (0, True)
 
 
 def test_what_was_in_flight_at_a_carrier_that_is_gone_comes_again(home):
