@@ -6,7 +6,7 @@ from enum import Enum, auto
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, cast
 
-from nsqclient.wire.durations import seconds_of
+from nsqclient.wire.durations import MAX_DURATION, SECOND, seconds_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # type checkers know its default; nothing is imported when it runs
@@ -17,6 +17,7 @@ else:
 
     T = TypeVar("T")
 
+_LONGEST_SECONDS: Final = MAX_DURATION / SECOND
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -161,7 +162,7 @@ class Message(Generic[T]):
     def requeue(self, delay: float | timedelta | None = None, *, backoff: bool | None = None) -> None:
         """Have the message delivered again after *delay* seconds (REQ).
 
-        Raises RuntimeError when it was answered before, and ValueError when *delay* is negative.
+        Raises RuntimeError when it was answered before, and ValueError when *delay* is negative or endless.
 
         Without *delay* the message is treated as after a failing handler: the consumer's ``retry`` says how
         long it waits, and whether the consumer backs off. With *delay* it does not. *backoff* overrides both.
@@ -173,8 +174,10 @@ class Message(Generic[T]):
         seconds = retry.delay(self.attempts) if delay is None else seconds_of(delay)
         if seconds < 0:
             raise ValueError(f"delay {seconds:g} is negative")
-        self.answered = True
+        if not seconds <= _LONGEST_SECONDS:  # also nan
+            raise ValueError(f"delay {seconds:g} is no duration")
         command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
+        self.answered = True  # only now, because a message whose requeue raised can still be answered
         failed = delay is None and retry.backoff if backoff is None else backoff
         self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED)
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Final
 
 from nsqclient.backoff import Backoff, Phase
@@ -57,7 +58,7 @@ class Subscriptions:
             config.backoff_multiplier,
             config.max_backoff_duration,
             full_jitter=strategy == "full_jitter",
-            strategy=None if isinstance(strategy, str) else strategy,
+            strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
         )
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
@@ -109,12 +110,20 @@ class Subscriptions:
         try:
             async for addresses in self._addresses.rounds():
                 connecting = {address: task for address, task in connecting.items() if not task.done()}
-                for address in self._choose(addresses):
+                for address in self._chosen(addresses):
                     # An nsqd that is slow to answer must not keep the others waiting.
                     if address not in self.open and address not in connecting:
                         connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
         finally:
             await end(list(connecting.values()))
+
+    def _chosen(self, addresses: list[str]) -> list[str]:
+        """Choose some addresses; an error means none in this round, and does not end the discovery."""
+        try:
+            return list(self._choose(addresses))
+        except Exception:
+            log.exception("%s/%s: choose failed for %r", self._topic, self._channel, addresses)
+            return []
 
     async def _try_connect(self, address: str) -> None:
         try:
@@ -233,6 +242,16 @@ class Subscriptions:
         self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
 
     # --- inside
+
+    def _stop_for(self, strategy: Callable[[int], float], level: int) -> float:
+        """What the program's strategy says; an error of it must not keep the consumer from stopping."""
+        try:
+            return float(strategy(level))
+        except Exception:
+            log.exception(
+                "%s/%s: the back-off strategy failed; the exponential one is used", self._topic, self._channel
+            )
+            return self._config.backoff_multiplier * 2.0**level
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self._topic}/{self._channel} {name}")

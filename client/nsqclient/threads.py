@@ -1,6 +1,7 @@
 """An event loop in a thread of its own, and how other threads reach it."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections import deque
@@ -12,6 +13,8 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 from nsqclient.errors import ClosedError
+
+log = logging.getLogger("nsqclient")
 
 R = TypeVar("R")
 
@@ -125,7 +128,11 @@ class Mailbox:
         calls = self._calls
         while calls:
             callback, arguments = calls.popleft()
-            callback(*arguments)
+            try:
+                callback(*arguments)
+            except Exception:
+                # The calls behind it are answers to other messages.
+                log.critical("%r, called for another thread, failed", callback, exc_info=True)
 
 
 class PublishOutcome(Future[None]):

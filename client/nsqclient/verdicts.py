@@ -4,14 +4,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from nsqclient.jobs import Handler
 from nsqclient.message import Message, Outcome
-from nsqclient.retry import Retry
+from nsqclient.retry import Exponential, Retry
 from nsqclient.tasks import cancellations, is_stopping
 
 log = logging.getLogger("nsqclient")
+
+# When the delay of a retry fails: what a retry has by default.
+_USUAL_DELAY: Final = Exponential(1, 600)
 
 
 class Verdicts:
@@ -46,7 +49,7 @@ class Verdicts:
             if self._bury is not None and message.attempts >= self.max_attempts:
                 self._to_the_dead(message, Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP)
             else:
-                message.requeue()
+                self._put_off(message)
 
     def returned(self, call: Callable[..., object], result: object) -> None:
         """A handler has returned a value, which may be meant as an answer; raises TypeError for False."""
@@ -118,7 +121,26 @@ class Verdicts:
     def _not_kept(self, message: Message[Any], error: BaseException) -> None:
         log.error("%s: %r was given up and could not be kept", self._name, message, exc_info=error)
         if not message.answered:
-            message.requeue(None, backoff=True)
+            self._put_off(message, backoff=True)
+
+    def _put_off(self, message: Message[Any], *, backoff: bool | None = None) -> None:
+        """Requeue after the delay of the retry, or after the usual one if that cannot be used.
+
+        The delay may be a function of the program. If its error ended a worker, no message would be handled.
+        """
+        try:
+            message.requeue(None, backoff=backoff)
+        except Exception:
+            if message.answered:
+                raise  # the delay was not the reason
+            seconds = _USUAL_DELAY(message.attempts)
+            log.exception(
+                "%s: the delay after attempt %d failed; %g s are used instead",
+                self._name,
+                message.attempts,
+                seconds,
+            )
+            message.requeue(seconds, backoff=self._retry.backoff if backoff is None else backoff)
 
 
 def give_back(messages: Iterable[Message[Any]]) -> None:

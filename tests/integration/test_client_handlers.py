@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nsqclient import Config, Consumer, Message, Producer
+from nsqclient import Config, Consumer, Message, Producer, Retry
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import scripted_peer
 from tests.support.processes import Daemon
@@ -379,6 +379,108 @@ async def test_an_error_that_is_none_of_pythons_leaves_the_handler_at_work():
             nsqd.publish("t", body)
         async with Consumer("t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=AT_ONCE):
             await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
+
+
+def no_delay(_attempts):
+    raise LookupError("no delay for this")
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [no_delay, lambda _: None, lambda _: -1, lambda _: float("nan"), lambda _: float("inf")],
+    ids=["an error", "None", "negative", "nan", "inf"],
+)
+@pytest.mark.parametrize("way", ["one by one", "in batches", "in a thread", "in a loop"])
+async def test_a_delay_that_cannot_be_used_costs_neither_its_message_nor_the_next(delay, way, caplog):
+    handled = []
+
+    def fail_on_bad(given):
+        for message in given if isinstance(given, list) else [given]:
+            if message.body == b"bad" and message.attempts == 1:
+                raise ValueError("bad")
+            handled.append(message.body)
+
+    async def iterate(consumer):
+        async for message in consumer:
+            async with message.process():
+                fail_on_bad(message)
+
+    calls = []
+
+    def works_once(attempts):  # when Retry checks it
+        calls.append(attempts)
+        return 0 if len(calls) == 1 else delay(attempts)
+
+    retry = Retry(delay=works_once)
+    with MemoryNsqd() as nsqd:
+        nsqd.publish("t", b"bad")
+        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=retry)
+        if way == "in batches":
+            consumer.add_batch_handler(fail_on_bad, size=1)
+        elif way != "in a loop":
+            consumer.add_handler(fail_on_bad, in_threads=way == "in a thread")
+        async with consumer:
+            looping = asyncio.create_task(iterate(consumer)) if way == "in a loop" else None
+            await eventually(lambda: consumer.stats.requeued == 1, "the bad one is put off")
+            nsqd.publish("t", b"good")
+            await eventually(lambda: handled == [b"good"], "the next is handled")
+            nsqd.advance(600)
+            await eventually(lambda: handled == [b"good", b"bad"], "the bad one came again")
+        if looping is not None:
+            await looping
+
+    assert "the delay after attempt 1 failed" in caplog.text
+
+
+async def test_a_backoff_strategy_that_fails_keeps_the_consumer_neither_stopped_nor_running(caplog):
+    handled = []
+
+    def fail_at_first(message):
+        if message.attempts == 1 and message.body == b"1":
+            raise ValueError
+        handled.append(message.body)
+
+    config = Config(
+        backoff_multiplier=0.01, max_backoff_duration=0.1, default_requeue_delay=0, backoff_strategy=no_delay
+    )
+    with MemoryNsqd() as nsqd:
+        nsqd.publish("t", b"1")
+        async with Consumer(
+            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=config
+        ) as consumer:
+            await eventually(lambda: b"1" in handled, "it came again")
+            nsqd.publish("t", b"2")  # if the first came again before it was stopped, this one is the trial
+            await eventually(lambda: not consumer.is_backing_off, "it runs at full speed")
+
+    assert "the back-off strategy failed" in caplog.text
+
+
+async def test_choosing_that_fails_is_tried_again_in_the_next_round(caplog):
+    calls = []
+
+    def fail_at_first(found):
+        calls.append(found)
+        if len(calls) == 1:
+            raise IndexError("cannot choose from an empty sequence")
+        yield from found
+
+    often = Config(lookupd_poll_interval=0.05, max_in_flight=10)
+    handled = []
+    with MemoryNsqd() as nsqd, MemoryNsqd() as other:
+        other.publish("t", b"1")
+        consumer = Consumer(
+            "t",
+            "c",
+            lambda message: handled.append(message.body),
+            nsqd_addresses=[nsqd.address],
+            config=often,
+            choose=fail_at_first,
+        )
+        async with consumer:
+            consumer._addresses.add(other.address)
+            await eventually(lambda: handled == [b"1"], "the next round has found it")
+
+    assert "choose failed" in caplog.text
 
 
 async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster):

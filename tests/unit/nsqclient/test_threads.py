@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nsqclient.threads import PublishOutcome
+from nsqclient.threads import Mailbox, PublishOutcome
 
 
 @pytest.fixture
@@ -112,3 +112,14 @@ def test_whoever_begins_to_wait_while_it_ends_is_not_forgotten():
 def test_it_has_no_other_attributes(outcome):
     with pytest.raises(AttributeError):
         outcome.nothing  # noqa: B018 - the access itself is tested
+
+
+async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
+    made = []
+    mailbox = Mailbox(asyncio.get_running_loop())
+    mailbox.post(int, "no number")
+    mailbox.post(made.append, "the next")
+    await asyncio.sleep(0)
+
+    assert made == ["the next"]
+    assert "failed" in caplog.text
