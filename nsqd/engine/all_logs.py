@@ -15,13 +15,14 @@ def topics_of(topic: Topic) -> tuple[Topic, ...]:
 
 
 def depth(channel: Channel, *, leaving: bool = False) -> int:
-    """Messages that wait here, and own ones that are held back for a moment.
+    """Messages that wait here, also for the dead letters, and own ones that are held back for a moment.
 
     A depth of 0 would say that nothing is owed. So while a home asks its keepers, what a carrier has
     delivered counts here too, for --carry-ask at most; what is in flight there, until it is answered. On a
     node that is *leaving*, what is held back is held for the taker, who counts it.
     """
-    return sum(one.depth for one in logs_of(channel)) + (0 if leaving else held_back(channel))
+    waiting = sum(one.depth + one.dying.count for one in logs_of(channel))
+    return waiting if leaving else waiting + held_back(channel)
 
 
 def held_back(channel: Channel) -> int:
@@ -42,14 +43,13 @@ def deferred(channel: Channel) -> int:
 
 
 def carried_depth(channel: Channel) -> int:
-    """Messages of other nsqd that are owed here and may be given out: waiting, in flight and deferred."""
-    return sum(one.depth + one.in_flight.count + len(one.deferred) for one in channel.siblings)
+    """Messages of other nsqd that are owed here and not withheld: waiting, in flight and deferred."""
+    return sum(one.count() for one in channel.siblings)
 
 
 def owed_at_most(topic: Topic) -> int:
-    """Messages of one log that are owed and may be given out, on the channel that owes most of them."""
-    owed = [one.depth + one.in_flight.count + len(one.deferred) for one in topic.channels.values()]
-    return max(owed, default=topic.backlog.depth + len(topic.backlog.deferred))
+    """Messages of one log that are owed and not withheld, on the channel that owes most of them."""
+    return max((one.count() for one in topic.channels.values()), default=topic.backlog.count())
 
 
 def waiting_at(topic: Topic) -> int:

@@ -24,10 +24,8 @@ class Remains:
 
 
 def of_channel(channel: Channel) -> Remains:
-    # Messages on their way to the dead letters count as waiting, though no consumer gets them. So do those
-    # that are held back, also for a taker, until everything is handed over.
-    dying = sum(one.dying.count for one in all_logs.logs_of(channel))
-    return Remains(all_logs.depth(channel) + dying, all_logs.in_flight(channel), all_logs.deferred(channel))
+    # What is held back for a taker counts until everything is handed over.
+    return Remains(all_logs.depth(channel), all_logs.in_flight(channel), all_logs.deferred(channel))
 
 
 def of_backlog(topic: Topic) -> Remains:

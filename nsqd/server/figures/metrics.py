@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
@@ -56,7 +55,7 @@ _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
         lambda topic: topic.published.repeated if topic.published else 0,
     ),
 )
-_DEPTH: Final = ("depth", "messages that wait")
+_DEPTH: Final = ("depth", "messages that wait, also those on their way to the dead letters")
 _CHANNEL_OWED: Final[tuple[_ChannelFigure, ...]] = (
     ("in_flight", "messages delivered and not answered", all_logs.in_flight),
     ("deferred", "messages deferred until their due time", all_logs.deferred),
@@ -135,8 +134,7 @@ class NsqdCollector(PacedCollector):
         owed = _Owed(nothing=self._drain.handed_over)
         name, text, of_topic = _TOPIC_OWED
         yield Family(f"nsqd_topic_{name}", text, owed.seen(self._of_topics(of_topic)), _TOPIC)
-        depth = partial(all_logs.depth, leaving=self._broker.leaving)
-        for name, text, of_channel in ((*_DEPTH, depth), *_CHANNEL_OWED):
+        for name, text, of_channel in ((*_DEPTH, self._depth), *_CHANNEL_OWED):
             yield Family(f"nsqd_channel_{name}", text, owed.seen(self._of_channels(of_channel)), _CHANNEL)
         self._drain.scraped_as_owing = owed.any
         for name, text, figure in _TOPIC_GAUGES:
@@ -203,6 +201,9 @@ class NsqdCollector(PacedCollector):
             [((peer.address,), peer.connected) for peer in self._lookups.peers()],
             ("address",),
         )
+
+    def _depth(self, channel: Channel) -> int:
+        return all_logs.depth(channel, leaving=self._broker.leaving)
 
     # Other tasks run while these are read: a topic that is deleted meanwhile is in some of the families.
 

@@ -155,6 +155,10 @@ def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
 
     wait_until(lambda: "dead: topic is full" in node.logs(), "the second does not fit")
     assert (waiting_in(node, "dead"), channel_of(node)["dead_count"]) == (1, 1)
+    # Nobody would see why publishers of the topic are refused if they were in no figure.
+    assert channel_of(node)["depth"] == 1
+    assert b'nsqd_channel_depth{channel="ch",topic="t"} 1.0' in node.request("GET", "/metrics")[1]
+    assert b"depth: 1" in node.request("GET", "/stats?topic=t&channel=ch")[1]
 
     node.request("DELETE", "/policies?name=full")
     wait_until(lambda: channel_of(node)["dead_count"] == 2, "it is there as soon as there is room")

@@ -4,6 +4,7 @@ import pytest
 
 from nsqd.engine import all_logs, draining, withholding
 from nsqd.engine.age import Ages
+from nsqd.engine.deaths import REQUEUED
 from nsqd.engine.unread import Unread
 from tests.support.carrying import Carrier
 from tests.support.engine import SECOND, Node
@@ -37,6 +38,18 @@ def test_messages_of_all_logs_are_counted(carrier):
     assert all_logs.depth(channel) == 3
     assert all_logs.in_flight(channel) == 4
     assert all_logs.deferred(channel) == 1
+
+
+def test_what_is_on_its_way_to_the_dead_letters_is_counted(carrier):
+    channel = carrier.channel()
+    sibling = channel.siblings[0]
+    for one in (channel, sibling):
+        (first, _), *_ = one.give_up_below(one.end)
+        one.dying.add(first, first + 1, REQUEUED)
+
+    assert all_logs.depth(channel) == 2
+    assert all_logs.carried_depth(channel) == 2
+    assert all_logs.owed_at_most(carrier.topic().carried[0]) == 2
 
 
 def test_what_is_held_back_of_the_own_log_counts_unless_it_is_held_for_a_taker(carrier):
