@@ -1,17 +1,21 @@
 """Publishing from an executor: to all nsqds in turn, except those that are away."""
 
 import json
+import pickle
 import socket
 import threading
 import time
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from bench.ports import free_port
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing, outgoing
 from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.sink.writer import NsqWriter
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes, bounds
 from tests.support.waiting import wait_until
@@ -171,6 +175,73 @@ def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):
         for one in outgoing(batch, topic, 1 << 20):
             publishing.publish(one)
     publishing.close()
+
+
+def deduplicated(nodes, topic):
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
+    for nsqd in nodes.nsqds:
+        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        nsqd.post(f"/topic/create?topic={topic}")
+    return pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
+
+
+@contextmanager
+def not_listed(nodes, nsqd):
+    """It is away at first; a thread starts it again after a while."""
+    nsqd.stop()
+    wait_until(lambda: len(nodes.lookupd.get("/nodes")["producers"]) == 1, "it is not listed")
+    back = threading.Timer(1, nsqd.start)
+    back.start()
+    yield
+    back.join()
+
+
+def test_a_message_with_an_id_waits_for_its_nsqd_though_it_is_not_listed_meanwhile(fragile, topic):
+    batch = deduplicated(fragile, topic)
+    publishing = publisher(lookupd_http_addresses=fragile.lookupd.http_address, retrySeconds="30")
+    counts = []
+    for meanwhile in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
+        with meanwhile:
+            for one in outgoing(batch, topic, 1 << 20):
+                publishing.publish(one)
+        counts.append([count(nsqd, topic) for nsqd in fragile.nsqds])
+    publishing.close()
+
+    assert counts[0] == counts[1]
+    assert sum(counts[0]) == 50
+    assert min(counts[0]) > 0
+
+
+def test_a_task_that_begins_while_an_nsqd_is_not_listed_knows_it_from_the_driver(fragile, topic):
+    batch = deduplicated(fragile, topic)
+    options = SinkOptions.parse(
+        {"lookupd_http_addresses": fragile.lookupd.http_address, "topic": topic, "retrySeconds": "30"}
+    )
+    schema = StructType().add("body", "binary").add("dedup_id", "string")
+    written = pickle.dumps(NsqWriter(options, schema, overwrite=False))
+    counts = []
+    for meanwhile in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
+        with meanwhile:
+            pickle.loads(written).write(iter([batch]))
+        counts.append([count(nsqd, topic) for nsqd in fragile.nsqds])
+
+    assert counts[0] == counts[1]
+    assert sum(counts[0]) == 50
+
+
+def test_ids_are_not_assigned_while_an_nsqlookupd_does_not_answer(nodes, topic):
+    away = f"127.0.0.1:{free_port()}"
+    options = SinkOptions.parse(
+        {
+            "lookupd_http_addresses": f"{away},{nodes.lookupd.http_address}",
+            "topic": topic,
+            "retrySeconds": "0",
+        }
+    )
+    schema = StructType().add("body", "binary")
+    NsqWriter(options, schema, overwrite=False)
+    with pytest.raises(SourceError, match=f"uncertain: .*{away}"):
+        NsqWriter(options, schema.add("dedup_id", "string"), overwrite=False)
 
 
 def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):

@@ -1,6 +1,7 @@
 """Publishing from an executor: to the nsqds in turn, and to the next one if one is away."""
 
 import time
+from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
@@ -22,12 +23,17 @@ _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
 class Publisher:
     """Publishes until it gets ``OK``. Messages may arrive twice, but never less than once."""
 
-    def __init__(self, options: SinkOptions, turn: int) -> None:
-        """*turn* chooses the first node, so that partitions begin with different ones."""
+    def __init__(self, options: SinkOptions, turn: int, nsqds: Sequence[str] = ()) -> None:
+        """*turn* chooses the first node, so that partitions begin with different ones.
+
+        *nsqds* are those of the cluster; without them the publisher finds them.
+        """
         self._options = options
         self._connections = NodeConnections(options.for_nodes())
         self._asking = Asking(options.for_nodes())
-        self._addresses = self._find()
+        self._addresses = list(nsqds) or self._find()
+        # Never changed: an nsqd that restarts is not listed for a moment, and its ids must wait for it.
+        self._owners = tuple(self._addresses)
         self._turn = turn
         self.messages = 0
         # Messages of requests that got no answer and were sent again, so they may exist twice.
@@ -51,7 +57,7 @@ class Publisher:
                 )
             time.sleep(rest)
             attempt += 1
-            if self._options.lookupd_http_addresses:
+            if self._options.lookupd_http_addresses and one.group is None:
                 self._addresses = self._find() or self._addresses
 
     def close(self) -> None:
@@ -83,7 +89,7 @@ class Publisher:
         if one.group is not None:
             # Only this node knows which ids were published before. The nodes of the other groups stay the
             # same when a node comes or goes.
-            return [max(self._addresses, key=lambda address: crc32(f"{one.group} {address}".encode()))]
+            return [max(self._owners, key=lambda address: crc32(f"{one.group} {address}".encode()))]
         self._turn += 1
         at = self._turn % len(self._addresses)
         return [*self._addresses[at:], *self._addresses[:at]]

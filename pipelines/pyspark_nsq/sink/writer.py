@@ -15,9 +15,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.sink.options import SinkOptions
-from pyspark_nsq.sink.outgoing import check_columns, outgoing
+from pyspark_nsq.sink.outgoing import DEDUP, check_columns, outgoing
 from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.nodes import all_nsqds_for_certain
 from pyspark_nsq.source.one_sentence import in_one_sentence
 
 log: Final = logging.getLogger("pyspark_nsq.sink")
@@ -39,12 +41,14 @@ class _Writing:
             raise OptionError('a topic cannot be overwritten; write with .mode("append")')
         check_columns(schema, options.topic)
         self._options = options
+        # All tasks and their repetitions get the list of the driver: each assigns ids to nsqds by itself.
+        self._nsqds = _all_nsqds(options) if DEDUP in schema.names else []
 
     @in_one_sentence
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRows:
         """Publish the rows of one partition."""
         context = TaskContext.get()
-        publisher = Publisher(self._options, context.partitionId() if context else 0)
+        publisher = Publisher(self._options, context.partitionId() if context else 0, self._nsqds)
         try:
             for batch in iterator:
                 for one in outgoing(batch, self._options.topic, self._options.max_batch_bytes):
@@ -74,6 +78,16 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _tell(f"batch {batchId} failed and will be published again: ", messages)
+
+
+def _all_nsqds(options: SinkOptions) -> list[str]:
+    if options.nsqd_http_addresses:
+        return list(options.nsqd_http_addresses)
+    asking = Asking(options.for_nodes())
+    try:
+        return all_nsqds_for_certain(asking, options.lookupd_http_addresses, options.retry_s)
+    finally:
+        asking.close()
 
 
 def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:

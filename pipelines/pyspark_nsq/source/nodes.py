@@ -22,6 +22,25 @@ def all_nsqds(asking: Asking, lookupds: tuple[str, ...], retry_s: float) -> list
     return sorted(found)
 
 
+def all_nsqds_for_certain(asking: Asking, lookupds: tuple[str, ...], retry_s: float) -> list[str]:
+    """Return what all nsqlookupds list together. Raises SourceError if one does not answer for *retry_s*.
+
+    Ids must be assigned to the same nsqds each time, and that one may list an nsqd that no other lists.
+    """
+    found: set[str] = set()
+    silent = []
+    for address, answer in asking.ask(lookupds, _nodes, retry_s).items():
+        if isinstance(answer, NodeError):
+            silent.append(explain_lookup(address, answer))
+        else:
+            found.update(answer)
+    if silent:
+        raise SourceError(f"which nsqds there are for rows with a dedup_id is uncertain: {'; '.join(silent)}")
+    if not found:
+        raise SourceError(f"no nsqd was found: {' and '.join(lookupds)} list none")
+    return sorted(found)
+
+
 def _listed(asking: Asking, lookupds: tuple[str, ...], retry_s: float) -> tuple[set[str], list[str]]:
     """Return what all of them list, and why each of the others lists nothing."""
     found: set[str] = set()
