@@ -109,7 +109,9 @@ class Recorder:
 
     def events(self, ring: Ring = HOUR) -> list[HistoryEvent]:
         with self._lock:
-            return self._file.events(time.time() - ring.every_s * ring.rows)
+            # Events of a later time were noted when the clock was ahead, and would crowd out those of now.
+            now_s = time.time()
+            return self._file.events(now_s - ring.every_s * ring.rows, now_s)
 
 
 def ring_of(span: str) -> Ring:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -93,7 +94,10 @@ class HistoryFile:
             if 0 < length <= len(text):
                 self._places[tuple(text[:length].decode("utf-8", "replace").split("\0"))] = place
         numbers = [_NUMBER.unpack_from(self._map, HOUR.at + row * _ROW)[0] for row in range(HOUR.rows)]
-        self._last = max(numbers)
+        # The row that was written last, and the newest one: they differ after the clock was set back.
+        self._last = self._newest = max(numbers)
+        # A place is given just before a row is written. If it begins later, the clock was ahead at that time.
+        self._begin_by(self._last + 1)
 
     def close(self) -> None:
         self._map.close()
@@ -117,16 +121,20 @@ class HistoryFile:
         taken = set(self._places.values())
         free = iter([number for number in range(PLACES) if number not in taken])
         since = int(now_s // HOUR.every_s)
+        # The row of this moment may be there already.
+        since += since == self._last
+        given: dict[int, float] = {}
         for name in names:
             text = "\0".join(name).encode()
             if name in self._places or len(text) > 166:
                 continue
             place = next(free, None)
             if place is None:
-                return
+                break
             _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, since, len(text), text)
-            self._since[place] = since
             self._places[name] = place
+            given[place] = inf
+        self._begin(given, since)
 
     def take(self, name: Name) -> None:
         """Take the place of *name* away."""
@@ -143,6 +151,8 @@ class HistoryFile:
         number = int(now_s // HOUR.every_s)
         if number <= self._last and self._last - number < HOUR.rows:
             return False
+        if number < self._last:
+            self._begin_by(number)
         row = bytearray(_BLANK)
         for name, point in points.items():
             place = self._places.get(name)
@@ -159,6 +169,7 @@ class HistoryFile:
             with suppress(ValueError, OSError, AttributeError):
                 self._map.madvise(mmap.MADV_DONTNEED)
         self._last = number
+        self._newest = max(self._newest, number)
         return True
 
     def _write_minute(self, minute: int) -> None:
@@ -172,6 +183,37 @@ class HistoryFile:
                 row[at : at + SIZE] = average(points).pack()
         at = DAY.place(minute)
         self._map[at : at + _ROW] = row
+
+    def _begin_by(self, number: int) -> None:
+        """Let names that got their place when the clock was ahead have it from row *number* on."""
+        late = [place for place in self._places.values() if self._since[place] > number]
+        self._begin({place: self._since[place] for place in late}, number)
+
+    def _begin(self, places: Mapping[int, float], number: int) -> None:
+        """Let *places* belong to their names from row *number* on; each did so from a later row on until now.
+
+        What rows in between say of a place is about an earlier name, and is cleared. There are such rows only
+        after the clock was set back.
+        """
+        rows = self._rows_from(number) if places and number <= self._newest else []
+        for place, until in places.items():
+            within = _NUMBER.size + place * SIZE
+            for moment, at in rows:
+                if moment >= until:
+                    break
+                self._map[at + within : at + within + SIZE] = UNKNOWN.pack()
+            self._since[place] = number
+            _NUMBER.pack_into(self._map, _NAMES_AT + place * _NAME.size, number)
+
+    def _rows_from(self, number: int) -> list[tuple[float, int]]:
+        """Return the moment and the place of each row from *number* on, the oldest first."""
+        found = []
+        for ring in (HOUR, DAY):
+            for at in range(ring.at, ring.at + ring.rows * _ROW, _ROW):
+                moment = _NUMBER.unpack_from(self._map, at)[0] * ring.every_s / HOUR.every_s
+                if moment >= number:
+                    found.append((moment, at))
+        return sorted(found)
 
     def note(self, event: HistoryEvent) -> None:
         """Write an event in place of the oldest one."""
@@ -207,12 +249,12 @@ class HistoryFile:
             body = self._map[at + within : at + within + SIZE]
             yield number, Point.unpack(body)
 
-    def events(self, since_s: float) -> list[HistoryEvent]:
-        """Return the events since *since_s*, oldest first."""
+    def events(self, since_s: float, until_s: float = inf) -> list[HistoryEvent]:
+        """Return the events from *since_s* to *until_s*, oldest first."""
         found = []
         for number in range(EVENTS):
             at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
-            if at_s >= since_s and 0 < length <= len(text):
+            if since_s <= at_s <= until_s and 0 < length <= len(text):
                 kind, told, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
                 found.append(HistoryEvent(at_s, kind, told, tuple(name)))
         return sorted(found, key=lambda event: event.at_s)

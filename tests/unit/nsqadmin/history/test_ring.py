@@ -2,6 +2,9 @@ import pytest
 
 from nsqadmin.figures.points import Point
 from nsqadmin.history.ring import (
+    _NAME,
+    _NAMES_AT,
+    _NUMBER,
     DAY,
     FILE_SIZE,
     HOUR,
@@ -126,3 +129,82 @@ def test_two_do_not_write_one_file(path):
 def test_a_file_that_cannot_be_opened_is_said_in_a_sentence(tmp_path):
     with pytest.raises(HistoryProblem, match="no such file or directory"):
         HistoryFile(str(tmp_path / "none" / "history"))
+
+
+# -- the clock is set
+
+
+A_DAY = 86_400
+
+
+def test_a_name_that_was_first_seen_when_the_clock_was_ahead_is_recorded_when_it_is_right(path):
+    with HistoryFile(path) as file:
+        file.give([ORDERS], NOON + A_DAY)
+        file.write(NOON + A_DAY, {ORDERS: Point(1)})
+        for step in range(25):
+            assert file.write(NOON + 5 * step, {ORDERS: Point(10 + step)})
+
+        assert depths(file, ORDERS, now_s=NOON + 120) == [(5 * step, 10 + step) for step in range(25)]
+        assert [at_s - NOON for at_s, _ in file.read(ORDERS, DAY, NOON + 120)] == [0, 60]
+
+    with HistoryFile(path) as file:
+        assert depths(file, ORDERS, now_s=NOON + 120)[-1] == (120, 34)
+        assert file.write(NOON + 125, {ORDERS: Point(35)})
+        assert depths(file, ORDERS, now_s=NOON + 125)[-1] == (125, 35)
+
+
+def test_a_file_in_which_a_name_begins_in_a_time_to_come_is_mended_when_it_is_opened(path):
+    with HistoryFile(path) as file:
+        file.give([ORDERS, BILLING], NOON)
+        file.write(NOON, {ORDERS: Point(1), BILLING: Point(1)})
+        # An earlier version left it so when the clock was set back.
+        place = file.names[ORDERS]
+        _NUMBER.pack_into(file._map, _NAMES_AT + place * _NAME.size, (NOON + A_DAY) // HOUR.every_s)
+
+    for _ in range(2):
+        with HistoryFile(path) as file:
+            file.write(NOON + 5, {ORDERS: Point(2), BILLING: Point(2)})
+
+            assert depths(file, ORDERS, now_s=NOON + 5) == [(5, 2)]
+            assert depths(file, BILLING, now_s=NOON + 5) == [(0, 1), (5, 2)]
+
+
+def test_a_clock_that_is_behind_for_a_while_makes_nothing_of_one_name_that_of_another(path):
+    with HistoryFile(path) as file:
+        file.give([BILLING], NOON - 120)
+        for at_s in range(NOON - 120, NOON, 5):
+            file.write(at_s, {BILLING: Point(7)})
+        file.take(BILLING)
+        file.give([ORDERS], NOON)
+        file.write(NOON, {ORDERS: Point(8)})
+
+        # A machine that starts may believe that it is the year 1970.
+        file.write(4000, {ORDERS: Point(9)})
+        file.give([TOTALS], 4005)
+        file.write(4005, {ORDERS: Point(9), TOTALS: Point(9)})
+        file.write(NOON + 5, {ORDERS: Point(10), TOTALS: Point(10)})
+
+        assert depths(file, ORDERS, now_s=NOON + 5) == [(0, 8), (5, 10)]
+        assert depths(file, TOTALS, now_s=NOON + 5) == [(5, 10)]
+        assert file.read(ORDERS, DAY, NOON + 5) == []
+
+
+def test_a_place_that_is_given_while_the_clock_catches_up_shows_nothing_of_the_name_before():
+    with HistoryFile() as file:
+        file.give([BILLING], NOON)
+        for at_s in range(NOON, NOON + 60, 5):
+            file.write(at_s, {BILLING: Point(7)})
+        file.take(BILLING)
+
+        file.give([ORDERS], NOON + 30)
+        file.write(NOON + 60, {ORDERS: Point(8)})
+
+        assert depths(file, ORDERS, now_s=NOON + 60) == [(60, 8)]
+
+
+def test_events_of_a_time_to_come_are_not_shown():
+    with HistoryFile() as file:
+        for at_s in (NOON, NOON + A_DAY):
+            file.note(HistoryEvent(at_s, "paused", "", ORDERS))
+
+        assert [event.at_s for event in file.events(NOON - 3600, NOON)] == [NOON]
