@@ -250,6 +250,29 @@ def test_dead_letters_are_told(nsqd, tmp_path, rules):
     assert firing(tmp_path, rules, [timeline, two_lookups(10)], 8, {"NsqDeadLetters": 1}) == ""
 
 
+def test_the_first_dead_letter_which_makes_the_topic_is_told(nsqd, tmp_path, rules):
+    before = snapshot(nsqd, BROKER)
+    publish(nsqd, "orders.billing.dead")
+    timeline = [*held(before, 5), *held(snapshot(nsqd, BROKER), 40)]
+
+    alerts = {"NsqDeadLetters": 1}
+    assert firing(tmp_path, rules, [timeline, two_lookups(45)], 4, {}) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(45)], 5, alerts) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(45)], 44, {}) == ""
+
+
+@pytest.mark.parametrize("again", [BROKER, f'{BROKER}",instance="10.0.0.2:4151'])
+def test_old_dead_letters_are_not_told_after_a_crash(nsqd, tmp_path, rules, again):
+    publish(nsqd, "orders.billing.dead", 3)
+    name = "nsqd_topic_messages_total"
+    before = changed(snapshot(nsqd, BROKER), 20, **{name: "5000"})
+    after = changed(snapshot(nsqd, again), 20, **{name: "4999"})
+    timelines = [[*before, None, None, *after], two_lookups(42)]
+
+    for minute in (19, 22, 25, 30):
+        assert firing(tmp_path, rules, timelines, minute, {}) == ""
+
+
 def test_a_broker_that_no_nsqlookupd_knows_is_told(cluster, tmp_path, rules):
     nsqd = cluster.nsqd(f"--lookupd-tcp-address=127.0.0.1:{free_port()}")
 
@@ -289,6 +312,20 @@ def test_messages_that_are_lost_are_told(nsqd, tmp_path, rules):
     timeline = [*held(moment, 5), *changed(moment, 5, nsqd_channel_lost_total="7")]
 
     assert firing(tmp_path, rules, [timeline, two_lookups(10)], 8, {"NsqdMessagesLost": 1}) == ""
+
+
+@pytest.mark.parametrize("again", [BROKER, f'{BROKER}",instance="10.0.0.2:4151'])
+def test_messages_that_are_found_lost_before_the_first_scrape_are_told(nsqd, tmp_path, rules, again):
+    channel(nsqd)
+    before = held(snapshot(nsqd, BROKER), 20)
+    after = changed(snapshot(nsqd, again), 20, nsqd_channel_lost_total="7")
+    alerts = {"NsqdMessagesLost": 1}
+
+    timelines = [[*before, None, None, *after], two_lookups(42)]
+    assert firing(tmp_path, rules, timelines, 21, {}) == ""
+    assert firing(tmp_path, rules, timelines, 23, alerts) == ""
+    assert firing(tmp_path, rules, timelines, 41, {}) == ""
+    assert firing(tmp_path, rules, [after, two_lookups(20)], 1, alerts) == ""
 
 
 def test_topics_with_too_few_copies_are_told_of(nsqd, tmp_path, rules):
