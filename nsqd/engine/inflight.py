@@ -95,6 +95,8 @@ class InFlight:
     __slots__ = (
         "_entries",
         "_heap",
+        "_held",
+        "_holds",
         "_newest",
         "_newest_ns",
         "_queued",
@@ -107,6 +109,10 @@ class InFlight:
         self._entries: dict[int, Run] = {}
         # Unbroken runs of more than one message: they are searched for a message that has no entry.
         self._wide: dict[Run, None] = {}
+        # The runs of each consumer, also finished ones. All are noted when a consumer leaves, because others may
+        # follow, and new ones for so many deliveries after that: while none leaves, a message costs nothing.
+        self._held: dict[Credit, list[Run]] = {}
+        self._holds = 0
         # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. Messages that are
         # delivered to one consumer at one moment share an entry, even hundreds of single ones.
         self._heap: list[tuple[int, int, list[Run]]] = []
@@ -277,9 +283,17 @@ class InFlight:
 
     def of_consumer(self, consumer: Credit) -> list[tuple[int, int]]:
         """Take everything out of flight that *consumer* has; returns the ranges, sorted."""
+        if not self._held:
+            self._holds = len(self._entries) * _STALE_RATIO + _STALE_SLACK
+            last: Run | None = None
+            for run in self._entries.values():
+                if run is not last:
+                    self._hold(run)
+                    last = run
         ranges: list[tuple[int, int]] = []
-        for run in {id(run): run for run in self._entries.values() if run.consumer is consumer}.values():
-            ranges.extend(self._take(run))
+        for run in self._held.pop(consumer, ()):
+            if run.left:
+                ranges.extend(self._take(run))
         ranges.sort()
         return ranges
 
@@ -344,6 +358,8 @@ class InFlight:
         self.__init__()  # type: ignore[misc]
 
     def _push(self, run: Run) -> None:
+        if self._held:
+            self._hold(run)
         self._queued += 1
         deadline_ns = run.deadline_ns
         if deadline_ns == self._newest_ns:
@@ -354,6 +370,18 @@ class InFlight:
         self._newest = newest = [run]
         heappush(self._heap, (deadline_ns, self._serial, newest))
 
+    def _hold(self, run: Run) -> None:
+        """Note whose *run* it is; drop all such notes when most of them may be about finished runs."""
+        self._holds -= 1
+        if not self._holds:
+            self._held.clear()
+            return
+        held = self._held.get(run.consumer)
+        if held is None:
+            self._held[run.consumer] = [run]
+        else:
+            held.append(run)
+
     def _pop(self) -> list[Run]:
         """The runs of the entry whose time comes first."""
         _, _, runs = heappop(self._heap)
@@ -362,7 +390,8 @@ class InFlight:
         return runs
 
     def _forget(self, run: Run) -> None:
-        self._wide.pop(run, None)
+        if self._wide:
+            self._wide.pop(run, None)
         if self._queued > len(self._entries) * _STALE_RATIO + _STALE_SLACK:
             self._drop_finished()
 

@@ -1,9 +1,13 @@
 from array import array
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nsqd.engine.channel import Consumer
 from nsqd.engine.inflight import InFlight, NotInFlight
+from nsqd.log.ranges import merged, ranges_of, within
 from tests.support.engine import Outlet
 
 
@@ -122,6 +126,73 @@ def test_all_of_a_consumer_is_given_back(flight, consumer):
 
     assert flight.of_consumer(consumer) == [(10, 12), (13, 20)]
     assert ranges(flight) == [(30, 32)]
+
+
+class Walked(dict):
+    """A dictionary that counts how often all of it is looked at."""
+
+    walks = 0
+
+    def values(self):
+        self.walks += 1
+        return super().values()
+
+
+def test_what_is_in_flight_is_looked_through_once_when_a_fleet_leaves():
+    flight = InFlight()
+    consumers = [Consumer(Outlet(), 60) for _ in range(100)]
+    for seq in range(1000):
+        flight.add(seq, seq + 1, consumers[seq % 100], 0, 60)
+    flight._entries = walked = Walked(flight._entries)
+
+    *leaving, last = consumers
+
+    for consumer in leaving:
+        for seq, end in flight.of_consumer(consumer):
+            flight.add(seq, end, last, 1, 61)
+
+    assert flight.of_consumer(last) == [(seq, seq + 1) for seq in range(1000)]
+    assert walked.walks == 1
+
+
+def test_what_was_answered_or_touched_since_another_consumer_left_is_given_back_as_it_is_now(
+    flight, consumer
+):
+    other = Consumer(Outlet(), 60)
+    flight.add(30, 32, consumer, 0, 60)
+    flight.add(40, 41, consumer, 0, 60)
+    flight.add_scattered([50, 52, 55], consumer, 0, 60)
+    assert flight.of_consumer(other) == []
+
+    flight.remove_head(10, 10)
+    flight.remove(31, consumer)
+    flight.remove(40, consumer)
+    flight.add(40, 41, other, 1, 61)
+    flight.touch(52, consumer, 99)
+    assert list(flight.expired(60))
+    flight.add(60, 62, consumer, 60, 120)
+
+    assert flight.of_consumer(consumer) == [(52, 53), (60, 62)]
+    assert consumer not in flight._held
+    assert flight.of_consumer(consumer) == []
+    assert ranges(flight) == [(40, 41)]
+
+
+def test_what_was_noted_for_a_fleet_that_leaves_is_dropped_when_no_more_leave(consumer):
+    flight = InFlight()
+    other = Consumer(Outlet(), 60)
+    for seq in range(100):
+        flight.add(seq, seq + 1, consumer, 0, 60)
+    flight.of_consumer(other)
+    assert flight._held
+
+    for seq in range(1000, 1300):
+        flight.add(seq, seq + 1, other, 0, 60)
+        flight.remove(seq, other)
+
+    assert not flight._held
+    assert flight.of_consumer(other) == []
+    assert flight.of_consumer(consumer) == [(seq, seq + 1) for seq in range(100)]
 
 
 def test_below_a_sequence_everything_goes(flight, consumer):
@@ -250,3 +321,164 @@ def test_what_was_delivered_since_the_last_look_is_told_once():
     flight.break_run(40)
     flight.remove(42, consumer)
     assert sorted(flight.fresh()) == [(40, 41), (41, 42), (43, 44), (44, 45)]
+
+
+class InFlightMachine(RuleBasedStateMachine):
+    """After any changes each message that was not answered is in flight to the consumer that has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.flight = InFlight()
+        self.consumers = [Consumer(Outlet(), 60) for _ in range(3)]
+        # Of each message: its consumer and its deadline.
+        self.model = {}
+        self.end = self.now = 0
+
+    def seqs(self):
+        return st.sampled_from(sorted(self.model)) if self.model else st.just(self.end)
+
+    def numbers(self):
+        return st.integers(min(self.model, default=self.end) - 1, self.end)
+
+    def gone(self, consumers, seqs):
+        """These *seqs* were taken from these *consumers*, in any order."""
+        assert len(consumers) == len(seqs)
+        for consumer in self.consumers:
+            mine = [seq for seq in seqs if self.model[seq][0] is consumer]
+            assert sum(one is consumer for one in consumers) == len(mine)
+        for seq in seqs:
+            del self.model[seq]
+
+    # Node ids from 512 on set the highest bit of a position.
+    @initialize(base=st.sampled_from([0, (1 << 63) - 7, (1 << 64) - 4096]))
+    def begin(self, base):
+        self.end = base
+
+    @rule(count=st.integers(1, 6), gap=st.integers(0, 2), who=st.integers(0, 2), wait=st.integers(1, 9))
+    def deliver(self, count, gap, who, wait):
+        start = self.end + gap
+        self.end = start + count
+        consumer, deadline = self.consumers[who], self.now + wait
+        self.flight.add(start, self.end, consumer, self.now, deadline)
+        self.model.update(dict.fromkeys(range(start, self.end), (consumer, deadline)))
+
+    @rule(steps=st.lists(st.integers(1, 4), min_size=1, max_size=6), who=st.integers(0, 2))
+    def deliver_scattered(self, steps, who):
+        seqs = []
+        for step in steps:
+            self.end += step
+            seqs.append(self.end)
+        self.end += 1
+        consumer, deadline = self.consumers[who], self.now + 5
+        self.flight.add_scattered(list(seqs), consumer, self.now, deadline)
+        self.model.update(dict.fromkeys(seqs, (consumer, deadline)))
+
+    @rule(who=st.integers(0, 2))
+    def deliver_many_that_are_answered_at_once(self, who):
+        consumer = self.consumers[who]
+        for seq in range(self.end + 1, self.end + 200):
+            self.flight.add(seq, seq + 1, consumer, self.now, self.now + 5)
+            self.flight.remove(seq, consumer)
+        self.end += 200
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def answer(self, data):
+        seq = data.draw(self.seqs())
+        consumer, _ = self.model.pop(seq)
+        self.flight.remove(seq, consumer)
+        with pytest.raises(NotInFlight):
+            self.flight.remove(seq, consumer)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def answer_a_head(self, data):
+        seq = data.draw(self.seqs())
+        consumer, _ = self.model[seq]
+        most = self.flight.unbroken(seq, consumer)
+        if most:
+            count = data.draw(st.integers(1, most))
+            self.flight.remove_head(seq, count)
+            self.gone([consumer] * count, list(range(seq, seq + count)))
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), who=st.integers(0, 2))
+    def answer_scattered(self, data, who):
+        consumer = self.consumers[who]
+        seqs = data.draw(st.lists(self.seqs(), unique=True))
+        mine = [seq for seq in seqs if self.model[seq][0] is consumer]
+        failed = self.flight.remove_scattered(seqs, consumer)
+        assert [seqs[place] for place, _ in failed] == [seq for seq in seqs if seq not in mine]
+        self.gone([consumer] * len(mine), mine)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), wait=st.integers(0, 12))
+    def touch(self, data, wait):
+        seq = data.draw(self.seqs())
+        consumer, _ = self.model[seq]
+        self.flight.touch(seq, consumer, self.now + wait)
+        self.model[seq] = (consumer, self.now + wait)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def take_away(self, data):
+        seq = data.draw(self.seqs())
+        self.gone([self.flight.take_away(seq)], [seq])
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def break_a_run(self, data):
+        seq = data.draw(self.seqs())
+        if self.flight.unbroken(seq, self.model[seq][0]):
+            self.flight.break_run(seq)
+
+    @rule(more=st.integers(0, 6))
+    def time_passes(self, more):
+        self.now += more
+        late = [seq for seq, (_, deadline) in self.model.items() if deadline <= self.now]
+        due_ns = self.flight.next_deadline_ns()
+        assert not late or due_ns <= self.now
+        owners, found = [], []
+        for consumer, parts in self.flight.expired(self.now):
+            seqs = [seq for start, end in parts for seq in range(start, end)]
+            assert all(self.model[seq][0] is consumer for seq in seqs)
+            owners += [consumer] * len(seqs)
+            found += seqs
+        assert sorted(found) == sorted(late)
+        self.gone(owners, found)
+
+    @rule(who=st.integers(0, 2))
+    def leave(self, who):
+        consumer = self.consumers[who]
+        mine = sorted(seq for seq, (one, _) in self.model.items() if one is consumer)
+        found = self.flight.of_consumer(consumer)
+        assert found == sorted(found)
+        assert merged(found) == ranges_of(mine)
+        self.gone([consumer] * len(mine), mine)
+
+    @rule(data=st.data())
+    def take_below(self, data):
+        seq = data.draw(self.numbers())
+        self.gone(list(self.flight.remove_below(seq)), [one for one in self.model if one < seq])
+
+    @rule(data=st.data(), length=st.integers(1, 5))
+    def take_ranges(self, data, length):
+        start = data.draw(self.numbers())
+        ranges = [(start, start + length), (start + length + 2, start + length + 4)]
+        taken = [one for one in self.model if within(ranges, one, one + 1)]
+        self.gone(list(self.flight.take_ranges(ranges)), taken)
+
+    @rule()
+    def take_all(self):
+        runs = self.flight.take_all()
+        self.gone([run.consumer for run in runs for _ in range(run.left)], list(self.model))
+
+    @invariant()
+    def all_is_there(self):
+        assert self.flight.count == len(self.model)
+        assert self.flight.ranges() == ranges_of(sorted(self.model))
+        assert self.flight.lowest() == min(self.model, default=None)
+
+
+InFlightMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestInFlight = InFlightMachine.TestCase
