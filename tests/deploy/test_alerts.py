@@ -168,6 +168,16 @@ def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, tmp_pat
     assert firing(tmp_path, rules, [timeline, two_lookups(34)], 31, {}) == ""
 
 
+def test_a_broker_that_is_gone_with_ephemeral_messages_only_is_not_told(nsqd, tmp_path, rules):
+    channel(nsqd, name="look%23ephemeral")
+    channel(nsqd, "shown%23ephemeral")
+    for topic in ("orders", "shown%23ephemeral", "alone%23ephemeral"):
+        publish(nsqd, topic, 5)
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {}) == ""
+
+
 def test_a_broker_that_went_empty_is_not_told(nsqd, tmp_path, rules):
     channel(nsqd)
     timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]

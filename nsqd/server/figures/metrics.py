@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
+from nsqclient.wire.names import is_ephemeral
 from nsqcore.http.metrics import Family, PacedCollector, Sample
 from nsqd.engine import all_logs
 from nsqd.engine.age import Ages
@@ -97,7 +98,8 @@ class _Owed:
     def seen(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         for labels, figure in samples:
             shown = 0 if self._nothing else figure
-            self.any = self.any or shown > 0
+            # As in a drain, ephemeral topics and channels owe nothing: they end with the node.
+            self.any = self.any or (shown > 0 and not any(map(is_ephemeral, labels)))
             yield labels, shown
 
 

@@ -185,6 +185,17 @@ def test_the_command_waits_until_a_scrape_that_saw_messages_sees_that_they_are_g
     assert ended(hook)[0] == 0
 
 
+def test_the_command_does_not_wait_for_a_scrape_that_saw_ephemeral_messages_only(node, connect):
+    for topic in ("e#ephemeral", "t"):
+        node.post(f"/topic/create?topic={topic.replace('#', '%23')}")
+    node.post("/channel/create?topic=t&channel=c%23ephemeral")
+    for topic in ("e#ephemeral", "t"):
+        connect(node).publish(topic, b"1")
+    assert owed_by_metrics(node) == 2
+
+    assert "scraped_as_owing" not in begin(node)
+
+
 def test_the_command_does_not_wait_for_a_scrape_longer_than_it_may(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
