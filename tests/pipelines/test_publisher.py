@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -242,6 +243,63 @@ def test_ids_are_not_assigned_while_an_nsqlookupd_does_not_answer(nodes, topic):
     NsqWriter(options, schema, overwrite=False)
     with pytest.raises(SourceError, match=f"uncertain: .*{away}"):
         NsqWriter(options, schema.add("dedup_id", "string"), overwrite=False)
+
+
+@contextmanager
+def full(nsqd, topic):
+    """The topic has no room at first; a thread makes some after a while."""
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"max_depth": 1, "when_full": "reject"}})
+    assert nsqd.request("PUT", f"/policies?name={topic}-full", policy.encode())[0] == 200
+    nsqd.post(f"/pub?topic={topic}", b"x")
+    assert nsqd.request("POST", f"/pub?topic={topic}", b"x")[0] == 429
+    room = threading.Timer(1, nsqd.request, ("DELETE", f"/policies?name={topic}-full"))
+    room.start()
+    yield
+    room.join()
+
+
+def test_an_nsqd_whose_topic_is_full_is_passed_over(nodes, topic):
+    crowded, roomy = nodes.nsqds
+    publishing = publisher(nsqd_http_addresses=f"{crowded.http_address},{roomy.http_address}")
+    with full(crowded, topic):
+        for _ in range(4):
+            publishing.publish(mpub(b"a", topic=topic))
+    publishing.close()
+
+    assert (count(crowded, topic), count(roomy, topic)) == (1, 4)
+
+
+@pytest.mark.parametrize("group", [None, 3])
+def test_when_the_topic_is_full_everywhere_there_is_waited_for_room(nodes, topic, group):
+    crowded = nodes.nsqds[0]
+    publishing = publisher(nsqd_http_addresses=crowded.http_address, retrySeconds="30")
+    with full(crowded, topic):
+        publishing.publish(replace(mpub(b"a", topic=topic), group=group))
+    publishing.close()
+
+    assert count(crowded, topic) == 2
+
+
+def test_a_message_with_an_id_waits_for_room_in_its_own_nsqd(nodes, topic):
+    batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
+    addresses = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
+    counts = []
+    for name in (topic, f"{topic}-again"):
+        publishing = publisher(nsqd_http_addresses=addresses, retrySeconds="30")
+        with full(nodes.nsqds[0], name) if counts else nullcontext():
+            for one in outgoing(batch, name, 1 << 20):
+                publishing.publish(one)
+        publishing.close()
+        counts.append([count(nsqd, name) for nsqd in nodes.nsqds])
+
+    assert counts[1] == [counts[0][0] + 1, counts[0][1]]
+
+
+def test_a_topic_that_stays_full_is_named_after_a_while(nodes, topic):
+    publishing = publisher(nsqd_http_addresses=nodes.nsqds[0].http_address)
+    with full(nodes.nsqds[0], topic), pytest.raises(SourceError, match=r"within 0 s.*TOPIC_FULL"):
+        publishing.publish(mpub(b"a", topic=topic))
+    publishing.close()
 
 
 def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):

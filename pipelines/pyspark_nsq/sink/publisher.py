@@ -18,6 +18,7 @@ from pyspark_nsq.source.reasons import explain
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 # Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
 _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
+_TOPIC_FULL: Final = 429  # a policy of this nsqd bounds the topic
 
 
 class Publisher:
@@ -73,7 +74,7 @@ class Publisher:
             try:
                 _send(node, one)
             except NodeError as error:
-                if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
+                if not _passes(error):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
                 last = error
             else:
@@ -100,6 +101,12 @@ class Publisher:
             return list(self._options.nsqd_http_addresses)
         options = self._options
         return all_nsqds(self._asking, options.lookupd_http_addresses, options.retry_s)
+
+
+def _passes(error: NodeError) -> bool:
+    """Whether another nsqd, or the same one later, may accept the messages."""
+    status = error.status or 0
+    return error.unreachable or error.code in _ELSEWHERE or status == _TOPIC_FULL or status >= 500
 
 
 def _send(node: NodeConnection, one: Outgoing) -> None:
