@@ -109,8 +109,8 @@ class InFlight:
         self._entries: dict[int, Run] = {}
         # Unbroken runs of more than one message: they are searched for a message that has no entry.
         self._wide: dict[Run, None] = {}
-        # The runs of each consumer, also finished ones. All are noted when a consumer leaves, because others may
-        # follow, and new ones for so many deliveries after that: while none leaves, a message costs nothing.
+        # The runs of each consumer, also finished ones. All are noted when a consumer leaves, because others
+        # may follow, and new ones for so many deliveries after that: while none leaves, it costs nothing.
         self._held: dict[Credit, list[Run]] = {}
         self._holds = 0
         # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. Messages that are
