@@ -51,7 +51,11 @@ class Printer:
         while self._left is None or self._left > 0:
             await self._arrived.wait()
             batch = self._take()
-            await self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
+            try:
+                await self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
+            except Exception:
+                self._waiting.extendleft(reversed(batch))  # to be given back with the others
+                raise
             if self._left is not None:
                 self._expect(self._left)
             for _, delivery in batch:

@@ -53,5 +53,10 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
         if printing.done():
             printing.result()  # a closed pipe raises here; no message is finished unprinted
             printer.give_back()
+        else:
+            # What it still holds is printed. If that fails, or -n is reached, nobody waits for the rest.
+            printing.add_done_callback(lambda done: None if done.cancelled() else printer.give_back())
     stopping.cancel()
+    if printing.done():
+        printing.result()
     printing.cancel()

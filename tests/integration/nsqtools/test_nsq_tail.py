@@ -20,6 +20,9 @@ from tests.support.tools import (
 )
 from tests.support.waiting import wait_until
 
+CLOSING = 4
+"""The state of a client that has sent CLS, in the statistics of nsqd."""
+
 
 def address(nsqd) -> str:
     return f"-nsqd-tcp-address={nsqd.tcp_address}"
@@ -178,6 +181,29 @@ def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
     os.close(reader)
 
     assert (taken, process.returncode) == (b"x" * 100_000 + b"\n", 0)
+
+
+def test_a_reader_that_ends_after_a_signal_ends_it_and_what_was_not_printed_is_given_back(nsqd):
+    """As Ctrl-C does in a terminal: it reaches both ends of the pipe."""
+    publish(nsqd, "t", [b"x" * 100_000] * 3, "c")
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [*command("nsq_tail"), "-topic=t", "-channel=c", address(nsqd)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        os.close(writer)
+        wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"] == 3, "it has the messages")
+        assert os.read(reader, 1) == b"x"  # it writes, and blocks because the pipe is full
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: channel_stats(nsqd, "t", "c")["clients"][0]["state"] == CLOSING, "it stops")
+        os.close(reader)
+        _, said = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert b"not handled in time" not in said
+    assert len(read_all(nsqd, "t", "c")) == 3
 
 
 def test_an_nsqd_that_is_not_there_ends_it_with_a_sentence(nsqd):
