@@ -5,6 +5,7 @@ So a backlog of ten million messages that another nsqd left does not delay what 
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
+from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.engine.letting_go import let_go
 from nsqd.engine.settings import NOTHING
 
@@ -21,15 +22,24 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
     next_ready = host.next_nearest if near else host.next_ready
     delivered: set[Channel] = set()
     room = turn_bytes * max(1, len(host.ready))
+    drawing = DRAWN_AT_ONCE
     left_in_round = share = 0
-    while room > 0 and (log := _next_of(logs)) is not None and (consumer := next_ready()) is not None:
+    while room > 0 and drawing > 0 and (log := _next_of(logs)) is not None:
+        consumer = next_ready()
+        if consumer is None:
+            break
         if not left_in_round:
             left_in_round = len(host.ready) + 1
             share = -(-sum([one.depth for one in logs]) // left_in_round)
         left_in_round -= 1
-        take = log.take if consumer.keep is None else log.take_sampled
         before = consumer.message_count
-        frames = take(consumer, min(share, consumer.credit), now_ns)
+        limit = min(share, consumer.credit)
+        if consumer.keep is None:
+            frames = log.take(consumer, limit, now_ns)
+        else:
+            waiting = log.depth
+            frames = log.take_sampled(consumer, limit, now_ns)
+            drawing -= waiting - log.depth
         if frames:
             delivered.add(log)
             consumer.sink.send_messages(frames)
@@ -45,7 +55,7 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
     for log in delivered:
         log.stalls = 0
         broker.reschedule(log)
-    return room <= 0 and bool(host.ready) and _next_of(logs) is not None
+    return (room <= 0 or drawing <= 0) and bool(host.ready) and _next_of(logs) is not None
 
 
 def _can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from nsqd.engine import carried
+from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.carrying import Carrier
 from tests.support.engine import Node
@@ -141,3 +142,21 @@ def test_the_nearest_consumer_is_served_first():
 
     assert len(bodies(near_outlet)) >= len(bodies(far_outlet))
     assert copy.channels["c"].zones[0] >= 2
+
+
+def test_a_turn_ends_after_some_thousand_messages_that_a_sample_rate_passes_over(carrier):
+    channel = carrier.channel()
+    carrier.publish(*[b"ours"] * 6000)
+    carrier.carry(home_with(6000).topic())
+    consumer, outlet = carrier.subscribe(channel)
+    consumer.keep = lambda: False
+    consumer.rdy = 2500
+    channel.refresh(consumer)
+    turns = 1
+
+    while serve(carrier.broker, channel, carrier.now_ns):
+        turns += 1
+
+    assert turns == -(-12_000 // DRAWN_AT_ONCE)
+    assert outlet.taken() == []
+    assert all(one.depth == 0 for one in (channel, *channel.siblings))
