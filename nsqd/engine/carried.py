@@ -14,7 +14,7 @@ the turn ends, so ask for a turn: then the note exists before anything is said o
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nsqd.engine import facts, finishing, notes, withholding
 from nsqd.engine.carried_topic import CarriedTopic
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 # How many ranges one note has.
 _NOTED_AT_ONCE = 10_000
+# What the figures count of a channel.
+_COUNTS: Final = (
+    "requeue_count",
+    "returned_count",
+    "timeout_count",
+    "dropped_count",
+    "expired_count",
+    "dead_count",
+    "lost_count",
+    "delivered_count",
+)
 
 
 # --- taking one in, and letting go of it ---
@@ -60,6 +71,8 @@ def attach(broker: "Broker", carried: CarriedTopic, now_ns: int, serves: Ranges 
 def _join(broker: "Broker", own: Topic, carried: CarriedTopic, name: str) -> None:
     host, sibling = broker.channel(own, name), carried.channels[name]
     if sibling not in host.siblings:
+        # What its checkpoint has was counted by its home, or here before.
+        _take_counts(sibling)
         host.share(sibling)
     broker.serve(host)
     broker.reschedule(sibling)
@@ -108,6 +121,7 @@ def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> b
         own.carried.remove(carried)
     for channel in carried.channels.values():
         if channel.host is not None:
+            gather_counts(channel.host)
             channel.host.part(channel)
         channel.dying.clear()
         broker.forget(channel)
@@ -115,6 +129,29 @@ def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> b
         channel.deleted = True
     carried.deleted = True
     return True
+
+
+def gather_counts(host: Channel) -> None:
+    """Count at the own channel what was done with carried messages since the last call; to be called before
+    its counts are shown.
+
+    The checkpoints of the own channel have what it counts. So a count that was shown does not fall when the
+    carried log goes, or the node starts again.
+    """
+    for sibling in host.siblings:
+        for name, count in _take_counts(sibling).items():
+            setattr(host, name, getattr(host, name) + count)
+            host.changed = True
+        host.zones = [sum(pair) for pair in zip(host.zones, sibling.zones, strict=True)]
+        sibling.zones = [0, 0, 0]
+
+
+def _take_counts(sibling: Channel) -> dict[str, int]:
+    """The counts that are not 0, which then begin again."""
+    counts = {name: getattr(sibling, name) for name in _COUNTS}
+    for name in _COUNTS:
+        setattr(sibling, name, 0)
+    return {name: count for name, count in counts.items() if count}
 
 
 def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[Topic], int]) -> None:
@@ -174,6 +211,7 @@ def _make(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored:
 def _forget_channel(broker: "Broker", carried: CarriedTopic, channel: Channel) -> None:
     """Drop a channel that is not the one of its home."""
     if channel.host is not None:
+        gather_counts(channel.host)
         channel.host.part(channel)
     del carried.channels[channel.name]
     channel.deleted = True

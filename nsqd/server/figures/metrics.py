@@ -7,7 +7,7 @@ from typing import Final
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.http.metrics import Family, PacedCollector, Sample
-from nsqd.engine import all_logs
+from nsqd.engine import all_logs, carried
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -235,4 +235,6 @@ class NsqdCollector(PacedCollector):
 
     def _channels(self) -> Iterator[Channel]:
         for topic in list(self._broker.topics.values()):
-            yield from list(topic.channels.values())
+            for channel in list(topic.channels.values()):
+                carried.gather_counts(channel)
+                yield channel

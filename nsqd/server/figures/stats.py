@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.pace import Pace
-from nsqd.engine import all_logs
+from nsqd.engine import all_logs, carried
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -133,6 +133,7 @@ class StatsReport:
         wanted: StatsFilter,
         by_channel: dict[Channel, list[ClientConnection]],
     ) -> dict[str, Any]:
+        carried.gather_counts(channel)
         return {
             "channel_name": channel.name,
             "depth": all_logs.depth(channel, leaving=self.broker.leaving),

@@ -116,6 +116,8 @@ def test_what_a_carrier_has_in_flight_is_answered_there(cluster):
     # The keeper's consumer left without an answer, so the home has its messages now.
     again, last = take(node, 4)
     assert sorted(again) == sorted(at_keeper)
+    assert channel(kept)["returned_count"] == 4
+    assert b'nsqd_channel_returned_total{channel="c",topic="t"} 4.0' in kept.request("GET", "/metrics")[1]
     for one in (other, last):
         one.close()
 

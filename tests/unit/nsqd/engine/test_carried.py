@@ -372,6 +372,37 @@ def test_what_cannot_be_read_of_a_copy_is_no_loss(home, carrier, first):
     assert facts.had(copy) == [(first + 5, first + 10)]
 
 
+# --- counted
+
+
+def test_what_is_done_with_carried_messages_counts_at_the_own_channel_and_stays_there(home, carrier):
+    copy = carrier.carry(home.topic())
+    channel = carrier.channel()
+    consumer, outlet = carrier.subscribe(channel, rdy=4, msg_timeout=5)
+    (first, _, _), *_ = outlet.taken()
+    consumer.rdy = 0
+    say(carrier, consumer, b"REQ " + first + b" 0\n")
+    channel.changed = False
+    carried.gather_counts(channel)
+    assert (channel.requeue_count, channel.delivered_count, channel.changed) == (1, 4, True)
+
+    carrier.advance(10)
+    carried.detach(carrier.broker, copy)
+    carried.gather_counts(channel)
+
+    assert (channel.requeue_count, channel.timeout_count, channel.delivered_count) == (1, 3, 4)
+
+
+def test_what_the_home_of_a_carried_log_has_counted_is_not_counted_again(home, carrier):
+    home.channel().requeue_count = 7
+    copy = carrier.carry(home.topic())
+    carried.gather_counts(carrier.channel())
+
+    assert carrier.channel().requeue_count == 0
+    assert carried.detach(carrier.broker, copy)
+    assert carrier.channel().requeue_count == 0
+
+
 # --- allowed
 
 
