@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -96,7 +97,8 @@ class LoopThread:
     def stop(self) -> None:
         if self.is_inherited:
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with suppress(RuntimeError):  # it was told before, and the loop is closed
+            self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
     def _run(self) -> None:

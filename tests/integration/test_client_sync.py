@@ -5,7 +5,9 @@ import inspect
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -128,6 +130,59 @@ def test_closing_from_another_thread_ends_an_iteration(cluster):
 
         assert not wait([iterating, waiting], timeout=10).not_done
     assert (iterating.result(), waiting.result()) == ([], True)
+
+
+def close_at_once(make, name, callers=4):
+    """Close it in several threads at the same moment; see that its thread has ended when each returns."""
+    before = set(threading.enumerate())
+    closed = make()
+    go = threading.Barrier(callers)
+
+    def close():
+        go.wait(10)
+        closed.close()
+        return name in {one.name for one in set(threading.enumerate()) - before}
+
+    with ThreadPoolExecutor(callers) as pool:
+        closing = [pool.submit(close) for _ in range(callers)]
+        assert [one.result(20) for one in closing] == [False] * callers
+
+
+def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on():
+    for _ in range(20):
+
+        def started():
+            consumer = Consumer("t", "c", lambda _: None, lookupd_addresses=[f"127.0.0.1:{free_port()}"])
+            consumer.start()
+            return consumer
+
+        close_at_once(started, "nsq consumer t/c")
+
+
+def test_a_producer_that_several_threads_close_has_sent_all_when_each_of_them_goes_on():
+    with MemoryNsqd() as nsqd:
+        for turn in range(20):
+            sent = []
+
+            def publishing(turn=turn, sent=sent):
+                producer = Producer(nsqd.address)
+                sent.append(producer.submit("t", b"%d" % turn))
+                return producer
+
+            close_at_once(publishing, "nsq producer")
+            assert sent[0].result(0) is None
+
+
+def test_closing_while_another_thread_runs_it_ends_both():
+    for turn in range(40):
+        consumer = Consumer("t", "c", lambda _: None, lookupd_addresses=[f"127.0.0.1:{free_port()}"])
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(consumer.run, signals=())
+            wait_until(lambda one=consumer: one._started, "it starts")
+            time.sleep(turn % 4 / 1000)  # so that it is closed while it starts, and when it runs
+            consumer.close()
+            with suppress(ClosedError):  # it was closed while it started
+                running.result(20)
 
 
 def test_an_address_nobody_listens_on_is_an_error_at_the_start():

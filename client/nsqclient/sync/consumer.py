@@ -88,6 +88,9 @@ class Consumer(Generic[T]):
             self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
         self._closing = False
         self._closed = threading.Event()
+        # Held by the one thread that closes; others wait until it is done. The handler of a signal that
+        # interrupts that thread may close too.
+        self._ends = threading.RLock()
         # Not an Event: the handler of a signal would wait for the lock of the thread that it interrupts.
         self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = LoopThread(f"nsq consumer {topic}/{channel}")
@@ -188,7 +191,8 @@ class Consumer(Generic[T]):
         try:
             self._thread.call(self._consumer.start())
         except BaseException:
-            self._end()
+            with self._ends:
+                self._end()
             raise
 
     def run(
@@ -237,19 +241,25 @@ class Consumer(Generic[T]):
 
         Raises RuntimeError in a handler, which would wait for itself: a handler calls :meth:`stop`.
         """
-        if self._closed.is_set() or self._thread.is_inherited:
+        if self._thread.is_inherited:
             return
         if self._consumer.is_called_by_a_handler or works_for(self):
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
+        self._thread.check_caller()
         self._closing = True
         self.stop()
-        self._give_back()
-        try:
-            self._thread.call(self._consumer.close(drain_seconds))
-        finally:
-            self._end()
+        with self._ends:
+            if self._closed.is_set():
+                return
+            self._give_back()
+            try:
+                self._thread.call(self._consumer.close(drain_seconds))
+            finally:
+                self._end()
 
     def _end(self) -> None:
+        if self._closed.is_set():
+            return
         self._closed.set()
         self._received.put(None)
         if self._give_up_threads is not None:

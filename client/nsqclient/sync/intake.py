@@ -50,12 +50,11 @@ class Intake:
                 self._is_awake = True
                 self._thread.loop.call_soon_threadsafe(self._take)
 
-    def close(self) -> bool:
-        """Take no more messages; returns whether it was open."""
+    def close(self) -> None:
+        """Take no more messages."""
         with self._lock:
-            was_open, self._closed = not self._closed, True
+            self._closed = True
             self._room.notify_all()
-        return was_open
 
     @property
     def _is_full(self) -> bool:

@@ -1,6 +1,7 @@
 """Publishes from threads."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -60,6 +61,7 @@ class Producer:
         self._producer = self._make()
         self._thread = LoopThread("nsq producer")
         self._intake = Intake(self._producer, self._thread, **self._room)
+        self._ends = threading.RLock()  # as in a consumer
         # Publishes that go to the event loop one by one, because they are more than a topic and a body.
         self._others: set[Future[None]] = set()
         if self._closed:
@@ -177,13 +179,15 @@ class Producer:
             _inherited.append((self._producer, self._thread))
             return
         self._thread.check_caller()
-        if not self._intake.close():
-            return
-        self._closed = True
-        try:
-            self._thread.call(self._finish(seconds_of(drain_seconds)))
-        finally:
-            self._thread.stop()
+        self._intake.close()
+        with self._ends:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._thread.call(self._finish(seconds_of(drain_seconds)))
+            finally:
+                self._thread.stop()
 
     # --- which nsqd
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nsqclient.threads import Mailbox, PublishOutcome
+from nsqclient.threads import LoopThread, Mailbox, PublishOutcome
 
 
 @pytest.fixture
@@ -123,3 +123,11 @@ async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
 
     assert made == ["the next"]
     assert "failed" in caplog.text
+
+
+def test_a_loop_that_was_stopped_can_be_stopped_again():
+    thread = LoopThread("stopped twice")
+    thread.stop()
+    thread.stop()
+
+    assert "stopped twice" not in {one.name for one in threading.enumerate()}
