@@ -76,9 +76,17 @@ def relive(
 
 
 def _owe(topic: Topic, stored: Stored) -> None:
-    """Messages stored after the checkpoint are owed by the channels that existed when they were stored."""
+    """Messages stored after the checkpoint are owed by the channels that existed when they were stored.
+
+    They are counted as they were then: a counter that falls a little seems to have begun again.
+    """
     due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
+    counts = {channel: channel.message_count for channel in topic.channels.values()} if topic.flowing else {}
     topic.owe(stored.first, stored.next, due_ns)
+    topic.message_count += stored.next - stored.first
+    for channel, count in counts.items():
+        # Not those that were for another channel alone.
+        channel.message_count = count + channel.count_owed(stored.first, stored.next)
 
 
 def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog) -> None:

@@ -4,10 +4,11 @@ import pytest
 
 from nsqd.engine import facts, finishing, notes
 from nsqd.engine.generations import BEFORE
+from nsqd.log.batches import Batch
 from nsqd.log.happened import Noted
 from nsqd.storage import restoring
 from nsqd.storage.topic_store import store_of
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node
 from tests.support.machine import Machine
 
 
@@ -35,6 +36,32 @@ def test_each_life_leaves_a_range_and_what_lies_between_was_never_had(start, che
             node.checkpoint(node.topic())
 
     assert ranges(start()) == expected
+
+
+def counts(node):
+    channels = {one.name: one.message_count for one in node.topic().channels.values()}
+    return node.topic().message_count, channels
+
+
+def test_messages_that_came_after_the_checkpoint_are_counted_again(start):
+    node = start()
+    node.publish(b"before all channels")
+    node.channel("a")
+    node.publish(b"1")
+    node.checkpoint(node.topic())
+    node.publish(b"2", b"3")
+    node.channel("b")
+    node.publish(b"4")
+    node.topic().stage(b"later", node.now_ns, node.now_ns + 100 * SECOND)
+    node.topic().stage_for("a", Batch([b"for a alone"]), node.now_ns)
+    node.broker.dirty[node.topic()] = None
+    node.turn()
+    node.broker.pause_topic(node.topic(), paused=True)
+    node.publish(b"while paused")
+    before = counts(node)
+    assert before == (8, {"a": 7, "b": 2})
+
+    assert counts(start()) == before
 
 
 def test_messages_that_were_refused_leave_no_hole(start):
