@@ -3,7 +3,7 @@
 import asyncio
 import math
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from nsqcore.process.logs import Log
@@ -46,9 +46,13 @@ class Departure:
         tls: ssl.SSLContext | None,
         send_away: Callable[[], None],
         ask_turn: Callable[[], None],
+        unsure: Callable[[], Sequence[str]] = tuple,
         around: Surroundings = OUTSIDE,
     ) -> None:
-        """*send_away* closes the connections of all clients; *around* is the network and the clock."""
+        """*send_away* closes the connections of all clients; *around* is the network and the clock.
+
+        *unsure* returns the nsqlookupds that may know more nodes than they said.
+        """
         self.progress = HandOverProgress()
         # The address to which everything was handed over; empty until then.
         self.handed_to = ""
@@ -61,6 +65,7 @@ class Departure:
         self._tls = tls
         self._send_away = send_away
         self._ask_turn = ask_turn
+        self._unsure = unsure
         self._around = around
         self._task: asyncio.Task[None] | None = None
         # The note that this node's own log belongs to a taker that has not confirmed it yet.
@@ -114,6 +119,9 @@ class Departure:
                     problems.append(error)
                 else:
                     return
+            if not problems and (unsure := self._unsure()):
+                more = " and ".join(unsure)
+                raise HandOverFailed(f"no other nsqd is known, but {more} did not answer or has just started")
             if not problems:
                 self.progress.state, self.progress.refused = "nobody", True
                 self._log.warning("HAND-OVER: no other nsqd is known that could take what is left")

@@ -358,3 +358,28 @@ def test_from_three_nodes_to_one_nothing_is_left_behind(cluster):
     (last, *_) = nodes
     for name in ("c", "d"):
         assert bodies(take(last, 120, name=name)) == sorted(sent)
+
+
+def test_a_taker_is_looked_for_again_when_nsqlookupd_did_not_answer(cluster):
+    lookupd = cluster.nsqlookupd()
+    node, taker = nsqd(cluster), nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, b"a", b"b")
+    lookupd.kill()
+    draining = command(
+        "nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=100ms", "--timeout=80s"
+    )
+    problem = f"no other nsqd is known, but {lookupd.http_address} did not answer or has just started"
+    wait_until(
+        lambda: node.get("/drain").get("hand_over", {}).get("problem") == problem,
+        "nobody is known",
+        seconds=30,
+    )
+    assert node.get("/drain")["hand_over"]["refused"] is False
+
+    lookupd.start()
+
+    code, out, err = ended(draining)
+    assert code == 0, err
+    assert "trying again: no other nsqd is known" in out
+    assert bodies(take(taker, 2)) == sent
