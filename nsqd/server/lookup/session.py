@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from nsqclient.wire.address import join_host_port
 from nsqclient.wire.lookup import (
     PING,
     LookupdInfo,
@@ -139,6 +140,14 @@ class LookupSession:
                 connection.close()
         return served
 
+    @property
+    def http_address(self) -> str:
+        """Where the peer answers HTTP; empty while that is not known."""
+        info = self.info
+        if info is None or not info.broadcast_address:
+            return ""
+        return join_host_port(info.broadcast_address, info.http_port)
+
     async def _connect(self) -> LookupConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._announcer.connect_timeout_s):
@@ -174,6 +183,9 @@ class LookupSession:
             try:
                 async with asyncio.timeout_at(ping_at):
                     await self._changed.wait()
+                if loop.time() >= ping_at:
+                    # One change follows the other without a pause.
+                    raise TimeoutError
             except TimeoutError:
                 self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
                 await self._tell(connection, [PING])
