@@ -92,15 +92,15 @@ class KubeApi:
         if not self._pause(0, failed):
             self._sleep(max(0.0, self.left_s))
 
-    def ordinals_end(self, namespace: str, stateful_set: str) -> int:
-        """Return the number after that of the last pod that a StatefulSet is to have. Raises ApiFailed."""
+    def ordinals(self, namespace: str, stateful_set: str) -> range:
+        """Return the numbers of the pods that a StatefulSet is to have. Raises ApiFailed."""
         found = self._ask(
             f"read StatefulSet {stateful_set}",
             lambda **more: self._apps.read_namespaced_stateful_set(stateful_set, namespace, **more),
         )
         spec = found.spec
         first = (spec and spec.ordinals and spec.ordinals.start) or 0
-        return int(first + ((spec and spec.replicas) or 0))
+        return range(first, first + ((spec and spec.replicas) or 0))
 
     def warn(
         self, namespace: str, about: client.V1ObjectReference, reason: str, message: str, reporter: str

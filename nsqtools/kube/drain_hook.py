@@ -36,7 +36,7 @@ class HookOptions:
 
 def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
     """Whether the pod does not come back. Raises ApiFailed."""
-    return _index(options) >= api.ordinals_end(options.namespace, options.stateful_set)
+    return _index(options) not in api.ordinals(options.namespace, options.stateful_set)
 
 
 def _index(options: HookOptions) -> int:
@@ -46,12 +46,14 @@ def _index(options: HookOptions) -> int:
 def tell(api: KubeApi, options: HookOptions, left: str) -> str:
     """Write the event about what a drain left, and return its text. Raises ApiFailed."""
     index = _index(options)
-    if is_scaled_away(api, options):
+    pods = api.ordinals(options.namespace, options.stateful_set)
+    if index not in pods:
         kind, version, name, reason = "StatefulSet", "apps/v1", options.stateful_set, "MessagesStranded"
         text = (
             f"{options.pod} was scaled away before it was empty: {left}."
             f" They are on the claim data-{options.pod};"
-            f" scale up to {index + 1} again to have them delivered."
+            f" {f'scale up to {index + 1}' if index >= pods.stop else f'set ordinals.start to {index}'} again"
+            " to have them delivered."
         )
     else:
         kind, version, name, reason = "Pod", "v1", options.pod, "MessagesLeft"

@@ -135,7 +135,7 @@ def test_an_answer_that_makes_no_sense_is_a_failure(api, kubernetes):
     kubernetes.objects["/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"] = {"spec": {"replicas": "many"}}
 
     with pytest.raises(ApiFailed, match=r"^cannot read StatefulSet mq-nsqd: the answer is not what"):
-        api.ordinals_end("mq", "mq-nsqd")
+        api.ordinals("mq", "mq-nsqd")
 
 
 def test_outside_of_a_pod_there_is_no_account(monkeypatch):

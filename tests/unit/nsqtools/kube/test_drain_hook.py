@@ -105,10 +105,13 @@ def test_only_a_pod_that_is_scaled_away_hands_over(api, kubernetes, two_replicas
     assert drain_flags(options, goes=False) == ["--hand-over=never", "--timeout=5s"]
 
 
-def test_pods_whose_numbers_do_not_begin_with_0_are_not_scaled_away_for_that(api, kubernetes, two_replicas):
+def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replicas):
     kubernetes.objects[SET]["spec"]["ordinals"] = {"start": 5}
 
-    assert [number for number in range(5, 9) if is_scaled_away(api, of_pod(f"mq-nsqd-{number}"))] == [7, 8]
+    away = [number for number in range(9) if is_scaled_away(api, of_pod(f"mq-nsqd-{number}"))]
+    assert away == [0, 1, 2, 3, 4, 7, 8]
+    assert "set ordinals.start to 4 again" in tell(api, of_pod("mq-nsqd-4"), "12 messages in orders")
+    assert "scale up to 8 again" in tell(api, of_pod("mq-nsqd-7"), "12 messages in orders")
 
 
 def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api, kubernetes, capfd):
