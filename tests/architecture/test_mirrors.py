@@ -141,7 +141,6 @@ ELSEWHERE = {
         ],
         "tests/integration/test_client_features.py": [
             "client/nsqclient/dead_letters.py",
-            "client/nsqclient/message.py",
             "client/nsqclient/middleware.py",
             "client/nsqclient/passage.py",
             "client/nsqclient/signals.py",
