@@ -139,6 +139,19 @@ async def test_pings_keep_the_registration_fresh(nsqd, lookupd):
     assert f"DEBUG: LOOKUPD({daemon.tcp.address}): sending heartbeat" in nsqd.logged()
 
 
+async def test_pings_go_out_also_while_one_change_follows_the_other(nsqd, lookupd):
+    daemon = await lookupd()
+    peers = nsqd.announce(daemon.tcp.address, ping_interval_s=0.1)
+    await connected(peers)
+    number = 0
+    async with asyncio.timeout(20):
+        while not peers.peers()[0].last_ping_ns:
+            # There is a change in each round of the loop, so in each round trip.
+            peers.register("t", f"c{number % 100}#ephemeral")
+            number += 1
+            await asyncio.sleep(0)
+
+
 async def test_the_session_is_told_in_the_log(nsqd, lookupd):
     daemon = await lookupd()
     label = daemon.tcp.address
