@@ -42,6 +42,16 @@ def deferred(channel: Channel) -> int:
     return sum(len(one.deferred) for one in logs_of(channel))
 
 
+def is_paused(channel: Channel) -> bool:
+    """Whether messages wait here because the channel was paused, here or at the home of a carried log."""
+    return channel.paused or any(one.paused and one.count() > 0 for one in channel.siblings)
+
+
+def is_topic_paused(topic: Topic) -> bool:
+    """Whether messages wait at the topic because it was paused, here or at the home of a carried log."""
+    return topic.paused or any(one.paused and one.backlog.count() > 0 for one in topic.carried)
+
+
 def carried_depth(channel: Channel) -> int:
     """Messages of other nsqd that are owed here and not withheld: waiting, in flight and deferred."""
     return sum(one.count() for one in channel.siblings)

@@ -68,7 +68,7 @@ def _topic(topic: Topic, unread: Unread, now_ns: int) -> dict[str, Any]:
         "backlog": backlog.total,
         "channel_count": len(topic.channels),
         "unread_ms": unread.for_ms(topic, now_ns),
-        "paused": topic.paused,
+        "paused": all_logs.is_topic_paused(topic),
         "channels": channels,
     }
 
@@ -84,7 +84,7 @@ def _channel(channel: Channel, unread: Unread, now_ns: int) -> dict[str, Any]:
         "due_in_ms": _due_in_ms(channel, remains, now_ns),
         "client_count": len(channel.consumers),
         "unread_ms": unread.for_ms(channel, now_ns),
-        "paused": channel.paused,
+        "paused": all_logs.is_paused(channel),
     }
 
 

@@ -44,7 +44,7 @@ _TOPIC_OWED: Final[_TopicFigure] = (
     all_logs.waiting_at,
 )
 _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
-    ("paused", "1 while paused", lambda topic: topic.paused),
+    ("paused", "1 while paused", all_logs.is_topic_paused),
     ("log_bytes", "message data on disk", _size),
 )
 _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
@@ -63,7 +63,7 @@ _CHANNEL_OWED: Final[tuple[_ChannelFigure, ...]] = (
 )
 _CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
     ("consumers", "subscribed connections", lambda channel: len(channel.consumers)),
-    ("paused", "1 while paused", lambda channel: channel.paused),
+    ("paused", "1 while paused", all_logs.is_paused),
 )
 _CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
     ("messages", "messages owed since the channel was created", lambda channel: channel.message_count),

@@ -117,7 +117,7 @@ class StatsReport:
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,
-            "paused": topic.paused,
+            "paused": all_logs.is_topic_paused(topic),
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
             "dropped_count": topic.backlog.dropped_count,
@@ -148,7 +148,7 @@ class StatsReport:
             "clients": [self._consumer(connection) for connection in by_channel.get(channel, [])]
             if wanted.include_clients
             else None,
-            "paused": channel.paused,
+            "paused": all_logs.is_paused(channel),
             "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
             # Not in the original, which leaves the messages in flight at a consumer until they time out.
             "returned_count": channel.returned_count,

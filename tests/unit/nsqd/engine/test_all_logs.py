@@ -95,3 +95,37 @@ def test_the_oldest_message_may_be_a_carried_one(carrier):
     published_ns = Ages().oldest_ns(carrier.topic(), carrier.channel(), carrier.now_ns)
 
     assert published_ns == carrier.now_ns - 10 * SECOND + carrier.broker.wall.offset_ns
+
+
+def test_a_pause_that_came_with_a_log_is_shown_while_it_holds_messages_back(carrier):
+    channel, topic = carrier.channel(), carrier.topic()
+    sibling = channel.siblings[0]
+    sibling.paused = True
+
+    def shown():
+        (one,) = draining.report(carrier.broker, Unread(), carrier.now_ns)["topics"]
+        return all_logs.is_paused(channel), one["channels"][0]["paused"]
+
+    assert shown() == (True, True)
+    assert not all_logs.is_topic_paused(topic)
+
+    carrier.broker.pause_channel(topic, channel, paused=False)
+    assert shown() == (False, False)
+    sibling.paused = True
+    sibling.empty()
+    assert shown() == (False, False)
+
+
+def test_a_pause_of_a_topic_that_came_with_a_log_is_shown_while_it_holds_messages_back():
+    home, carrier = Node(), Carrier()
+    home.channel()
+    home.broker.pause_topic(home.topic(), paused=True)
+    home.publish(b"held back")
+    carrier.channel()
+    carrier.carry(home.topic())
+    topic = carrier.topic()
+    assert (topic.paused, all_logs.is_topic_paused(topic)) == (False, True)
+
+    carrier.broker.pause_topic(topic, paused=False)
+
+    assert not all_logs.is_topic_paused(topic)
