@@ -23,11 +23,15 @@ class Mark:
 
 @dataclass(slots=True)
 class Stored:
-    """Messages ``first <= seq < next`` of one or more appends; if they are deferred, of exactly one."""
+    """Messages ``first <= seq < next`` of one or more appends; if they are deferred, of exactly one.
+
+    *body_bytes* is what their bodies and headers take, as far as that is known.
+    """
 
     first: int
     next: int
     due_ns: WallNs = NOT_DEFERRED
+    body_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
-from nsqd.log.frames import NOT_DEFERRED, WallNs, published_ns
+from nsqd.log.frames import FRAME_OVERHEAD, NOT_DEFERRED, WallNs, published_ns
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
@@ -188,7 +188,8 @@ class _Walk:
             if segment.wants_time and append.end <= self._size:
                 time_ns = published_ns(self._read(append.start, append.start + _TIME_BYTES))
             if append.next > self._mark.next:
-                self._owe(append.first, append.next, append.due_ns)
+                size = append.end - append.start - FRAME_OVERHEAD * (append.next - append.first)
+                self._owe(append.first, append.next, append.due_ns, size)
         messages = append.next - append.first
         segment.grow(messages, append.next, min(append.end, self._size), time_ns)
 
@@ -198,14 +199,16 @@ class _Walk:
         if end > max(self._segment.next, self._mark.next):
             self._owe(self._segment.next, end, NOT_DEFERRED)
 
-    def _owe(self, first: int, end: int, due_ns: WallNs) -> None:
+    def _owe(self, first: int, end: int, due_ns: WallNs, size: int = 0) -> None:
+        size = size * (end - max(first, self._mark.next)) // max(1, end - first)
         first = max(first, self._mark.next)
         happenings = self._found.happenings
         last = happenings[-1] if happenings else None
         if isinstance(last, Stored) and last.next == first and not (due_ns or last.due_ns):
             last.next = end
+            last.body_bytes += size
         else:
-            happenings.append(Stored(first, end, due_ns))
+            happenings.append(Stored(first, end, due_ns, size))
 
     # --- a torn end ---
 

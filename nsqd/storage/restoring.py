@@ -84,6 +84,7 @@ def _owe(topic: Topic, stored: Stored) -> None:
     counts = {channel: channel.message_count for channel in topic.channels.values()} if topic.flowing else {}
     topic.owe(stored.first, stored.next, due_ns)
     topic.message_count += stored.next - stored.first
+    topic.message_bytes += stored.body_bytes
     for channel, count in counts.items():
         # Not those that were for another channel alone.
         channel.message_count = count + channel.count_owed(stored.first, stored.next)

@@ -439,10 +439,10 @@ segment.last_note > mark.notes:
         "deferral-not-told-by-the-log",
         _RECOVERY,
         """\
-                self._owe(append.first, append.next, append.due_ns)
+                self._owe(append.first, append.next, append.due_ns, size)
 """,
         """\
-                self._owe(append.first, append.next, 0)
+                self._owe(append.first, append.next, 0, size)
 """,
         (KILLS,),
     ),
