@@ -168,6 +168,10 @@ def test_a_log_is_cut_between_messages_whatever_numbers_a_restart_skipped():
     assert [parts.count(part.start, part.end) for part in ranges] == [500] * 4
 
 
+def test_a_log_is_cut_also_when_its_messages_seem_to_have_no_bytes():
+    assert cut({"a": 0}, {"a": 10}, {"a": log(0, 10)}, BatchLimits(cores=2), {"a": 0.0}) == {"a": [0]}
+
+
 def test_logs_with_larger_messages_are_cut_into_more_pieces():
     bounds = {"small": log(0, 1000), "large": log(0, 1000)}
     ranges = ranges_of({"small": 0, "large": 0}, {"small": 1000, "large": 1000}, bounds, 4, {"large": 99.0})

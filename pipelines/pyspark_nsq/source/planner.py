@@ -168,7 +168,7 @@ def cut(
         for name, position in end.items()
         if name in start and name in bounds and start[name] < position
     }
-    weights = {name: count * sizes.get(name, 1) for name, count in messages.items()}
+    weights = {name: count * max(1, sizes.get(name, 1)) for name, count in messages.items()}
     pieces = _pieces(messages, weights, limits)
     cuts: dict[str, list[int]] = {}
     for name, count in messages.items():
