@@ -61,7 +61,7 @@ class Watcher(threading.Thread):
 
 def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answer(cluster):
     ports = [free_port(), free_port()]
-    lookupds = [lookupd(cluster, ports, own, "--reconnect-interval=1s").start() for own in range(2)]
+    lookupds = [lookupd(cluster, ports, own, "--reconnect-interval=5s").start() for own in range(2)]
     nsqds = [cluster.nsqd(lookupds=lookupds) for _ in range(3)]
     for nsqd in nsqds:
         for number in range(50):
