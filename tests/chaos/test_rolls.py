@@ -37,7 +37,7 @@ def lookups_that_know_each_other(cluster: Cluster) -> list[Daemon]:
     found = [cluster.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1"]) for _ in range(2)]
     for daemon in found:
         daemon.flags += [f"--lookupd-http-address={each.http_address}" for each in found]
-        # The default is 15 s. A question to the other one must have its answer by then, also on a busy machine.
+        # The default is 15 s. Within this time the other one must answer a question, also on a busy machine.
         daemon.flags.append("--reconnect-interval=5s")
         daemon.start()
     return found
