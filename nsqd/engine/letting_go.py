@@ -16,6 +16,8 @@ from nsqd.log.tail import MessageLog
 
 # While nobody takes messages, expired ones are looked for no more often than this.
 _LOOK_NS: Final = 100_000_000
+# So many messages from before the clock was set back are looked at, at most: some ten milliseconds' work.
+MOST_LOOKED_AT: Final = 1 << 16
 # Messages that cannot be read are tried again after this time.
 _RETRY_NS: Final = 1_000_000_000
 
@@ -74,7 +76,8 @@ def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) ->
     published before those that follow. Raises CannotRead.
     """
     position = start
-    for begin, end, found in Cursor(log).scan(start):
+    # Not through a long log: the rest expires when these are gone, or when the clock has caught up.
+    for begin, end, found in Cursor(log).scan(start, start + MOST_LOOKED_AT):
         if not isinstance(found, Block):
             continue
         for seq in range(begin, end):

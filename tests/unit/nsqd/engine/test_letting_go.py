@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsqd.engine import letting_go
 from nsqd.engine.deaths import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.settings import NOTHING, Settings
 from tests.support.engine import SECOND, Node
@@ -158,6 +159,25 @@ def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(no
     assert (channel.depth, channel.expired_count) == (1, 2 - finished)
     node.advance(300)
     assert (channel.depth, channel.expired_count) == (0, 3 - finished)
+
+
+def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through(node, monkeypatch):
+    monkeypatch.setattr(letting_go, "MOST_LOOKED_AT", 3)
+    channel = node.channel()
+    hold(node, ttl_ns=600 * SECOND)
+    node.publish(*[b"future"] * 3)
+    node.broker.wall.offset_ns -= 3600 * SECOND
+    node.publish(b"1")
+    node.advance(600)
+    assert channel.depth == 4
+    assert node.now_ns < channel.expiry_ns <= node.now_ns + 600 * SECOND
+
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    node.finish(consumer, *ids_of(outlet))
+    node.ready(consumer, 0)
+    node.advance(600)
+
+    assert (channel.depth, channel.expired_count) == (0, 3)
 
 
 def test_one_that_came_back_expires_as_well(node):
