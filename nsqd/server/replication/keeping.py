@@ -193,7 +193,8 @@ class HomeAtTheDoor(asyncio.Protocol):
         )
         found = await self._keepers.auth.ask(asker, self.peer)
         self._heard = self._loop.time()
-        transport.resume_reading()
+        if not transport.is_closing():
+            transport.resume_reading()
         if found is None:
             reason = "the auth servers do not answer"
         elif not found.allows(PUBLISH, EVERY_TOPIC, ""):
