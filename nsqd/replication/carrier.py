@@ -4,7 +4,7 @@ It decides with `serving`, and acts with `nsqd.engine.carried`. What takes long 
 jobs of :meth:`Carrier.tick` in any thread, and hands each back to :meth:`Carrier.ended`. No socket, no clock.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,13 @@ from nsqd.replication.copies import Copies
 from nsqd.replication.fellows import KnownFellows
 from nsqd.replication.holdings import Holdings
 from nsqd.replication.inherited import Inherited, is_done_with
-from nsqd.replication.ranks import HOME, Rank, given_out, may_go
-from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
+from nsqd.replication.ranks import HOME, Rank, given_out
+from nsqd.replication.serving import CopyPhase, Serving
 from nsqd.replication.successors import Successors
 
 _AGAIN_NS: Final = 5_000_000_000
+# How often a home that is back is told what was finished.
+_TELL_EVERY_NS: Final = 1_000_000_000
 
 
 class Carrier:
@@ -175,20 +177,11 @@ class Carrier:
         for name, topic in one.topics.items():
             self.learn(topic, holdings.finished.get(name, {}), higher=True)
             held = holdings.held.get(name, [])
-            higher = [(HOME, held)]
-            higher += [
-                (other.serving.appointment, self.readable(other.topics[name]))
-                for other in self.left_over(one.identity)
-                if other is not one
-                and name in other.topics
-                and other.phase is CopyPhase.CARRIED
-                and not other.topics[name].unfounded
-            ]
+            higher = [(HOME, held), *self._holders(self.left_over(one.identity), name)]
             rank = one.serving.appointment
             carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
-            owed_here = self._owed_here(topic)
-            if not may_go(owed_here, held, held):
-                owed += without(owed_here, held)
+            # Not what keepers have counts but what the home has: messages that it lost may be here alone.
+            owed += without(self._owed_here(topic), held)
         if not owed and not one.troubles:
             one.needless = True
             self._stop(one, told=False)
@@ -202,7 +195,7 @@ class Carrier:
         for name, topic in older.topics.items():
             other = newer.topics.get(name)
             held = [] if other is None or other.unfounded else self.readable(other)
-            if not may_go(self._owed_here(topic), held, held):
+            if without(self._owed_here(topic), held):
                 return True
         return False
 
@@ -478,11 +471,7 @@ class Carrier:
     def allow(self, identity: bytes) -> None:
         """Let each copy give out what no higher one has, here or at another keeper that was reached."""
         for name in sorted({name for one in self.of(identity) for name in one.topics}):
-            holders = [
-                (one.serving.appointment, self.readable(one.topics[name]))
-                for one in self.of(identity)
-                if name in one.topics and one.phase is CopyPhase.CARRIED and not one.topics[name].unfounded
-            ]
+            holders = self._holders(self.of(identity), name)
             holders += self.fellows.holders(identity, name)
             for one in self.of(identity):
                 if name not in one.topics or one.phase is not CopyPhase.CARRIED:
@@ -493,6 +482,16 @@ class Carrier:
                 if one.leaves or self.fellows.waits(identity, rank):
                     whole, mine = False, []
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
+
+    def _holders(self, copies: Iterable[CarriedCopy], name: str) -> list[tuple[Rank, Ranges]]:
+        """The copies that give out a topic: the rank of each, and what can be read in it."""
+        return [
+            (one.serving.appointment, self.readable(topic))
+            for one in copies
+            if one.phase is CopyPhase.CARRIED
+            and (topic := one.topics.get(name)) is not None
+            and not topic.unfounded
+        ]
 
     def readable(self, topic: CarriedTopic) -> Ranges:
         """The messages of this copy that can be read here: lower copies do not give them out."""
@@ -515,7 +514,7 @@ class Carrier:
         for one in self.of(identity):
             if one.phase is not CopyPhase.RETURNING:
                 continue
-            if now_ns - one.told_ns >= TELL_EVERY_NS or not one.told_ns:
+            if now_ns - one.told_ns >= _TELL_EVERY_NS or not one.told_ns:
                 one.told_ns, due = now_ns, True
             for name, topic in one.topics.items():
                 found.setdefault(name, []).append(topic)

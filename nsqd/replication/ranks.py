@@ -14,7 +14,6 @@ from nsqd.log.ranges import Ranges, merged, without
 # The number of an appointment, or HOME, which is above all.
 Rank: TypeAlias = int
 HOME: Final[Rank] = (1 << 64) - 1
-FIRST_APPOINTMENT: Final[Rank] = 1
 
 
 def given_out(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:
@@ -25,17 +24,3 @@ def given_out(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -
     """
     higher = [pair for other, ranges in others if other > rank for pair in ranges]
     return without(held, merged(higher))
-
-
-def kept_back(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:
-    """The part of *held* that is left to others: neither given out here nor said to be finished."""
-    return without(held, given_out(rank, held, others))
-
-
-def may_go(owed: Ranges, held_by_home: Ranges, held_by_keeper: Ranges) -> bool:
-    """Whether an older copy may be removed: both the home and today's keeper have all that its channels owe.
-
-    To be asked when it has met both and learned from both what is finished. It is not enough that today's
-    keeper has all that the home has: messages that the home has lost may be in the older copy alone.
-    """
-    return not without(owed, held_by_home) and not without(owed, held_by_keeper)

@@ -11,9 +11,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-# How often a carrier tells a home that is back what was finished.
-TELL_EVERY_NS: Final = 1_000_000_000
-
 
 class CopyPhase(Enum):
     """What a keeper does with a copy."""
@@ -39,11 +36,12 @@ ALLOWED: Final[dict[CopyPhase, frozenset[CopyPhase]]] = {
 
 
 class Serving:
-    """One copy at its keeper. *now_ns* of the first call is when the keeper found it or began it."""
+    """One copy at its keeper."""
 
     __slots__ = ("_away_since_ns", "_home_is_here", "appointment", "carry_after_ns", "phase", "stale")
 
     def __init__(self, appointment: int, carry_after_ns: int, now_ns: int, *, stale: bool = False) -> None:
+        """*now_ns* is when the keeper found the copy or began it."""
         self.appointment = appointment
         self.carry_after_ns = carry_after_ns
         self.phase = CopyPhase.KEPT
@@ -68,16 +66,6 @@ class Serving:
         self._home_is_here = False
         self._away_since_ns = now_ns - self.carry_after_ns
 
-    @property
-    def home_is_here(self) -> bool:
-        return self._home_is_here
-
-    def due_ns(self) -> int | None:
-        """When :meth:`should_carry` may become true by time alone; None when it will not."""
-        if self._home_is_here or self.stale or self.phase is not CopyPhase.KEPT:
-            return None
-        return self._away_since_ns + self.carry_after_ns
-
     def should_carry(self, now_ns: int) -> bool:
         """Whether the copy is to be given out.
 
@@ -88,19 +76,11 @@ class Serving:
             return False
         return now_ns - self._away_since_ns >= self.carry_after_ns
 
-    def should_return(self) -> bool:
-        """Whether to give out no more, because the home is back."""
-        return self.phase is CopyPhase.CARRIED and self._home_is_here and not self.stale
-
     def go(self, phase: CopyPhase) -> None:
         """The keeper has done it. Raises AssertionError for a phase that may not follow."""
         if phase not in ALLOWED[self.phase]:
             raise AssertionError(f"a copy that is {self.phase.value} cannot be {phase.value}")
         self.phase = phase
-
-    def may_be_written(self) -> bool:
-        """Whether the home's stream may go on in this copy."""
-        return self.phase is CopyPhase.KEPT and not self.stale
 
 
 class AskingKeepers:

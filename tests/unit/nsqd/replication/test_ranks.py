@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqd.log.ranges import merged
-from nsqd.replication.ranks import HOME, given_out, kept_back, may_go
+from nsqd.replication.ranks import HOME, given_out
 
 some_ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=6).map(
     lambda pairs: merged([(start, start + size) for start, size in pairs])
@@ -34,15 +34,3 @@ def test_a_keeper_gives_out_what_the_home_has_lost():
 def test_a_later_appointment_is_above_an_earlier_one():
     assert given_out(3, [(1, 20)], [(4, [(10, 30)])]) == [(1, 10)]
     assert given_out(4, [(10, 30)], [(3, [(1, 20)])]) == [(10, 30)]
-
-
-def test_what_is_left_to_others_and_what_is_given_out_are_all():
-    assert kept_back(3, [(1, 20)], [(4, [(10, 30)])]) == [(10, 20)]
-
-
-def test_an_older_copy_stays_while_it_alone_has_what_somebody_is_owed():
-    assert may_go([(1, 5)], [(1, 9)], [(1, 7)])
-    assert not may_go([(1, 5)], [(1, 9)], [(2, 7)])
-    # Today's keeper has all that the home has, but the home has lost its tail.
-    assert not may_go([(1, 12)], [(1, 9)], [(1, 9)])
-    assert may_go([], [], [])
