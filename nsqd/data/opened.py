@@ -9,7 +9,7 @@ from nsqd.engine.limits import Limits
 from nsqd.engine.owed import Owed
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, words_of
 from nsqd.log.finding import PLACES_DAMAGED
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import NewerVersion
@@ -70,7 +70,7 @@ class OpenedDataPath:
         try:
             self.names = self.data.topic_names()
         except OSError as error:
-            raise DataPathRefused(f"cannot read {path}: {_reason(error)}") from error
+            raise DataPathRefused(f"cannot read {path}: {words_of(error)}") from error
 
     def _warn(self, sentence: str) -> None:
         # `examine` names each of these places.
@@ -95,7 +95,7 @@ class OpenedDataPath:
         except NewerVersion as error:
             raise DataPathRefused(f"TOPIC({name}): {error}") from error
         except OSError as error:
-            raise DataPathRefused(f"TOPIC({name}): cannot be read: {_reason(error)}") from error
+            raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
         finally:
             self._current = self.warnings
         store = topic.source
@@ -125,7 +125,3 @@ def is_in_use(path: Path) -> bool:
         return True
     Disk().close(lock)
     return False
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

@@ -6,6 +6,7 @@ from nsqd.data.examine import Finding, examine, index_is_usable
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.data.verify import of_topic
 from nsqd.log import segment_index
+from nsqd.log.disk import words_of
 from nsqd.log.happened import Mark
 
 
@@ -21,7 +22,7 @@ def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
         try:
             _mend(opened, one)
         except OSError as error:
-            raise DataPathRefused(f"TOPIC({name}): {(error.strerror or str(error)).lower()}") from error
+            raise DataPathRefused(f"TOPIC({name}): {words_of(error)}") from error
         if one.adopting and one.store.checkpoints.damaged:
             yield f"TOPIC({name}): the checkpoint is left alone, an adoption of disk queues is not finished"
         opened.release(name)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nsqd.data.examine import examine
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
+from nsqd.log.disk import words_of
 from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, Reservation
 
@@ -27,9 +28,7 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
         for segment in store.segments:
             yield from map(str, examine(opened.disk, segment))
     except OSError as error:
-        raise DataPathRefused(
-            f"TOPIC({name}): cannot be read: {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
     for gap in store.losses():
         count = gap.end - gap.start
         yield f"{store.folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
@@ -51,7 +50,7 @@ def _reservation(opened: OpenedDataPath) -> Iterator[str]:
     except NewerVersion as error:
         raise DataPathRefused(f"{path}: {error}") from error
     except OSError as error:
-        raise DataPathRefused(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise DataPathRefused(f"{path}: {words_of(error)}") from error
     is_copy = bool(reserved) and not reservation.identity
     if jump and not is_copy:
         yield from warned or [f"{path}: one of its two slots is damaged; message ids will jump ahead"]

@@ -15,6 +15,11 @@ _IOV_MAX: Final = 1000
 _GET_GENERATION: Final = 0x80087601
 
 
+def words_of(error: OSError) -> str:
+    """What the system says of a failure, in lower case like the original's sentences."""
+    return (error.strerror or str(error)).lower()
+
+
 class Disk:
     """The real disk. Paths are absolute, descriptors are the system's; all methods raise OSError."""
 
@@ -183,3 +188,19 @@ class Disk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def remove_folders(disk: Disk, folders: list[Path]) -> None:
+    """Remove folders and all that is in them, each also from the list; takes long.
+
+    Those that cannot be removed stay in the list. Raises OSError for the first of them, after all others.
+    """
+    first: OSError | None = None
+    for folder in list(folders):
+        try:
+            disk.remove_folder(folder)
+            folders.remove(folder)
+        except OSError as error:
+            first = first or error
+    if first is not None:
+        raise first

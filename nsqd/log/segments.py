@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nsqd.log import pages, scattered
 from nsqd.log.cache import Cache
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.segment import Segment
@@ -201,7 +201,7 @@ class StoredLog:
         try:
             found = pages.read(self._disk, self._cache, segment, segment.page_of(seq), seq, end)
         except OSError as error:
-            raise CannotRead((error.strerror or str(error)).lower()) from error
+            raise CannotRead(words_of(error)) from error
         if found is None:
             found = Gap(seq, seq + 1, Why.DAMAGED)
         return self._lost(found) if isinstance(found, Gap) and found.is_loss else found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, remove_folders
 from nsqd.replication import for_good
 from nsqd.replication.copy_folder import CopyFile, CopyFolder
 from nsqd.replication.durable import make_folders
@@ -131,17 +131,9 @@ class Copies:
     def remove_deleted(self) -> None:
         """Remove the folders of deleted topics, which takes long; for any thread, one at a time.
 
-        Raises OSError for the first that cannot be removed, after removing the others; it is tried again.
+        Raises OSError for the first folder that cannot be removed; the next call tries it again.
         """
-        first: OSError | None = None
-        for folder in list(self.removable):
-            try:
-                self.disk.remove_folder(folder)
-                self.removable.remove(folder)
-            except OSError as error:
-                first = first or error
-        if first is not None:
-            raise first
+        remove_folders(self.disk, self.removable)
 
     def _put_aside(self, path: Path) -> None:
         """Rename a folder, to a name that none has yet, and have it removed later. Raises OSError."""

@@ -79,6 +79,20 @@ class Refuse:
     NO_COPY: ClassVar[int] = 12
 
 
+def other_version(version: int) -> Refuse | None:
+    """The refusal for a peer of another version; None for this one."""
+    if version == VERSION:
+        return None
+    return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
+
+
+def same_node_id(node_id: int, whose: str) -> Refuse:
+    """The refusal between two nodes with one node id."""
+    return Refuse(
+        Refuse.SAME_NODE_ID, f"node id {node_id} is that of {whose}, too: each nsqd needs its own --node-id"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StartTls:
     """The home asks for TLS before its hello; the keeper says the same, and both begin it."""

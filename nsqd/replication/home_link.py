@@ -8,13 +8,12 @@ are nanoseconds of a clock that only goes forward.
 from enum import IntEnum
 from typing import Final
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import words_of
 from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
-    VERSION,
     Ack,
     AnyFrame,
     Ask,
@@ -36,6 +35,8 @@ from nsqd.replication.frames import (
     Taken,
     Told,
     Welcome,
+    other_version,
+    same_node_id,
 )
 from nsqd.replication.framing import MAX_LIVE, FrameReader, in_parts
 from nsqd.replication.home import Home
@@ -61,6 +62,18 @@ class HomeState(IntEnum):
     CLOSED = 3
     # At a former keeper: it is told that its home is there.
     VISITING = 4
+
+
+_ALWAYS: Final = (Refuse, Ack)
+_MET: Final = (*_ALWAYS, Have, Ask, Gone, Fellows, Leaves, Told, Finished, StillOut)
+# What the keeper may say in each state.
+_ALLOWED: Final[dict[HomeState, tuple[type[AnyFrame], ...]]] = {
+    HomeState.GREETING: (*_ALWAYS, Welcome),
+    HomeState.MEETING: _MET,
+    HomeState.STREAMING: (*_MET, Taken),
+    HomeState.VISITING: (*_MET, Taken),
+    HomeState.CLOSED: (),
+}
 
 
 class HomeLink:
@@ -229,35 +242,35 @@ class HomeLink:
     # --- frames ---
 
     def _take(self, frame: AnyFrame) -> None:
+        if not isinstance(frame, _ALLOWED[self.state]):
+            raise BadFrame(f"{type(frame).__name__} cannot be said now")
         if isinstance(frame, Refuse):
             self.refused = frame.code
             self.end(f"the keeper refuses: {frame.sentence}")
         elif isinstance(frame, Ack):
             self._acknowledged(frame)
-        elif isinstance(frame, Welcome) and self.state is HomeState.GREETING:
+        elif isinstance(frame, Welcome):
             self._welcomed(frame)
-        elif isinstance(frame, Have) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Have):
             self._told(frame)
-        elif isinstance(frame, Ask) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Ask):
             self._asked()
-        elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Gone):
             self.has_no_older = frame.appointment + 1 >= self.appointed.number
             self.home.gone(self.appointed, frame.appointment)
-        elif isinstance(frame, Fellows) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Fellows):
             self.home.others_keep(frame.keepers)
-        elif isinstance(frame, Leaves) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Leaves):
             self.keeper_leaves = frame.leaves
-        elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Told):
             self.home.heard(self.appointed, "", frame)
-        elif isinstance(frame, Taken) and self.state in (HomeState.STREAMING, HomeState.VISITING):
+        elif isinstance(frame, Taken):
             self.taken = True
-        elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
+        elif isinstance(frame, Finished | StillOut):
             stream = self.streaming.numbered(frame.folder)
             # A topic that was deleted meanwhile has nothing to learn.
             if stream is not None:
                 self.home.heard(self.appointed, stream.name, frame)
-        else:
-            raise BadFrame(f"{type(frame).__name__} cannot be said now")
 
     def _acknowledged(self, ack: Ack) -> None:
         self.out.acknowledged(ack)
@@ -269,17 +282,11 @@ class HomeLink:
     # --- meeting ---
 
     def _welcomed(self, welcome: Welcome) -> None:
-        if welcome.version != VERSION:
-            self._refuse(
-                Refuse.VERSION, f"version {welcome.version} of the stream is not known here, {VERSION} is"
-            )
-            return
-        if welcome.node_id == self.home.node_id:
-            self._refuse(
-                Refuse.SAME_NODE_ID,
-                f"node id {welcome.node_id} is that of {welcome.address}, too:"
-                " each nsqd needs its own --node-id",
-            )
+        refuse = other_version(welcome.version)
+        if refuse is None and welcome.node_id == self.home.node_id:
+            refuse = same_node_id(welcome.node_id, welcome.address)
+        if refuse is not None:
+            self._refuse(refuse.code, refuse.sentence)
             return
         self.keeper = welcome
         self.state = HomeState.MEETING
@@ -353,7 +360,7 @@ class HomeLink:
             try:
                 self.appointed = home.again(self.appointed, latest)
             except OSError as error:
-                self.end(f"the next appointment cannot be noted: {(error.strerror or str(error)).lower()}")
+                self.end(f"the next appointment cannot be noted: {words_of(error)}")
                 return
         self.out.put(Begin(self.appointed.number, tuple(left)))
         self.state = HomeState.STREAMING
@@ -406,15 +413,3 @@ class HomeLink:
     def look_at(self, log: LogWriter) -> None:
         """Look at the files of a log again, because some have gone or were replaced."""
         self.streaming.look_at(log)
-
-
-def run_reads(link: HomeLink, disk: Disk, now_ns: int) -> None:
-    """Run all reads at once, as a simulation does, or `nsqd-data`."""
-    while jobs := link.jobs():
-        for job in jobs:
-            error = None
-            try:
-                job.run(disk)
-            except OSError as failed:
-                error = failed
-            link.ended(job, error, now_ns)

@@ -8,6 +8,7 @@ simulated node does the same with no thread and no socket.
 
 from typing import Final
 
+from nsqd.log.disk import words_of
 from nsqd.replication.copied_topics import CopiedTopics
 from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_jobs import CopyJob, CopySync, FindCopy, KeeperJob, SyncUpTo
@@ -33,11 +34,12 @@ from nsqd.replication.frames import (
     Taken,
     Told,
     Welcome,
+    other_version,
 )
 from nsqd.replication.framing import MAX_FRAME, MAX_LIVE, FrameReader, encode
 from nsqd.replication.keeper_states import ALLOWED, KeeperState
 from nsqd.replication.sound import Mismatch
-from nsqd.replication.willing import Keeping, other_version
+from nsqd.replication.willing import Keeping
 
 # A home gives up a keeper that leaves so much unacknowledged; a frame more may be under way.
 _MOST_EARLY: Final = 2 * MAX_LIVE + MAX_FRAME
@@ -441,4 +443,4 @@ class KeeperLink:
 
 
 def _disk_says(error: OSError) -> str:
-    return f"the keeper's disk: {(error.strerror or str(error)).lower()}"
+    return f"the keeper's disk: {words_of(error)}"

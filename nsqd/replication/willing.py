@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellows import FellowHas
 from nsqd.replication.frames import (
-    VERSION,
     AnyFrame,
     Fellow,
     FellowHello,
@@ -16,16 +15,9 @@ from nsqd.replication.frames import (
     Hello,
     Refuse,
     Told,
+    other_version,
+    same_node_id,
 )
-
-_ITS_OWN: Final = "each nsqd needs its own --node-id"
-
-
-def other_version(version: int) -> Refuse | None:
-    """The refusal for a peer of another version; None for this one."""
-    if version == VERSION:
-        return None
-    return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
 
 
 class FromHome(Protocol):
@@ -102,9 +94,7 @@ class Keeping(Generic[Link]):
                 continue
             if other.node_id == hello.node_id:
                 whose = whose or other.address
-        if not whose:
-            return None
-        return Refuse(Refuse.SAME_NODE_ID, f"node id {hello.node_id} is that of {whose}, too: {_ITS_OWN}")
+        return same_node_id(hello.node_id, whose) if whose else None
 
     def taken(self, hello: Hello) -> Refuse | None:
         """Why another connection has precedence for this identity; None when there is none."""

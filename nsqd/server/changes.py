@@ -10,6 +10,7 @@ from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import words_of
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
@@ -142,7 +143,7 @@ class Changes:
                 try:
                     await self._save(identity)
                 except OSError as error:
-                    self._health.failed("metadata", (error.strerror or str(error)).lower())
+                    self._health.failed("metadata", words_of(error))
                     self._log.error("failed to persist metadata - %s", error)
                     self._dirty = True
                     if not after_s:

@@ -15,6 +15,7 @@ from nsqd.engine.deaths import Death, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
+from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
@@ -63,7 +64,7 @@ class DeadLetters:
         if store is not None and store.sync_error is not None:
             # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
             error = store.sync_error
-            self._later(channel, [], f"{name}: {(error.strerror or str(error)).lower()}")
+            self._later(channel, [], f"{name}: {words_of(error)}")
             return
         deaths = channel.dying.take(_AT_ONCE)
         staged: list[Death] = []

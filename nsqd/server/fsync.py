@@ -3,7 +3,7 @@
 Stores are synced in parallel, by threads that do nothing else. The folder of the data path, which has the
 names of new topics, is synced once for all that wait for it. When the sync of a store fails, only the
 publishers that wait for it get an error. The store is then reported as unhealthy, and its publishers wait for
-its fsync in every mode, until one succeeds. Who only repeats what could not be made durable is told so.
+its fsync in every mode, until one succeeds. A client that repeats what could not be made durable is told why.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from typing import Final
 
 from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import words_of
 from nsqd.log.syncing import SyncJob
 from nsqd.log.writer import LogWriter
 from nsqd.server.clock import now_ns as clock_ns
@@ -149,7 +150,7 @@ class Fsync:
         """
         if store.doubt is not None and store not in self._fresh:
             # What is repeated has no other note, and no later fsync makes the first one durable.
-            self._loop.call_soon(self._tell, [tell], _reason(store.doubt))
+            self._loop.call_soon(self._tell, [tell], words_of(store.doubt))
         else:
             self._wait(topic, store, tell)
 
@@ -294,7 +295,7 @@ class Fsync:
         error = None if failure is None else _as_os_error(failure)
         reason = ""
         if error is not None:
-            reason = _reason(error)
+            reason = words_of(error)
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
             if folders:
                 # Their files are removed only when the names are, and nobody asks for that again.
@@ -319,7 +320,7 @@ class Fsync:
             error = _as_os_error(unexpected)
         reason = ""
         if error is not None and not store.deleted:
-            reason = _reason(error)
+            reason = words_of(error)
             self._failed(store, run.topic, reason)
         elif store in self.failing:
             del self.failing[store]
@@ -379,7 +380,7 @@ class Fsync:
                 try:
                     store.begin_trial(topic.log.next_seq)
                 except OSError as error:
-                    self._health.failed(syncing_of(topic.name), _reason(error))
+                    self._health.failed(syncing_of(topic.name), words_of(error))
                     continue
             self._unsynced.setdefault(store, topic)
             self.sync(store)
@@ -445,7 +446,3 @@ def _tell_in_any_case(tell: Tell, reason: str, _: str) -> None:
 
 def _as_os_error(error: BaseException) -> OSError:
     return error if isinstance(error, OSError) else OSError(errno.EIO, str(error) or type(error).__name__)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

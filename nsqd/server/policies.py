@@ -13,7 +13,7 @@ from typing import Final
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.settings import SettingsOf
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, words_of
 from nsqd.policies.definition import BadPolicy
 from nsqd.policies.effects import would_delete
 from nsqd.policies.policy import Policy, PolicySet
@@ -134,7 +134,7 @@ class Policies:
             text = Path(self._file).read_text(encoding="utf-8")
             return _by_name(from_toml(text))
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = words_of(error)
             raise BadPolicy(f"failed to read policies file {self._file} - {reason}") from error
         except ValueError as error:
             raise BadPolicy(f"failed to read policies file {self._file} - {error}") from error

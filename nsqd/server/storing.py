@@ -5,6 +5,7 @@ from collections.abc import Callable
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.writer import LogWriter
 from nsqd.server.fsync import Fsync
@@ -109,7 +110,7 @@ class Storing:
         return self._broker.sequences.reserved
 
     def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
-        reason = (error.strerror or str(error)).lower()
+        reason = words_of(error)
         self._abandon(topic)
         size = max(1, sum(len(block.data) for block in blocks))
         if self._health.publish_failed(topic.name, reason, size):

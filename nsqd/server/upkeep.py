@@ -15,6 +15,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import words_of
 from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.server.space import Space
@@ -316,7 +317,7 @@ class Checkpoints:
         await asyncio.to_thread(self._data.disk.sync_all)
 
     def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
-        reason = (error.strerror or str(error)).lower()
+        reason = words_of(error)
         if self._health.failed(_what(topic), reason):
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason

@@ -13,7 +13,7 @@ from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, remove_folders
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark
@@ -130,18 +130,9 @@ class DataPath:
     def remove_deleted(self) -> None:
         """Remove what is left of deleted topics; takes long, in any thread, but in one at a time.
 
-        Raises OSError for the first folder that cannot be removed. The others are removed; those that could
-        not be are tried again by the next call.
+        Raises OSError for the first folder that cannot be removed; the next call tries it again.
         """
-        first: OSError | None = None
-        for folder in list(self.deleted):
-            try:
-                self.disk.remove_folder(folder)
-                self.deleted.remove(folder)
-            except OSError as error:
-                first = first or error
-        if first is not None:
-            raise first
+        remove_folders(self.disk, self.deleted)
 
     # --- starting ---
 

@@ -17,7 +17,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.standing import MessageState, Sorting
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
@@ -264,7 +264,7 @@ class Finder:
                 found.position = part.end if forward else part.first - 1
         except OSError as error:
             if not found.matches:
-                raise cannot_read(CannotRead((error.strerror or str(error)).lower())) from error
+                raise cannot_read(CannotRead(words_of(error))) from error
 
 
 def cannot_read(error: CannotRead) -> ApiError:

@@ -9,7 +9,7 @@ from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, repl
 from nsqd.replication.fellow_hears import FellowHears
 from nsqd.replication.frames import FellowHello
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.home_link import HomeLink, run_reads
+from nsqd.replication.home_link import HomeLink
 from nsqd.replication.keeper import KeeperLink
 from nsqd.server.replication.left_behind import NotTold
 from tests.campaign.carried.departing import Killed, Leaving, SiteLinking, Standing, begin_again
@@ -295,7 +295,14 @@ class CarryingSite:
     def _move(self, line: Line, *, all_of_it: bool = False) -> None:
         link, kept, rng = line.link, line.kept, self.rng
         home, keeper = self.nodes[line.home], self.nodes[line.keeper]
-        run_reads(link, home.disk, self.now)
+        while jobs := link.jobs():
+            for job in jobs:
+                error = None
+                try:
+                    job.run(home.disk)
+                except OSError as failed:
+                    error = failed
+                link.ended(job, error, self.now)
         line.out += b"".join(link.flush(self.now))
         if self.reach(line.home, line.keeper) and (line.home, line.keeper) not in self.deaf:
             size = (

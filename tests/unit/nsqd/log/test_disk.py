@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, words_of
 
 
 @pytest.fixture
 def disk():
     return Disk()
+
+
+def test_a_failure_is_told_in_the_words_of_the_system_or_in_its_own():
+    assert words_of(OSError(28, "No space left on device")) == "no space left on device"
+    assert words_of(OSError("The disk is away")) == "the disk is away"
 
 
 @contextlib.contextmanager
