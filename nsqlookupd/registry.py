@@ -118,7 +118,7 @@ class Registry:
         while channels and len(keys) < at_most:
             one = channels.pop()
             topic, channel = one.topic, one.name
-            self._remove_from_channel(peer, topic, channel)
+            self.unregister_channel(peer, topic, channel)
             keys.append(("channel", topic, channel))
         while topics and len(keys) < at_most:
             topic = topics.pop()
@@ -157,7 +157,15 @@ class Registry:
 
     def unregister_channel(self, peer: Peer, topic: str, channel: str) -> bool:
         """Take *peer* out of one channel and leave the topic as it is; returns whether it was there."""
-        return self._remove_from_channel(peer, topic, channel)
+        found = self._channels.get(topic, {}).get(channel)
+        if found is None:
+            return False
+        was_there = peer in found.peers
+        found.peers.discard(peer)
+        self._channels_of[peer].discard(found)
+        if not found.peers and is_ephemeral(channel):
+            self._drop_channel(topic, channel)
+        return was_there
 
     def unregister_topic(self, peer: Peer, topic: str) -> list[Key]:
         """Take *peer* out of a topic and all its channels; returns the keys it was in, the topic last."""
@@ -177,17 +185,6 @@ class Registry:
         if found is None:
             found = channels[channel] = _Channel(topic, channel, set())
         return found
-
-    def _remove_from_channel(self, peer: Peer, topic: str, channel: str) -> bool:
-        found = self._channels.get(topic, {}).get(channel)
-        if found is None:
-            return False
-        was_there = peer in found.peers
-        found.peers.discard(peer)
-        self._channels_of[peer].discard(found)
-        if not found.peers and is_ephemeral(channel):
-            self._drop_channel(topic, channel)
-        return was_there
 
     def _remove_from_topic(self, peer: Peer, topic: str) -> None:
         self._topics_of[peer].discard(topic)

@@ -218,9 +218,7 @@ class Channel(Answered):
     def release_in_flight(self) -> None:
         """Take everything of this log out of flight; the caller decides what becomes of it."""
         for run in self.in_flight.take_all():
-            consumer = cast("Consumer", run.consumer)
-            consumer.in_flight -= run.left
-            self.refresh(consumer)
+            self.taken_from(run.consumer, run.left)
 
     def commit(self, seq: int) -> None:
         """Acknowledge everything below *seq*, wherever it is; doing it twice changes nothing."""
@@ -230,8 +228,13 @@ class Channel(Answered):
         self.drop_below(seq)
         self.dying.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):
-            consumer.in_flight -= 1
-            self.refresh(cast("Consumer", consumer))
+            self.taken_from(consumer)
+
+    def taken_from(self, consumer: Credit, count: int = 1) -> None:
+        """*count* messages that the consumer had in flight are gone: it may be sent as many others."""
+        consumer.in_flight -= count
+        # Every consumer of a channel is a `Consumer`; what is in flight knows only its credit.
+        self.refresh(cast("Consumer", consumer))
 
     @property
     def acknowledged(self) -> int:

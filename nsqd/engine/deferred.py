@@ -11,7 +11,7 @@ size, because a million messages may fall due at one moment.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
@@ -228,8 +228,7 @@ class Deferred:
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
         """Due time, start and end of each run, in no order."""
-        for runs in self.snapshot():
-            yield from zip(runs[0::_WIDTH], runs[1::_WIDTH], runs[2::_WIDTH], strict=True)
+        return runs_in(self.snapshot())
 
     def clear(self) -> None:
         self.__init__()  # type: ignore[misc]
@@ -262,3 +261,9 @@ class Deferred:
             self._wide = True
         else:
             runs.extend((due_ns, start, end))
+
+
+def runs_in(arrays: "Iterable[array[int]]") -> Iterator[tuple[int, int, int]]:
+    """Due time, start and end of each run in arrays of :meth:`Deferred.snapshot`."""
+    for runs in arrays:
+        yield from zip(runs[0::_WIDTH], runs[1::_WIDTH], runs[2::_WIDTH], strict=True)

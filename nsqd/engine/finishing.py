@@ -4,9 +4,8 @@ It takes time in proportion to what of the channel is not in order, not to how m
 """
 
 from bisect import bisect_left
-from typing import cast
 
-from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.channel import Channel
 from nsqd.log.ranges import Ranges, merged, within
 
 
@@ -40,8 +39,7 @@ def finish(channel: Channel, ranges: Ranges) -> Ranges:
     if not owed:
         return []
     for consumer in channel.in_flight.take_ranges(owed):
-        consumer.in_flight -= 1
-        channel.refresh(cast("Consumer", consumer))
+        channel.taken_from(consumer)
     channel.take_out_ranges(owed)
     channel.dying.take_out(owed)
     if channel.attempts:

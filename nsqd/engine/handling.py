@@ -6,9 +6,8 @@ the dead letters.
 """
 
 from collections.abc import Iterable
-from typing import cast
 
-from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.channel import Channel
 from nsqd.engine.state import line_up
 from nsqd.log.ranges import Ranges, merged, within
 
@@ -76,9 +75,7 @@ def _take_out(channel: Channel, owed: list[int]) -> set[int]:
     """Take messages from wherever they are, for a moment; returns those that were in flight."""
     flying = channel.in_flight.runs_of(owed)
     for seq in flying:
-        consumer = cast("Consumer", channel.in_flight.take_away(seq))
-        consumer.in_flight -= 1
-        channel.refresh(consumer)
+        channel.taken_from(channel.in_flight.take_away(seq))
     rest = set(owed).difference(flying)
     if rest:
         channel.take_out(rest)

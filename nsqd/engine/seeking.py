@@ -23,8 +23,7 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     waiting = topic.backlog.lowest()
     end = channel.end if waiting is None else min(channel.end, waiting)
     for consumer in channel.in_flight.remove_below(position):
-        consumer.in_flight -= 1
-        channel.refresh(consumer)  # type: ignore[arg-type]
+        channel.taken_from(consumer)
     channel.dying.drop_below(position)
     dying = channel.dying.ranges()
     flying = channel.in_flight.snapshot()

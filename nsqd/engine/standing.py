@@ -6,15 +6,15 @@ in the loop, and the state is worked out from them in any thread.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
+from nsqd.engine.deferred import runs_in
 from nsqd.engine.inflight import Run
-from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
 from nsqd.engine.waiting import Scattered, Span, ranges_waiting
 from nsqd.log.ranges import Ranges, merged, within
@@ -98,7 +98,7 @@ class Standings:
 
     def _find_deferred(self, unknown: list[int]) -> None:
         first, last = unknown[0], unknown[-1]
-        for due_ns, start, end in _runs(self._dues):
+        for due_ns, start, end in runs_in(self._dues):
             if start <= last and end > first:
                 for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
                     self._known.setdefault(seq, Standing(MessageState.DEFERRED, until_ns=due_ns))
@@ -137,7 +137,7 @@ class Sorting:
             return [(seq, seq + 1 if run.broken else run.end) for seq, run in self._in_flight.items()]
         if self._state is MessageState.WAITING:
             return ranges_waiting((*self._spans, *self._held))
-        return [(low, high) for _, low, high in _runs(self._dues)]
+        return [(low, high) for _, low, high in runs_in(self._dues)]
 
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
         """Due time and sequence of the first deferred messages behind *after*, which is such a pair.
@@ -146,7 +146,7 @@ class Sorting:
         """
         # The messages of a run share their due time, so those behind *after* are counted from where the run
         # begins.
-        runs = (run for run in _runs(self._dues) if (run[0], run[2] - 1) > after)
+        runs = (run for run in runs_in(self._dues) if (run[0], run[2] - 1) > after)
         found: list[tuple[int, int]] = []
         for due_ns, start, end in nsmallest(limit, runs):
             first = max(start, after[1] + 1) if due_ns == after[0] else start
@@ -169,8 +169,3 @@ def _in_flight(run: Run) -> Standing:
     return Standing(
         MessageState.IN_FLIGHT, since_ns=run.delivered_ns, until_ns=run.deadline_ns, consumer=run.consumer
     )
-
-
-def _runs(arrays: "list[array[int]]") -> Iterator[tuple[int, int, int]]:
-    for runs in arrays:
-        yield from zip(runs[0::WIDTH], runs[1::WIDTH], runs[2::WIDTH], strict=True)

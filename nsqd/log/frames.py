@@ -184,16 +184,3 @@ def parse_block(
 def _are_all(data: bytes | bytearray, stride: int, count: int) -> bool:
     """Whether the size fields at each *stride* are the same, so that all frames have one size."""
     return count == 1 or all(data[place::stride] == data[place : place + 1] * count for place in range(4))
-
-
-def frames_size(data: bytes, count: int) -> int:
-    """The size of the first *count* frames of *data*; 0 when *data* does not begin with so many."""
-    end = 0
-    for _ in range(count):
-        if end + FRAME_OVERHEAD > len(data):
-            return 0
-        (size,) = SIZE.unpack_from(data, end)
-        if size < SIZED_OVERHEAD:
-            return 0
-        end += 4 + size
-    return end if end <= len(data) else 0

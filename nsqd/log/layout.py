@@ -121,7 +121,6 @@ _APPEND: Final = struct.Struct("<4sHHIIQQQ")
 # before it, which this version skips.
 APPEND_HEADER_BYTES: Final = _APPEND.size + _CHECK.size
 MAX_HEADER_BYTES: Final = 4096
-MAX_DATA_BYTES: Final = (1 << 32) - 1
 
 # A flag of the lower byte changes what the data means: a reader that does not know it must not go on.
 MUST_UNDERSTAND: Final = 0x00FF

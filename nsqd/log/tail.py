@@ -89,7 +89,7 @@ class MessageLog:
     )
 
     def __init__(self, source: BlockSource, next_seq: int, limit: int, *, keep_all: bool = False) -> None:
-        """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
+        """*limit* is how many messages stay in memory; with *keep_all* only :meth:`keep_only` drops any."""
         self.source = source
         self.next_seq = next_seq
         # Which messages it has or once had, up to its end.
@@ -139,7 +139,10 @@ class MessageLog:
         return found
 
     def release(self, seq: int) -> bool:
-        """Forget some of the blocks in memory that end at or before *seq*; False when none are left."""
+        """Forget some of the blocks in memory that end at or before *seq*; False when none are left.
+
+        For a log that lies in the source, too.
+        """
         blocks, head = self._blocks, self._head
         most = min(head + _RELEASED_AT_ONCE, len(blocks))
         end = bisect_right(self._firsts, seq, head, most)
@@ -151,8 +154,6 @@ class MessageLog:
             size += len(block.data)
         self._resident -= messages
         self._bytes -= size
-        if self.keep_all and end > head:
-            self.kept_from = blocks[end - 1].next
         blocks[head:end] = [_GONE] * (end - head)
         self._head = end
         self._compact()
@@ -263,8 +264,6 @@ class MessageLog:
         block = self._blocks[self._head]
         self._resident -= block.next - block.first
         self._bytes -= len(block.data)
-        if self.keep_all:
-            self.kept_from = block.next
         self._blocks[self._head] = _GONE
         self._head += 1
         if self._head >= _COMPACT_AFTER:

@@ -120,11 +120,6 @@ class PolicySet:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def policies_of(said: Mapping[str, Any]) -> list[Policy]:
-    """The policies of a mapping from names. Raises BadPolicy."""
-    return [Policy(name, one) for name, one in said.items()]
-
-
 def _pattern(what: str, text: Any) -> Pattern:
     if not isinstance(text, str):
         raise BadPolicy(f"{what} must be a pattern, not {text!r}")

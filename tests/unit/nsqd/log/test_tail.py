@@ -132,13 +132,13 @@ def test_what_cannot_be_read_just_now_is_no_gap():
     assert log.read(107).first == 106
 
 
-def test_a_log_that_keeps_all_drops_only_what_is_released():
+def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
     log = MessageLog(NoSource(), 100, limit=2, keep_all=True)
     for block in blocks(2, 2, 2):
         log.append(block)
     assert log.resident_count == 6
 
-    log.release(103)
+    log.keep_only([(102, 106)])
 
     assert (log.resident_from, log.kept_from) == (102, 102)
     assert log.read(100) == Gap(100, 102, Why.COMPACTED)

@@ -2,7 +2,7 @@ import pytest
 
 from nsqd.engine.settings import NOTHING
 from nsqd.policies.definition import BadPolicy
-from nsqd.policies.policy import MOST, Policy, PolicySet, policies_of
+from nsqd.policies.policy import MOST, Policy, PolicySet
 
 
 def policy(name, topic=".*", channel="", priority=0, **definition):
@@ -99,4 +99,4 @@ def test_there_is_an_end_to_their_number():
     said = {f"p{n}": {"topic": "t", "definition": {"ttl": "1h"}} for n in range(MOST + 1)}
 
     with pytest.raises(BadPolicy, match=f"can be {MOST} policies"):
-        PolicySet(policies_of(said))
+        PolicySet([Policy(name, one) for name, one in said.items()])
