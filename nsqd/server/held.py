@@ -11,13 +11,15 @@ from nsqd.protocol.session import Session
 class HeldReplies:
     """The replies that one turn produced on a connection. They are sent in the order of the turns."""
 
-    __slots__ = ("_failed", "_marks", "_out", "closing", "upgrading", "waiting")
+    __slots__ = ("_failed", "_marks", "_out", "closing", "error", "upgrading", "waiting")
 
     def __init__(self, session: Session, waiting: int) -> None:
         """Take the replies of *session*, which wait for *waiting* topics."""
         self.waiting = waiting
         self.closing = session.closing
         self.upgrading = bool(session.upgrading)
+        # Of the first failed publish.
+        self.error: ProtocolError | None = None
         self._marks = session.marks
         self._out = session.out
         self._failed: dict[Topic, str] = {}
@@ -30,13 +32,13 @@ class HeldReplies:
             self._failed[topic] = reason
 
     def text(self) -> bytes:
-        """The bytes to send. The error of the first failed publish ends them, and sets `closing`."""
+        """What to send. The error of the first failed publish ends them, and sets `error` and *closing*."""
         for mark in self._marks:
             reason = self._failed.get(mark.topic)
             if reason:
                 del self._out[mark.reply :]
-                error = ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}")
-                self._out.append(encode_frame(FRAME_ERROR, error.payload()))
+                self.error = ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}")
+                self._out.append(encode_frame(FRAME_ERROR, self.error.payload()))
                 self.closing = True
                 break
         return b"".join(self._out)

@@ -306,6 +306,8 @@ class ClientConnection:
             if transport is None:
                 continue
             replies = first.text()
+            if first.error is not None:
+                self._clients.log.error("[%s] - %s", self.peer, first.error)
             if replies:
                 transport.write(replies)
             if first.closing:

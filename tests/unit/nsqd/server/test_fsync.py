@@ -114,6 +114,17 @@ async def test_no_failure_of_whatever_kind_counts_as_an_fsync(strict, disk, monk
     assert client.replies == [(1, b"E_PUB_FAILED PUB failed not what was expected")]
 
 
+async def test_an_error_that_was_waited_for_is_logged_like_any_other(strict, disk, monkeypatch):
+    logged = []
+    monkeypatch.setattr(strict.clients.log, "error", lambda text, *args: logged.append(text % args))
+    disk.broken.add("bad")
+    publish(strict, b"bad")
+
+    await strict.rest()
+
+    assert any(line.endswith("] - E_PUB_FAILED PUB failed input/output error") for line in logged), logged
+
+
 async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict, disk):
     disk.broken.add("bad")
     client = strict.connect()
