@@ -257,6 +257,7 @@ LEFT_OUT: Final = {
         "our_keepers": _WAITS,
         "shown": _ASKED,
         "standing_in": _WAITS,
+        "troubles": _WAITS,
         "wanted": _ONCE,
     },
     "nsqd.server.messages": {"finding": _ASKED, "query": _ASKED, "shown": _ASKED},

@@ -48,6 +48,10 @@ _ESCAPED: Final = (
     ("\u2029".encode(), b"\\u2029"),
 )
 
+# The words of an argument that is true or false.
+TRUE: Final = frozenset(("true", "1"))
+FALSE: Final = frozenset(("false", "0"))
+
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
@@ -104,6 +108,13 @@ class Request:
         if value is None:
             raise ApiError(400, f"MISSING_ARG_{name.upper()}")
         return value
+
+    def flag(self, name: str) -> bool:
+        """Return whether a query argument is true; false if it is not given, INVALID_... if it is neither."""
+        value = self.query.get(name, "false")
+        if value not in TRUE | FALSE:
+            raise ApiError(400, f"INVALID_{name.upper()}")
+        return value in TRUE
 
     @property
     def content_length(self) -> int | None:

@@ -14,18 +14,9 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.replication.departure import Departure
 from nsqd.server.tcp import Clients
 
-_TRUE: Final = frozenset(("true", "1"))
-_FALSE: Final = frozenset(("false", "0"))
 _ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
 # How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
 _LOOK_S: Final = 5.0
-
-
-def _flag(value: str, invalid: str) -> bool:
-    """Parse a true or false value. Raises ApiError with *invalid*."""
-    if value not in _TRUE | _FALSE:
-        raise ApiError(400, invalid)
-    return value in _TRUE
 
 
 class Drain:
@@ -46,8 +37,8 @@ class Drain:
 
         With ``hand_over=true`` the remaining messages go to another nsqd: to the best one, or to ``taker``.
         """
-        cancel = _flag(request.query.get("cancel", "false"), "INVALID_CANCEL")
-        hand_over = _flag(request.query.get("hand_over", "false"), "INVALID_HAND_OVER")
+        cancel = request.flag("cancel")
+        hand_over = request.flag("hand_over")
         to = request.query.get("taker", "")
         if to and not _ADDRESS.fullmatch(to):
             raise ApiError(400, "INVALID_TAKER")

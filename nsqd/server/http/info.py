@@ -9,6 +9,7 @@ from typing import Any
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.api import (
+    FALSE,
     ApiError,
     Request,
     Response,
@@ -27,7 +28,6 @@ from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
 from nsqd.server.replication.copying import Replication
 
-_FALSE = frozenset(("false", "0"))
 _NS_PER_MS = 1_000_000
 # How many topics or clients are written in one go: some milliseconds.
 _AT_ONCE = 50
@@ -120,8 +120,8 @@ class InfoApi:
         wanted = StatsFilter(
             topic=query.get("topic", ""),
             channel=query.get("channel", ""),
-            include_clients=query.get("include_clients") not in _FALSE,
-            include_memory=query.get("include_mem") not in _FALSE,
+            include_clients=query.get("include_clients") not in FALSE,
+            include_memory=query.get("include_mem") not in FALSE,
         )
         snapshot = await self._stats.snapshot(wanted)
         if query.get("format") == "json":

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
+from nsqcore.http.api import TRUE, ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -38,7 +38,6 @@ NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
 GAPS_HEADER: Final = "X-Nsq-Gaps"
 # The reason of a gap whose messages every channel had finished before this channel was created.
 EARLIER: Final = "earlier"
-_TRUE: Final = frozenset(("true", "1"))
 # A reply names about so many gaps at most, and ends with the last of them.
 _MAX_GAPS: Final = 64
 
@@ -85,7 +84,7 @@ class LogApi:
         ``extend_support``. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past
         the end. 503 CANNOT_READ: try again later.
         """
-        extended = request.query.get("headers", "false") in _TRUE
+        extended = request.query.get("headers", "false") in TRUE
         topic = self._topic(request)
         channel = topic.channels.get(request.query.get("channel", ""))
         start, end = _sequence(request, "start"), _sequence(request, "end")

@@ -20,8 +20,6 @@ from nsqd.policies.written import from_json, json_of, listed
 from nsqd.server.policies import NotYours, Policies, WouldDelete
 
 _BODY_BYTES: Final = 1 << 20
-_TRUE: Final = frozenset(("true", "1"))
-_FALSE: Final = frozenset(("false", "0"))
 
 
 class PoliciesApi:
@@ -51,7 +49,7 @@ class PoliciesApi:
 
     async def put(self, request: Request) -> Response:
         """Set one policy, or all that are set over HTTP."""
-        apply = _apply(request)
+        apply = request.flag("apply")
         name = request.query.get("name")
         body = await request.read(_BODY_BYTES)
         try:
@@ -66,7 +64,7 @@ class PoliciesApi:
 
     async def delete(self, request: Request) -> Response:
         """Delete a policy that was set over HTTP."""
-        apply = _apply(request)
+        apply = request.flag("apply")
         name = request.require("name")
         try:
             await self._policies.delete(name, apply=apply)
@@ -91,10 +89,3 @@ class PoliciesApi:
                 for policy in policies.all
             ],
         }
-
-
-def _apply(request: Request) -> bool:
-    value = request.query.get("apply", "false")
-    if value not in _TRUE | _FALSE:
-        raise ApiError(400, "INVALID_APPLY")
-    return value in _TRUE

@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.names import is_valid_name
-from nsqcore.http.api import ApiError, Request, Response, text_reply
+from nsqcore.http.api import FALSE, TRUE, ApiError, Request, Response, text_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.bounds import DiskLow
 from nsqd.engine.broker import Broker
@@ -18,8 +18,6 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.plain_publish import EXTENSION_PREFIX
 from nsqd.server.turn import NotStored, Turn
 
-_TRUE: Final = frozenset(("true", "1"))
-_FALSE: Final = frozenset(("false", "0"))
 _MILLISECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NS_PER_MS: Final = 1_000_000
 # A topic or disk may be full for long; a client that tries again after a second does no harm.
@@ -135,9 +133,9 @@ class PublishApi:
 
     def _is_binary(self, request: Request) -> bool:
         value = request.query.get("binary")
-        if value is None or value in _FALSE:
+        if value is None or value in FALSE:
             return False
-        if value not in _TRUE:
+        if value not in TRUE:
             self._log.warning("deprecated value '%s' used for /mpub binary param", value)
         return True
 

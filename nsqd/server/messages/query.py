@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqcore.http.api import ApiError
+from nsqcore.http.api import FALSE, TRUE, ApiError
 from nsqd.engine.standing import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
@@ -16,8 +16,6 @@ _MAX_BODY: Final = 1 << 30
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 # Where a list in the order of due times goes on: after a due time and a sequence.
 _CURSOR: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,18})")
-_TRUE: Final = frozenset(("true", "1"))
-_FALSE: Final = frozenset(("false", "0"))
 _LINES_TYPE: Final = "application/x-ndjson"
 
 
@@ -87,9 +85,9 @@ def number(query: dict[str, str], name: str, default: int, most: int) -> int:
 def truth(query: dict[str, str], name: str) -> bool:
     """True or false; absent is false. Raises ApiError."""
     text = query.get(name, "false")
-    if text not in _TRUE | _FALSE:
+    if text not in TRUE | FALSE:
         raise refused(name.upper(), f"{name} is true or false, not {text[:30]!r}")
-    return text in _TRUE
+    return text in TRUE
 
 
 def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> Place:

@@ -24,10 +24,10 @@ from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.keeping import Keepers
-from nsqd.server.replication.leaving import Troubles
 from nsqd.server.replication.linking import Linking
 from nsqd.server.replication.our_keepers import OurKeepers
 from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others
+from nsqd.server.replication.troubles import Troubles
 from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob

@@ -19,8 +19,6 @@ from nsqd.replication.willing import Keeping
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.layers import Tls
 
-# How often written copies are made durable.
-SYNC_S: Final = 1.0
 # A home that is silent for so long is cut off; it sends something every half second.
 _SILENT_S: Final = 15.0
 _THREADS: Final = 4

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,11 @@ from nsqd.replication.home import Home, HomeSettings
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.linking import Linking
+from nsqd.server.replication.troubles import Troubles
 from nsqd.storage.slots import CheckpointJob, CheckpointSlots
 from nsqd.storage.topic_store import TopicStore, store_of
 
 _TICK_S: Final = 0.05
-# How long after a failure the same is tried again.
-AGAIN_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +41,6 @@ class Surroundings:
 
 
 OUTSIDE: Final = Surroundings()
-
-
-class Troubles:
-    """What could not be written: it is tried again after a pause, and a reason is logged when it is new."""
-
-    def __init__(self, clock: Callable[[], int] = now_ns) -> None:
-        self._clock = clock
-        # The reasons, and when the next try is.
-        self._known: dict[Hashable, tuple[str, int]] = {}
-
-    def may_try(self, what: Hashable) -> bool:
-        trouble = self._known.get(what)
-        return trouble is None or self._clock() >= trouble[1]
-
-    def failed(self, what: Hashable, error: OSError) -> bool:
-        """Note that it has failed; returns whether the reason is new."""
-        reason = str(error)
-        before = self._known.get(what)
-        self._known[what] = reason, self._clock() + AGAIN_NS
-        return before is None or before[0] != reason
-
-    def worked(self, what: Hashable) -> None:
-        self._known.pop(what, None)
 
 
 class WritesCheckpoints(Protocol):

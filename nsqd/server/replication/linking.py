@@ -190,7 +190,7 @@ class Linking:
             async with asyncio.timeout(_CONNECT_S):
                 connection = await self._connect()
         except TimeoutError:
-            return "no answer within 5 s"
+            return f"no answer within {_CONNECT_S:g} s"
         except ssl.SSLError as error:
             return tls_reason(error)
         except (OSError, ValueError, LinkFailed) as error:

@@ -24,10 +24,10 @@ from nsqd.server.replication.leaving import (
     OUTSIDE,
     CarriedLogs,
     Surroundings,
-    Troubles,
     WritesCheckpoints,
     apart_home,
 )
+from nsqd.server.replication.troubles import Troubles
 from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of

@@ -14,7 +14,7 @@ from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.server.replication.handing import HandingOver, HandOverProgress
-from nsqd.server.replication.leaving import StoppedLogs, Surroundings, Troubles, apart_home
+from nsqd.server.replication.leaving import StoppedLogs, Surroundings, apart_home
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.topic_store import store_of
 from tests.campaign.carried.departing import SiteLinking, TickLoop
@@ -65,21 +65,6 @@ async def test_a_fact_that_cannot_be_noted_ends_the_hand_over_with_the_reason(br
     async with asyncio.timeout(10):
         with pytest.raises(OSError, match=r"\[Errno 5\]"):
             await handing.run()
-
-
-def test_what_has_failed_is_tried_again_after_a_second_and_a_reason_is_logged_when_it_is_new():
-    now = 0
-    troubles = Troubles(lambda: now)
-    full, broken = OSError(errno.ENOSPC, "full"), OSError(errno.EIO, "broken")
-
-    assert [troubles.failed("a", full), troubles.failed("a", full), troubles.failed("a", broken)] == [
-        *(True, False, True)
-    ]
-    assert [troubles.may_try(what) for what in "ab"] == [False, True]
-    now += SECOND
-    assert troubles.may_try("a")
-    troubles.worked("a")
-    assert troubles.failed("a", broken)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_tried_once_a_second_and_that_is_logged_once(broker, disk):
