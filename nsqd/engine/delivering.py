@@ -60,6 +60,14 @@ class Delivering(Owed):
         # Set while end-to-end latency is measured.
         self.latency: Latency | None = None
 
+    def give(self, consumer: Credit, limit: int, now_ns: int) -> tuple[list[Piece], int]:
+        """:meth:`take`, or :meth:`take_sampled` with a sample rate; and how many were drawn for that."""
+        if consumer.keep is None:
+            return self.take(consumer, limit, now_ns), 0
+        waiting = self.depth
+        pieces = self.take_sampled(consumer, limit, now_ns)
+        return pieces, waiting - self.depth
+
     def take(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
         """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
         pieces: list[Piece] = []

@@ -5,9 +5,7 @@ from typing import Final
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE
-from nsqd.engine.letting_go import let_go
-from nsqd.engine.settings import NOTHING
-from nsqd.server.in_turn import serve_in_turn
+from nsqd.server.in_turn import can_be_read, serve_in_turn
 
 # Bytes that a consumer gets in one turn, on average: with more, publishers of small batches would wait long.
 TURN_BYTES: Final = 64 << 10
@@ -23,16 +21,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     """
     if channel.siblings or channel.host is not None:
         return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
-    settings = channel.settings
-    if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
-        again_ns = let_go(channel, now_ns)
-        if again_ns:
-            broker.schedule(channel, again_ns)
-    if channel.retry_ns > now_ns:
-        # The waiting messages could not be read. The timer may have been for something else: set it again.
-        broker.schedule(channel, channel.retry_ns)
+    if not can_be_read(broker, channel, now_ns):
         return False
-    channel.stalled = ""
     near = broker.limits.topology_aware
     next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
@@ -46,12 +36,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
         left_in_round -= 1
         before = consumer.message_count
         limit = min(share, consumer.rdy - consumer.in_flight)
-        if consumer.keep is None:
-            frames = channel.take(consumer, limit, now_ns)
-        else:
-            waiting = channel.depth
-            frames = channel.take_sampled(consumer, limit, now_ns)
-            drawing -= waiting - channel.depth
+        frames, drawn = channel.give(consumer, limit, now_ns)
+        drawing -= drawn
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)

@@ -15,7 +15,7 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
 
     See `delivery.serve`; a consumer's share is here a share of the waiting messages of all logs.
     """
-    logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
+    logs = [one for one in (host, *host.siblings) if can_be_read(broker, one, now_ns)]
     if host.paused:
         return False
     near = broker.limits.topology_aware
@@ -34,12 +34,8 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
         left_in_round -= 1
         before = consumer.message_count
         limit = min(share, consumer.credit)
-        if consumer.keep is None:
-            frames = log.take(consumer, limit, now_ns)
-        else:
-            waiting = log.depth
-            frames = log.take_sampled(consumer, limit, now_ns)
-            drawing -= waiting - log.depth
+        frames, drawn = log.give(consumer, limit, now_ns)
+        drawing -= drawn
         if frames:
             delivered.add(log)
             consumer.sink.send_messages(frames)
@@ -58,13 +54,15 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
     return (room <= 0 or drawing <= 0) and bool(host.ready) and _next_of(logs) is not None
 
 
-def _can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
+def can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
+    """Let go of what has expired; False while the waiting messages cannot be read."""
     settings = channel.settings
     if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
         again_ns = let_go(channel, now_ns)
         if again_ns:
             broker.schedule(channel, again_ns)
     if channel.retry_ns > now_ns:
+        # The timer may have been for something else: set it again.
         broker.schedule(channel, channel.retry_ns)
         return False
     channel.stalled = ""

@@ -90,7 +90,7 @@ POLICIES: Final = (
     ),
     Mutation(
         "nobody-looks-what-expires",
-        "nsqd/server/delivery.py",
+        "nsqd/server/in_turn.py",
         "            broker.schedule(channel, again_ns)\n",
         "            pass\n",
         (_LETTING_GO,),
