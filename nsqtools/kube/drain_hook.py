@@ -1,14 +1,16 @@
 """Drain a broker before its pod stops, and write an event about what is left: a preStop hook of the chart.
 
-    python -m nsqtools.kube.drain_hook --namespace=mq --pod=mq-nsqd-2 --stateful-set=mq-nsqd -- FLAGS...
+    POD_NAMESPACE=mq POD_NAME=mq-nsqd-2 python -m nsqtools.kube.drain_hook --stateful-set=mq-nsqd -- FLAGS...
 
-The flags are those of `python -m nsqd.drain`, and the hook ends with its exit code. With `--hand-over` the
-messages left on a pod that is scaled away go to another broker; a pod that is restarted keeps its messages.
-With `--events` an event is written about the messages that are left: about the StatefulSet when the pod is
-scaled away, because the pod no longer exists then, and about the pod otherwise. When the API cannot be
-reached, the drain still runs, but without the hand-over and the event.
+The environment of the container names the pod, because Kubernetes replaces no `$(NAME)` in the command of a
+hook. The flags are those of `python -m nsqd.drain`, and the hook ends with its exit code. With `--hand-over`
+the messages left on a pod that is scaled away go to another broker; a pod that is restarted keeps its
+messages. With `--events` an event is written about the messages that are left: about the StatefulSet when
+the pod is scaled away, because the pod no longer exists then, and about the pod otherwise. Whatever fails
+when the API is asked, the drain still runs, but without the hand-over and the event.
 """
 
+import os
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -35,16 +37,19 @@ class HookOptions:
 
 
 def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
-    """Whether the pod does not come back. Raises ApiFailed."""
+    """Whether the pod does not come back. Raises ApiFailed and ValueError."""
     return _index(options) not in api.ordinals(options.namespace, options.stateful_set)
 
 
 def _index(options: HookOptions) -> int:
+    """The number of the pod. Raises ApiFailed, and ValueError for a pod of no StatefulSet."""
+    if not (options.namespace and options.pod):
+        raise ApiFailed("the environment names no pod: POD_NAMESPACE and POD_NAME are needed")
     return int(options.pod.rpartition("-")[2])
 
 
 def tell(api: KubeApi, options: HookOptions, left: str) -> str:
-    """Write the event about what a drain left, and return its text. Raises ApiFailed."""
+    """Write the event about what a drain left, and return its text. Raises ApiFailed and ValueError."""
     index = _index(options)
     pods = api.ordinals(options.namespace, options.stateful_set)
     if index not in pods:
@@ -74,7 +79,7 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
     if options.hand_over:
         try:
             goes = is_scaled_away(connect(), options)
-        except ApiFailed as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the drain is not left out
             sys.stderr.write(f"nothing is handed over: {error}\n")
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
         [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes)],
@@ -87,26 +92,21 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
         left = done.stderr.strip().rpartition("\n")[2].removeprefix("nsqd-drain: ")
         try:
             sys.stderr.write(f"event: {tell(connect(), options, left)}\n")
-        except ApiFailed as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the drain
             sys.stderr.write(f"no event about it: {error}\n")
     return done.returncode
 
 
 def parse_arguments(argv: Sequence[str]) -> HookOptions:
     parser = ArgumentParser(prog="nsqtools.kube.drain_hook", description="Drain, and tell what is left.")
-    for flag, text in (
-        ("--namespace", "of the pod"),
-        ("--pod", "the pod that stops"),
-        ("--stateful-set", "that it belongs to"),
-    ):
-        parser.add_argument(flag, required=True, help=text)
+    parser.add_argument("--stateful-set", required=True, help="that the pod belongs to")
     parser.add_argument("--hand-over", action="store_true", help="what is left of a pod that is scaled away")
     parser.add_argument("--events", action="store_true", help="write an event about what is left")
     parser.add_argument("drain", nargs="*", help="flags of nsqd.drain, after --")
     given = parser.parse_args(argv)
     return HookOptions(
-        given.namespace,
-        given.pod,
+        os.environ.get("POD_NAMESPACE", ""),
+        os.environ.get("POD_NAME", ""),
         given.stateful_set,
         tuple(given.drain),
         given.hand_over,

@@ -93,8 +93,8 @@ class Release:
         domain = f"{NAMESPACE}.svc.{self.values['clusterDomain']}"
         return [f"{name}-{index}.{service}.{domain}" for index in range(thing["spec"]["replicas"])]
 
-    def command_line(self, component: str, index: int = 0) -> list[str]:
-        """Return the arguments of one pod, with variables replaced as the kubelet does."""
+    def environment(self, component: str, index: int = 0) -> dict[str, str]:
+        """Return the variables that one pod has from its own fields."""
         thing = self.workload(component)
         container = thing["spec"]["template"]["spec"]["containers"][0]
         pod = {
@@ -102,12 +102,19 @@ class Release:
             "metadata.namespace": NAMESPACE,
             "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         }
+        return {
+            variable["name"]: pod[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            for variable in container.get("env", [])
+            if "valueFrom" in variable
+        }
+
+    def command_line(self, component: str, index: int = 0) -> list[str]:
+        """Return the arguments of one pod, with variables replaced as the kubelet does."""
+        thing = self.workload(component)
+        container = thing["spec"]["template"]["spec"]["containers"][0]
         arguments: list[str] = container.get("args", [])
-        for variable in container.get("env", []):
-            if "valueFrom" not in variable:
-                continue
-            value = pod[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-            arguments = [word.replace(f"$({variable['name']})", value) for word in arguments]
+        for name, value in self.environment(component, index).items():
+            arguments = [word.replace(f"$({name})", value) for word in arguments]
         return arguments
 
 

@@ -1,5 +1,9 @@
 """Copies of messages on other brokers, and brokers that leave permanently."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from helm_python import HelmError
 
@@ -9,7 +13,10 @@ from nsqd.drain import parse_arguments
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import MOST_REPLICAS
 from nsqtools.kube import drain_hook
-from tests.deploy.release import NAME, render
+from nsqtools.kube.access import KubeApi
+from tests.deploy.release import NAME, NAMESPACE, render
+from tests.support.fake_kubernetes import fake_kubernetes
+from tests.support.waiting import wait_until
 
 
 def pod(release):
@@ -77,6 +84,58 @@ def test_a_pod_that_is_scaled_away_hands_over_and_may_ask_whether_it_is(chart, e
     }
     assert may == {("statefulsets", "get")} | ({("events", "create")} if events else set())
     assert release.of_kind("RoleBinding")
+
+
+def test_no_command_of_a_hook_expects_a_variable_to_be_replaced(release):
+    """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks."""
+    for spec in release.pod_specs():
+        for container in spec["containers"]:
+            for handler in container.get("lifecycle", {}).values():
+                words = handler.get("exec", {}).get("command", [])
+                assert not [word for word in words if "$(" in word]
+
+
+def test_the_hook_of_a_pod_that_is_scaled_away_hands_its_messages_over(cluster, chart, monkeypatch):
+    release = render(chart, {"nsqd": {"drain": {"handOver": True, "events": True}}})
+    lookupd = cluster.nsqlookupd()
+    _, node = (cluster.nsqd(f"--node-id={number}", lookupds=[lookupd]) for number in (1, 2))
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    node.post("/pub?topic=t", b"kept")
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
+    for name, value in release.environment("nsqd", index=2).items():
+        monkeypatch.setenv(name, value)
+    options = drain_hook.parse_arguments(
+        [word.replace("127.0.0.1:4151", node.http_address) for word in hook_of(release)[3:]]
+    )
+
+    with fake_kubernetes() as kubernetes, kubernetes.client() as client:
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/{NAME}-nsq-nsqd"
+        spec = release.workload("nsqd")["spec"] | {"replicas": 2}
+        kubernetes.objects[path] = {"metadata": {"name": f"{NAME}-nsq-nsqd"}, "spec": spec}
+        assert drain_hook.hook(options, lambda: KubeApi(client, 5)) == 0
+        assert kubernetes.created == []
+
+    assert node.get("/drain")["hand_over"]["state"] == "handed over"
+
+
+def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, chart):
+    release = render(chart, {"nsqd": {"drain": {"handOver": True, "events": True}, "preStopSeconds": 1}})
+    node = cluster.nsqd()
+    words = [word.replace("127.0.0.1:4151", node.http_address) for word in hook_of(release)[1:]]
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+
+    done = subprocess.run(
+        [sys.executable, *words],
+        env=mine | release.environment("nsqd"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "nothing is handed over: cannot use the account of this pod" in done.stderr
+    assert node.get("/drain")["drained"]
 
 
 def test_each_claim_that_is_orphaned_has_a_job_that_hands_it_over(chart):

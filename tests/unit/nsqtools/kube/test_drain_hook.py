@@ -21,10 +21,10 @@ def of_pod(name, *drain):
     return HookOptions("mq", name, "mq-nsqd", drain)
 
 
-def test_words_after_two_dashes_are_those_of_the_drain():
+def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
+    monkeypatch.setenv("POD_NAMESPACE", "mq")
+    monkeypatch.setenv("POD_NAME", "mq-nsqd-2")
     words = [
-        "--namespace=mq",
-        "--pod=mq-nsqd-2",
         "--stateful-set=mq-nsqd",
         "--hand-over",
         "--events",
@@ -123,3 +123,46 @@ def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api
     assert (
         "nothing is handed over: cannot read StatefulSet mq-nsqd: it does not exist" in capfd.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("namespace", "pod", "problem"),
+    [
+        ("", "", "the environment names no pod: POD_NAMESPACE and POD_NAME are needed"),
+        ("mq", "mq-nsqd", "invalid literal"),
+    ],
+)
+def test_a_pod_that_is_not_known_is_drained_without_a_hand_over(
+    cluster, api, kubernetes, two_replicas, capfd, namespace, pod, problem
+):
+    nsqd = cluster.nsqd()
+    drain = (f"--http-address={nsqd.http_address}", "--timeout=5s")
+
+    assert hook(HookOptions(namespace, pod, "mq-nsqd", drain, hand_over=True), lambda: api) == 0
+
+    assert nsqd.get("/drain")["drained"]
+    assert f"nothing is handed over: {problem}" in capfd.readouterr().err
+
+
+def test_a_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubernetes, two_replicas, capfd):
+    drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
+
+    assert hook(HookOptions("mq", "", "mq-nsqd", drain), lambda: api) == 1
+
+    assert kubernetes.created == []
+    assert "no event about it: the environment names no pod" in capfd.readouterr().err
+
+
+def test_an_answer_that_nobody_expected_does_not_keep_a_pod_from_its_drain(cluster, capfd):
+    def broken():
+        raise RuntimeError("no such thing")
+
+    nsqd = cluster.nsqd()
+    options = HookOptions(
+        "mq", "mq-nsqd-2", "mq-nsqd", (f"--http-address={nsqd.http_address}",), hand_over=True
+    )
+
+    assert hook(options, broken) == 0
+
+    assert nsqd.get("/drain")["drained"]
+    assert "nothing is handed over: no such thing" in capfd.readouterr().err
