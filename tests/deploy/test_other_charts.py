@@ -71,6 +71,7 @@ def test_schema_values_and_readme_name_the_same_keys(chart):
         ("nsq-consumer", {}, "/topic"),
         ("nsq-consumer", {"scaling": {"by": "hope"}}, "/scaling/by"),
         ("nsq-consumer", {"chanel": "a"}, "chanel"),
+        ("nsq-consumer", {"scaling": {"activationDepth": 0}}, "/scaling/activationDepth"),
         ("nsq-load", {}, "/lookupdHttpAddress"),
         ("nsq-load", {"rate": 0}, "/rate"),
     ],
@@ -106,7 +107,8 @@ def test_keda_asks_for_depth_and_for_how_long_messages_wait(keda, tmp_path):
         "topic": "orders",
         "channel": "billing",
         "depthThreshold": "1000",
-        "activationDepthThreshold": "1",
+        # One message starts the first pod: KEDA asks for more than this.
+        "activationDepthThreshold": "0",
         "useHttps": "false",
     }
     query = waiting["metadata"]["query"]
