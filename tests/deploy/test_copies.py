@@ -197,11 +197,30 @@ def test_brokers_show_each_other_what_they_ask_for(chart):
 
 
 def test_the_most_copies_are_those_that_nsqd_makes(chart):
-    line = render(chart, {"nsqd": {"copies": {"replicas": MOST_REPLICAS}}}).command_line("nsqd")
+    values = {"replicas": MOST_REPLICAS + 2, "copies": {"replicas": MOST_REPLICAS}}
+    line = render(chart, {"nsqd": values}).command_line("nsqd")
 
     assert parse(NsqdOptions, "nsqd", line).replicas == MOST_REPLICAS
     with pytest.raises(HelmError):
-        render(chart, {"nsqd": {"copies": {"replicas": MOST_REPLICAS + 1}}})
+        render(chart, {"nsqd": values | {"copies": {"replicas": MOST_REPLICAS + 1}}})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "without", "told"),
+    [(3, "refuse", True), (4, "refuse", False), (3, "accept", False)],
+)
+def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, brokers, without, told):
+    values = {"replicas": brokers, "copies": {"replicas": 2, "without": without}}
+    release = render(chart, {"nsqd": values})
+
+    notes = next(text for path, text in release.sources.items() if path.endswith("NOTES.txt"))
+    assert ("nothing can be published while one nsqd restarts: 4 or more keep publishing" in notes) == told
+
+
+def test_brokers_elsewhere_may_keep_the_copies(chart):
+    values = {"replicas": 1, "copies": {"replicas": 1}, "extraArgs": ["--keepers=other:4150"]}
+
+    assert render(chart, {"nsqd": values}).objects
 
 
 def test_brokers_and_those_jobs_may_speak_to_each_other(chart):

@@ -159,6 +159,10 @@ REFUSED = [
         )
     ),
     (
+        {"nsqd": {"replicas": 2, "copies": {"replicas": 2}}},
+        "nsqd.copies.replicas 2 needs more brokers than copies: at least 3 in nsqd.replicas",
+    ),
+    (
         {"nsqd": {"tls": {"secretName": "t", "required": "true"}, "outside": {"type": "NodePort"}}},
         "nsqlookupd announces no port for HTTPS",
     ),
