@@ -197,7 +197,18 @@ def test_nsqadmin_knows_people_by_the_header_that_the_proxy_sets(signed_in):
     assert {"--pass-user-headers=true", "--allowed-group=messaging", "--email-domain=example.com"} <= set(
         proxy["args"]
     )
-    assert "--redirect-url=https://nsq.example.com/oauth2/callback" in proxy["args"]
+
+
+@pytest.mark.parametrize("hosts", [["nsq.example.com"], ["nsq.example.com", "queues.example.com"]])
+def test_people_come_back_from_the_sign_in_to_the_host_at_which_they_began(chart, hosts):
+    """Without a fixed address the proxy takes that of the request."""
+    values = values_of("signed-in")
+    values["nsqadmin"]["ingress"]["hosts"] = hosts
+    (_, proxy) = pod(render(chart, values), "nsqadmin")["containers"]
+
+    fixed = [word for word in proxy["args"] if word.startswith("--redirect-url")]
+    assert "--reverse-proxy=true" in proxy["args"]
+    assert fixed == (["--redirect-url=https://nsq.example.com/oauth2/callback"] if len(hosts) == 1 else [])
 
 
 def test_the_secrets_of_the_sign_in_are_on_no_command_line(signed_in):
