@@ -45,7 +45,10 @@ def everything():
         add(values, json.loads(json.dumps(values_of(name))))
     add(
         values,
-        {"nsqd": {"config": {"auth-http-address": ["auth:80"]}, "podDisruptionBudget": {"enabled": True}}},
+        {
+            "nsqd": {"config": {"auth-http-address": ["auth:80"]}, "podDisruptionBudget": {"enabled": True}},
+            "networkPolicy": {"monitoring": [{"podSelector": {}}]},
+        },
     )
     return values
 

@@ -58,6 +58,10 @@ REFUSED = [
     ),
     ({"networkPolicy": {"admin": [{"podSelector": {}}]}}, "need networkPolicy.enabled"),
     (
+        {"networkPolicy": {"enabled": True}, "monitoring": {"monitors": {"kind": "PodMonitor"}}},
+        "monitoring.monitors with networkPolicy.enabled needs networkPolicy.monitoring",
+    ),
+    (
         {"nsqd": {"service": {"type": "NodePort", "loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
         "nsqd.service.loadBalancerSourceRanges needs nsqd.service.type LoadBalancer",
     ),
