@@ -67,6 +67,17 @@ def test_addresses_of_ones_own_are_handed_on_in_their_order(chart):
     assert options.addresses == ("a.example.com", "b.example.com")
 
 
+@pytest.mark.parametrize(
+    ("kind", "open_ports"),
+    [("ClusterIP", ["tcp", "http"]), ("NodePort", ["http"]), ("LoadBalancer", ["http"])],
+)
+def test_nobody_outside_registers_a_broker(chart, kind, open_ports):
+    release = render(chart, {"nsqlookupd": {"service": {"type": kind}}})
+
+    ports = release.named("Service", "demo-nsq-nsqlookupd")["spec"]["ports"]
+    assert [port["name"] for port in ports] == open_ports
+
+
 # --- requests to the API of Kubernetes, and the rights for them
 
 
