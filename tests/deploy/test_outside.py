@@ -280,6 +280,22 @@ def test_each_secret_has_a_certificate_and_the_test_one_of_a_client(chart):
     assert found["nsqlookupd-tls"]["usages"] == ["server auth"]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "made"),
+    [
+        ({}, {"algorithm": "ECDSA"}),
+        ({"algorithm": "RSA"}, {"algorithm": "RSA"}),
+        ({"algorithm": "RSA", "size": 4096}, {"algorithm": "RSA", "size": 4096}),
+    ],
+)
+def test_a_key_whose_size_is_not_chosen_has_that_of_its_kind(chart, chosen, made):
+    values = values_of("signed-in")
+    values["tls"]["certManager"]["privateKey"] = chosen
+    (certificate,) = render(chart, values).of_kind("Certificate")
+
+    assert certificate["spec"]["privateKey"] == made | {"rotationPolicy": "Always"}
+
+
 # --- scrapes
 
 

@@ -70,6 +70,8 @@ def path_of(path: str, value: object) -> dict[str, object]:
         ("image.pullPolicy", "Sometimes"),
         ("image.digest", "sha256:abc"),
         ("securityContext.runAsUser", 0),
+        ("tls.certManager.privateKey", {"algorithm": "RSA", "size": 256}),
+        ("tls.certManager.privateKey", {"algorithm": "ECDSA", "size": 2048}),
         ("clusterDomain", ""),
         ("fullnameOverride", "Not_A_Name"),
         ("test.messages", 0),
