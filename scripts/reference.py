@@ -410,6 +410,8 @@ VARIABLES: Final = {
         "how much the C compiler optimises then, `0` to `3`; `3` when it is not set. With `0` it takes "
         "two thirds of the time, and nsqd is slower"
     ),
+    "POD_NAME": "the pod that the chart's hook before a stop drains (`nsqtools.kube.drain_hook`)",
+    "POD_NAMESPACE": "its namespace; without these two the hook hands nothing over and writes no event",
     "PYSPARK_PYTHON": (
         "the Python that Spark starts its workers with; the jobs set it to their own when it is not set"
     ),
