@@ -255,6 +255,7 @@ LEFT_OUT: Final = {
         "left_behind": _ONCE,
         "linking": _WAITS,
         "our_keepers": _WAITS,
+        "secret": _ASKED,
         "shown": _ASKED,
         "standing_in": _WAITS,
         "troubles": _WAITS,

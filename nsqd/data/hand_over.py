@@ -79,7 +79,8 @@ class _Command:
         # What the parts log is discarded, because this command reports it.
         self._log = Log("", LogLevel.ERROR, io.StringIO())
         self._tls = _trust(options) if options.tls else None
-        self._secret = _secret(options.secret_file)
+        secret = _secret(options.secret_file)
+        self._secret = lambda: secret
 
     async def run(self) -> bool:
         try:

@@ -36,7 +36,8 @@ class HomeSettings:
     timeout_ns: int = 2 * _S
     # Bytes in a second.
     fill_rate: int = 50 << 20
-    secret: bytes = b""
+    # Returns the secret for a new connection; by default there is none.
+    secret: Callable[[], bytes] = bytes
 
 
 class _TappedLog(Tap):

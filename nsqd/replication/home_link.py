@@ -108,7 +108,7 @@ class HomeLink:
                 home.node_id,
                 0 if visit else appointed.number,
                 home.address,
-                settings.secret,
+                settings.secret(),
                 strict=settings.strict,
                 stands_in=home.stands_in,
             )

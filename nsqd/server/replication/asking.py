@@ -27,7 +27,7 @@ class Introduction:
     identity: bytes
     node_id: int
     address: str
-    secret: bytes
+    secret: Callable[[], bytes]
     tls: ssl.SSLContext | None
 
 
@@ -43,7 +43,7 @@ async def ask(who: Introduction, home: bytes, address: str, says: list[AnyFrame]
             if await reader.readexactly(len(start)) != start:
                 raise ValueError("the other keeper does not begin TLS")
             await writer.start_tls(who.tls, server_hostname=host)
-        hello = FellowHello(who.identity, who.node_id, who.address, home, who.secret)
+        hello = FellowHello(who.identity, who.node_id, who.address, home, who.secret())
         writer.write(b"".join(map(encode, (hello, *says))))
         await writer.drain()
         return await _answer(reader)

@@ -53,7 +53,7 @@ class CopyAssembly:
         self.certificates: Certificates | None = to_keepers(options)
         self._tls = None if self.certificates is None else self.certificates.context
         self.copying = Replication(
-            copying_options(options),
+            copying_options(options, log.warning),
             broker,
             data,
             log,

@@ -66,7 +66,9 @@ class Carrying:
 
     # --- beginning ---
 
-    def keep(self, keepers: Keepers, copies: Copies, secret: bytes, tls: ssl.SSLContext | None) -> None:
+    def keep(
+        self, keepers: Keepers, copies: Copies, secret: Callable[[], bytes], tls: ssl.SSLContext | None
+    ) -> None:
         """Keep for others; *secret* and *tls* are for connections to other keepers. Raises OSError."""
         self._keepers = keepers
         self.carrier = Carrier(

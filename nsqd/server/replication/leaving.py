@@ -439,6 +439,8 @@ def begin_checkpoint(topic: Topic, store: TopicStore) -> CheckpointJob:
     return store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
 
 
-def apart_home(identity: bytes, node_id: int, address: str, secret: bytes, file: AppointmentsFile) -> Home:
+def apart_home(
+    identity: bytes, node_id: int, address: str, secret: Callable[[], bytes], file: AppointmentsFile
+) -> Home:
     """A `Home` for logs that are handed over and get no new messages."""
     return Home(HomeSettings(secret=secret), identity, node_id, address, again=file.again)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +84,7 @@ async def leave_behind(
     reservation: Reservation,
     node_id: int,
     address: str,
-    secret: bytes,
+    secret: Callable[[], bytes],
     log: Log,
     tls: ssl.SSLContext | None,
     teller: Tells = tell,
@@ -125,7 +126,7 @@ async def _make_sure(
     disk: Disk,
     node_id: int,
     address: str,
-    secret: bytes,
+    secret: Callable[[], bytes],
     log: Log,
     tls: ssl.SSLContext | None,
     teller: Tells,

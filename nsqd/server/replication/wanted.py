@@ -1,16 +1,15 @@
 """The options for copies."""
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from nsqclient.wire.address import join_host_port
 from nsqcore.options.tls_kinds import TlsRequired
-from nsqcore.process.lifecycle import StartupError
 from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
-from nsqd.replication.fields import MAX_TEXT
 from nsqd.replication.home import HomeSettings
+from nsqd.server.replication.secret import KeeperSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,15 @@ class ReplicationOptions:
     host: str = ""
 
 
-def copying_options(options: NsqdOptions) -> ReplicationOptions:
-    """The options for copies from nsqd's options. Raises StartupError."""
+def copying_options(options: NsqdOptions, warn: Callable[[str], None]) -> ReplicationOptions:
+    """The options for copies from nsqd's options; *warn* is told of later problems. Raises StartupError."""
     home = HomeSettings(
         replicas=options.replicas,
         refuse=options.without_keeper == "refuse",
         strict=options.sync_every == 1,
         timeout_ns=options.keeper_timeout,
         fill_rate=size_bytes(options.fill_rate),
-        secret=_secret(options.keeper_secret_file),
+        secret=KeeperSecret(options.keeper_secret_file, warn),
     )
     return ReplicationOptions(
         home=home,
@@ -52,15 +51,3 @@ def copying_options(options: NsqdOptions) -> ReplicationOptions:
         zone=options.topology_zone,
         host=socket.gethostname(),
     )
-
-
-def _secret(path: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        secret = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise StartupError(f"failed to read --keeper-secret-file - {error}") from error
-    if not 0 < len(secret) <= MAX_TEXT:
-        raise StartupError(f"--keeper-secret-file must hold 1 to {MAX_TEXT} bytes, not {len(secret)}")
-    return secret

@@ -411,7 +411,7 @@ def begin_again(
                 reservation,
                 number,
                 f"n{number}:4150",
-                b"",
+                bytes,
                 _Says([]),
                 None,
                 tell,  # type: ignore[arg-type]

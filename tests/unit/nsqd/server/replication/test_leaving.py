@@ -49,7 +49,7 @@ def broker(disk):
 @pytest.fixture
 async def logs(broker, disk):
     file = AppointmentsFile(disk, DATA, bytes(16), print)
-    home = apart_home(bytes(16), 1, "me:4150", b"", file)
+    home = apart_home(bytes(16), 1, "me:4150", bytes, file)
     logs = StoppedLogs(broker, home, DATA, disk, file, QUIET, None)
     yield logs
     await logs.close()
@@ -72,7 +72,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_once_a_second_and_that_is_
     loop = TickLoop(lambda: now)
     said = io.StringIO()
     file = AppointmentsFile(disk, DATA, bytes(16), print)
-    home = apart_home(bytes(16), 1, "me:4150", b"", file)
+    home = apart_home(bytes(16), 1, "me:4150", bytes, file)
     around = Surroundings(SiteLinking, lambda: now)
     log = Log("[test] ", LogLevel.WARN, said)
     logs = StoppedLogs(broker, home, DATA, disk, file, log, None, around)
