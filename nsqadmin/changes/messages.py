@@ -34,9 +34,8 @@ class Which:
         search = self.search
         if self.message_id:
             return {"topic": search.topic, "channel": search.channel, "id": self.message_id}
-        start = "" if search.newest else search.start
         filters = {"state": search.state, "contains": search.contains, "json": search.json}
-        return {"topic": search.topic, "channel": search.channel, "from": place or start, **filters}
+        return {"topic": search.topic, "channel": search.channel, "from": place or search.start, **filters}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,12 @@ class MessageActions:
             if all(error.code in _ABSENT for error in told.errors):
                 raise UnknownError(told.errors[0].code)
             raise UpstreamError("nsqd", told.errors)
-        errors = [error for error in told.errors if error.code not in _ABSENT]
+        # A place may exist on one node only, as in a list: the other nodes do not know its id.
+        errors = [
+            error
+            for error in told.errors
+            if error.code not in _ABSENT and not error.code.startswith("INVALID_ARG_FROM")
+        ]
         errors += [share.error for _, share in told.value if share.error is not None]
         left: Counter[str] = Counter()
         for _, share in told.value:

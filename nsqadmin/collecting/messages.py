@@ -49,6 +49,11 @@ class MessageSearch:
     def looks_into_bodies(self) -> bool:
         return bool(self.contains or self.json)
 
+    @property
+    def can_be_done_to_all(self) -> bool:
+        """Whether a node can pick all that is listed: it goes forward, from a time of publishing on."""
+        return not self.start or not (self.newest or self.by_due_time)
+
     def asked(self, node: str, limit: int) -> dict[str, str]:
         """The arguments of the request to one node."""
         back = self.newest and not self.by_due_time

@@ -208,8 +208,13 @@ def _fields(given: Mapping[str, str]) -> Fields:
 
 
 def _which(fields: Fields) -> Which:
+    """Read which messages are meant. Raises BadSearchError if they are a list that nodes cannot pick."""
+    search = search_of(fields)
+    if not (fields["id"] or search.can_be_done_to_all):
+        way_out = "leave From empty" if search.by_due_time else "list the oldest first, or leave From empty"
+        raise BadSearchError(f"a list with From cannot be taken whole: {way_out}")
     defer_ms = _milliseconds(fields) if fields["act"] == "requeue" else 0
-    return Which(search_of(fields), fields["id"], defer_ms)
+    return Which(search, fields["id"], defer_ms)
 
 
 def _milliseconds(fields: Fields) -> int:

@@ -255,6 +255,60 @@ def test_a_poison_message_is_finished_and_others_requeued_later(site):
     assert sum(stats(nsqd, "poison", "b")["depth"] for nsqd in site.nsqds) == 6
 
 
+@pytest.mark.parametrize("deed", ["finish", "requeue", "send_back"])
+def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, deed):
+    topic = f"partly-{deed}"
+    site.fill(topic, "a", messages=0)
+    for body in (b"one", b"two", b"three"):
+        site.nsqds[0].post(f"/pub?topic={topic}", body)
+    ((_, second, _),) = listed(site, topic=topic)
+    place = {"topic": topic, "channel": "a", "start": second["id"]}
+
+    newest = look(site, **place)
+    question = look(site, path="/messages/act", act=deed, **place).text
+    refused = act(site, act=deed, **place)
+
+    assert bodies(listed(site, **place)) == ["two", "one"]
+    assert "all of these…" not in newest.text
+    assert "list the oldest first, or leave From empty" in question
+    assert refused.status == 422
+    assert "Nothing was done: a list with From" in refused.text
+    assert stats(site.nsqds[0], topic, "a")["depth"] == 3
+
+
+def test_all_from_a_place_on_is_finished_where_the_oldest_are_first(site):
+    site.fill("onward", "a", messages=0)
+    for body in (b"one", b"two", b"three"):
+        site.nsqds[0].post("/pub?topic=onward", body)
+    ((_, second, _),) = listed(site, topic="onward")
+    place = {"topic": "onward", "channel": "a", "order": "oldest", "start": second["id"]}
+
+    page = look(site, **place).text
+    question = look(site, path="/messages/act", act="finish", **place).text
+    done = told(site, act(site, act="finish", **place))
+
+    assert "Finish all of these…" in page
+    assert f"from {second['id']} on" in question
+    assert "2 messages of onward/a were finished." in done
+    # The other node does not know the id, and has nothing of the list.
+    assert "Not everywhere" not in done
+    assert bodies(listed(site, topic="onward", channel="a", state="waiting")) == ["one"]
+
+
+def test_deferred_messages_from_a_due_time_on_are_not_taken_by_when_they_were_published(site):
+    site.fill("due", "a", messages=0)
+    defer(site.nsqds[0], "due", b"later")
+    place = {"topic": "due", "channel": "a", "state": "deferred", "order": "oldest", "start": "-10m"}
+
+    page = look(site, **place).text
+    refused = act(site, act="cancel", **place)
+
+    assert "Cancel all of these…" not in page
+    assert refused.status == 422
+    assert "leave From empty" in refused.text
+    assert stats(site.nsqds[0], "due", "a")["deferred_count"] == 1
+
+
 def test_dead_letters_are_inspected_counted_and_sent_back(site):
     policy = json.dumps({"topic": "^sick$", "channel": ".*", "definition": {"max_attempts": 1}}).encode()
     for nsqd in site.nsqds:
