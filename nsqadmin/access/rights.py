@@ -42,10 +42,10 @@ class Rights:
             # Where people sign in here, no proxy in front is needed, so the header could come from anybody.
             return self.sessions.person(request.raw.cookies.get(SESSION_COOKIE, ""), time.time()) or Person()
         options = self._options()
-        user = headers.get(options.acl_http_header, "")
+        user = _text(headers.get(options.acl_http_header, ""))
         if not user:
             return Person()
-        groups = headers.get(options.acl_groups_http_header, "") if options.acl_groups_http_header else ""
+        groups = options.acl_groups_http_header and _text(headers.get(options.acl_groups_http_header, ""))
         return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
 
     def grants(self) -> list[RoleGrant]:
@@ -68,6 +68,11 @@ class Rights:
         return any(grant.role >= least and grant.is_for(person) for grant in self.grants())
 
 
+def _text(value: str) -> str:
+    """Return a header's value as text that can be stored: a proxy may send names that are no UTF-8."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _reason(error: OSError | ValueError) -> str:
     """Without the path of the file, which is nobody's business."""
     return (error.strerror or "") if isinstance(error, OSError) else str(error)
@@ -76,6 +81,12 @@ def _reason(error: OSError | ValueError) -> str:
 def is_open(options: NsqadminOptions) -> bool:
     """Tell whether everybody may do everything, because nobody was named."""
     return not (options.admin_users or options.roles or options.api_token_file or options.oidc_issuer)
+
+
+def is_secure(request: Any) -> bool:
+    """Tell whether the browser sent the request over TLS, to us or to the proxy in front."""
+    is_tls = request.raw.get_extra_info("ssl_object") is not None
+    return is_tls or "https" in {request.headers.get("X-Forwarded-Proto"), request.headers.get("X-Scheme")}
 
 
 Headers = Mapping[str, str]

@@ -1,13 +1,12 @@
 """Where changes by admins arrive, from the JSON API and from the pages: rights, deed, notification."""
 
 import base64
-import binascii
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from nsqadmin.access.rights import Rights
+from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.actions import Actions, Done, QueueAction
 from nsqadmin.changes.audit import Audit, Deed
@@ -104,8 +103,8 @@ class Desk:
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
         """Report a change that is no work on topics: log, audit and notification; *what* as in a Deed."""
         self._log.info("%s: %s", self._who(request), text)
-        self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))
         self._enter(request, action, **what)
+        self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))
 
     def _enter(self, request: Request, action: str, **what: Any) -> None:
         person = self.rights.person(request)
@@ -132,17 +131,16 @@ class Desk:
             done = await work
         except (UpstreamError, UnknownError) as error:
             self._log.warning("%s: %s failed: %s", self._who(request), what, error)
-            if even_failed:
-                self._notify(request, words, topic, channel, node)
             await self._show_changed(topic, node)
             after = self._state(topic, channel)
             self._enter(request, " and ".join(words), **subject, ok=False, problem=str(error), after=after)
+            if even_failed:
+                self._notify(request, words, topic, channel, node)
             raise
         back = f"; not reached, and keeping what they hold: {', '.join(done.silent)}" if done.silent else ""
         self._log.info(
             "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
         )
-        self._notify(request, words, topic, channel, node)
         await self._show_changed(topic, node)
         self._enter(
             request,
@@ -152,6 +150,7 @@ class Desk:
             results=dict(done.results),
             silent=done.silent,
         )
+        self._notify(request, words, topic, channel, node)
         if topic:
             self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
         return done
@@ -168,7 +167,7 @@ class Desk:
 
     def _notify(self, request: Request, words: Sequence[str], topic: str, channel: str, node: str) -> None:
         headers = request.headers
-        scheme = "https" if headers.get("X-Scheme") == "https" else "http"
+        scheme = "https" if is_secure(request) else "http"
         for word in words:
             self.done[word] = self.done.get(word, 0) + 1
             self._tell(
@@ -196,5 +195,5 @@ def _basic_auth_user(headers: Any) -> str:
         return ""
     try:
         return base64.b64decode(credentials, validate=True).decode().partition(":")[0]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return ""

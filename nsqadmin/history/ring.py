@@ -217,7 +217,7 @@ class HistoryFile:
 
     def note(self, event: HistoryEvent) -> None:
         """Write an event in place of the oldest one."""
-        text = "\0".join((event.kind, event.text, *event.name)).encode()[:246]
+        text = "\0".join((event.kind, event.text, *event.name)).encode("utf-8", "replace")[:246]
         oldest = min(
             range(EVENTS),
             key=lambda number: _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)[0],

@@ -136,7 +136,7 @@ def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[
     table, rows = found
     name = "-".join(re.findall(r"[A-Za-z0-9._]+", request.target.partition("?")[0])) or "topics"
     return web.Response(
-        body=table.csv(rows).encode(),
+        body=table.csv(rows).encode("utf-8", "replace"),
         headers={
             "Content-Type": "text/csv; charset=utf-8",
             "Content-Disposition": f'attachment; filename="nsq-{name}.csv"',

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from nsqadmin.access.openid import Attempt, OpenId, SignInProblem, local_path
-from nsqadmin.access.rights import SESSION_COOKIE, Rights
+from nsqadmin.access.rights import SESSION_COOKIE, Rights, is_secure
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.options import OptionsNow
 from nsqadmin.pages.render import Renderer
@@ -94,18 +94,11 @@ class SignIn:
     def _path(self) -> str:
         return self._options().prefix or "/"
 
-    def _is_secure(self, request: Request) -> bool:
-        is_tls = request.raw.get_extra_info("ssl_object") is not None
-        return is_tls or "https" in {
-            request.headers.get("X-Forwarded-Proto"),
-            request.headers.get("X-Scheme"),
-        }
-
     def _redirect_uri(self, request: Request) -> str:
         given = self._options().oidc_redirect_url
         if given:
             return given
-        scheme = "https" if self._is_secure(request) else "http"
+        scheme = "https" if is_secure(request) else "http"
         return f"{scheme}://{request.headers.get('Host', '')}{self._render.urls.page('signed-in')}"
 
     def _set(self, request: Request, reply: web.Response, name: str, value: str, age_s: int) -> None:
@@ -115,7 +108,7 @@ class SignIn:
             path=self._path,
             max_age=age_s,
             httponly=True,
-            secure=self._is_secure(request),
+            secure=is_secure(request),
             # The provider redirects from another site.
             samesite="Lax",
         )

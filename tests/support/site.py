@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -42,7 +43,7 @@ class _Words(HTMLParser):
 
 
 def ask(
-    daemon: Daemon, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
+    daemon: Daemon, method: str, path: str, body: str = "", headers: Mapping[str, str | bytes] | None = None
 ) -> Answer:
     """Send one request without following redirects."""
     connection = http.client.HTTPConnection("127.0.0.1", daemon.http_port, timeout=10)

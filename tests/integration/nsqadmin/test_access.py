@@ -80,6 +80,18 @@ def test_another_sites_page_cannot_make_a_browser_change_anything(cluster):
     assert site.admin.get("/api/topics/orders/a")["paused"]
 
 
+def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
+    cluster.nsqlookupd()
+    deed = {"at": 1.0, "user": "J\udcfcrgen", "action": "delete_topic", "topic": "orders"}
+    (tmp_path / "audit").write_text(json.dumps(deed) + "\n")
+
+    admin = cluster.nsqadmin(f"--audit-file={tmp_path / 'audit'}")
+    answer = ask(admin, "GET", "/audit?format=csv")
+
+    assert answer.status == 200
+    assert b"J?rgen" in answer.body
+
+
 # --- /config
 
 

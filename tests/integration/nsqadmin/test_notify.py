@@ -1,5 +1,6 @@
 """Admin actions are reported to an HTTP endpoint, and a dead endpoint does not hinder them."""
 
+import http.client
 import json
 import queue
 import socket
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from bench.ports import free_port
+from tests.support.certificates import Authority
 from tests.support.site import ask, build_site, submit
 from tests.support.waiting import wait_until
 
@@ -78,6 +80,49 @@ def test_actions_of_api_and_pages_are_told_in_order(cluster, endpoint):
     assert unpaused["url"] == f"http://{host}/action"
     assert (tombstoned["node"], tombstoned["url"]) == (first, f"http://{host}/api/nodes/{first}?x=1")
     assert told.empty()
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        {"X-Forwarded-User": b"J\xfcrgen"},
+        {"Authorization": b"Basic \xc3\xa9"},
+        {"Authorization": b"Basic \xe9"},
+        {"Authorization": b"Basic =a"},
+    ],
+)
+def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, endpoint, who):
+    url, told = endpoint
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin(f"--notification-http-endpoint={url}")
+
+    assert ask(admin, "POST", "/api/topics", '{"topic":"made"}', who).status == 200
+    assert ask(admin, "PUT", "/config/log_level", "debug", who).status == 200
+
+    heard = [told.get(timeout=30)[1] for _ in range(2)]
+    assert [one["action"] for one in heard] == ["create_topic", "config"]
+    assert [one.get("acl_user", "") for one in heard] == ["J\ufffdrgen" if "X-Forwarded-User" in who else ""] * 2
+    audit = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
+    assert [deed["action"] for deed in audit] == ["config", "create_topic"]
+    assert b"create_topic" in ask(admin, "GET", "/audit?format=csv").body
+    assert told.empty()
+
+
+def test_the_address_of_a_request_over_tls_is_told_as_such(cluster, endpoint, tmp_path):
+    url, told = endpoint
+    lookupd = cluster.nsqlookupd()
+    authority = Authority(tmp_path)
+    flags = [f"--lookupd-http-address={lookupd.http_address}", f"--notification-http-endpoint={url}"]
+    admin = cluster.daemon("nsqadmin", [*authority.flags, *flags], ("http", "https")).start()
+    port = admin.ports["https"]
+
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=authority.client())
+    connection.request("POST", "/api/topics", '{"topic":"made"}')
+    status = connection.getresponse().status
+    connection.close()
+
+    assert status == 200
+    assert told.get(timeout=30)[1]["url"] == f"https://127.0.0.1:{port}/api/topics"
 
 
 def test_changes_that_are_no_work_on_topics_are_told_too(cluster, endpoint):

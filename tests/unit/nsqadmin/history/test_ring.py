@@ -208,3 +208,10 @@ def test_events_of_a_time_to_come_are_not_shown():
             file.note(HistoryEvent(at_s, "paused", "", ORDERS))
 
         assert [event.at_s for event in file.events(NOON - 3600, NOON)] == [NOON]
+
+
+def test_an_event_with_half_of_a_surrogate_pair_is_kept(path):
+    with HistoryFile(path) as file:
+        file.note(HistoryEvent(float(NOON), "change", "by J\ud800rgen", ORDERS))
+
+        assert [event.text for event in file.events(0)] == ["by J?rgen"]
