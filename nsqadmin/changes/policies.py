@@ -86,7 +86,7 @@ class ClusterPolicies:
 
     async def on_nodes(self, topic: str = "", channel: str = "") -> Answer[list[OnNode]]:
         """Return the policies of each node, and which are in force there for a topic or channel."""
-        nsqds = await self._cluster.nsqds_now()
+        nsqds = await self._cluster.answering_nsqds()
         told = await ask_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
         digests = Counter(policies.digest for _, policies in told.value)
         most = digests.most_common(1)[0][0] if digests else ""

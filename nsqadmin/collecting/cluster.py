@@ -97,6 +97,18 @@ class Cluster:
             return Answer([self.nsqd(address) for address in answering], (error.errors,))
         return Answer([self.nsqd(producer.http_address) for producer in producers.value], producers.stages)
 
+    async def answering_nsqds(self) -> Answer[list[NsqdApi]]:
+        """Return the nsqds that are not known to be silent; the others are errors of the answer.
+
+        Raises UpstreamError if nobody answers.
+        """
+        await self._collector.ready()
+        members = self._known.members
+        registers = self._known.registers_or_none if members else self._known.registers
+        require_one(members)
+        nsqds = [self.nsqd(member.asked_at) for member in members if member.error is None]
+        return Answer(nsqds, (register_errors(registers, "/nodes"), errors_of(members)))
+
     async def holders_of(self, topic: str) -> Answer[list[NsqdApi]]:
         """Return the nsqds that hold *topic* at this moment, possibly none.
 

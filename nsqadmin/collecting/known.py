@@ -38,6 +38,14 @@ class Known:
         return StaticDiscovery(self._http, options.nsqd_http_addresses)
 
     @property
+    def prompt_discovery(self) -> Discovery:
+        """The discovery for pages: it asks none of which is known that it does not answer."""
+        if self.uses_lookupd:
+            answering = [one.address for one in self.registers_or_none if one.error is None]
+            return LookupdDiscovery(self._http, answering)
+        return StaticDiscovery(self._http, [one.asked_at for one in self.members if one.error is None])
+
+    @property
     def members(self) -> list[Member]:
         return sorted(self.membership.members.values(), key=lambda member: member.address)
 

@@ -42,18 +42,22 @@ class Registrations:
         )
 
     async def channels_of(self, topics: Iterable[str], *, age_s: float = 0.0) -> Answer[dict[str, list[str]]]:
-        """Return the channels that are registered for each of *topics*, at most *age_s* old."""
+        """Return the channels that are registered for each of *topics*, at most *age_s* old.
+
+        Nodes that are known to be silent are not asked, and are no error of this answer.
+        """
         gate = asyncio.Semaphore(_AT_ONCE)
         now = time.monotonic()
         known = {key: value for key, value in self._channels.items() if now - value[0] < age_s}
-        discovery = self._known.discovery
+        discovery = self._known.prompt_discovery
 
         async def ask(topic: str) -> tuple[str, list[str], tuple[NodeError, ...]]:
             if topic in known:
                 return topic, known[topic][1], ()
             async with gate:
                 found = await discovery.channels(topic)
-            if not found.errors:
+            # What others say is kept too, or each page would wait for a node that falls silent.
+            if not found.failed:
                 known[topic] = now, found.value
             return topic, found.value, found.errors
 

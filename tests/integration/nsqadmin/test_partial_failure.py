@@ -1,5 +1,6 @@
 """Some nodes do not answer: the known figures are shown, and the missing nodes are named."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from bench.ports import free_port
+from tests.support.http_sink import HttpSink
 from tests.support.site import ask, build_site
 from tests.support.waiting import wait_until
 
@@ -155,6 +157,32 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     # An nsqadmin that starts now knows no nsqd.
     assert problem.status == 502
     assert "No nsqlookupd answered" in problem.text
+
+
+def test_no_page_waits_for_the_channels_that_a_silent_nsqlookupd_has(cluster):
+    async def silence(_):
+        await asyncio.sleep(3600)
+
+    lookupd = cluster.nsqlookupd()
+    for name in ("one", "two", "three"):
+        lookupd.post(f"/channel/create?topic={name}&channel=waits")
+    with HttpSink(silence) as sink:
+        silent = f"127.0.0.1:{sink.port}"
+        flags = [f"--lookupd-http-address={address}" for address in (lookupd.http_address, silent)]
+        admin = cluster.nsqadmin(*flags, "--http-client-request-timeout=1s")
+        wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
+        wait_until(lambda: admin.get("/lookup?format=json")["inactive_total"] == 3, "they are known")
+
+        pages = [ask(admin, "GET", path) for path in ("/topics", "/lookup", "/topics/one")]
+        idle = admin.get("/api/topics?inactive=true")
+        targets = [one.target for one in sink.received]
+
+    assert [page.status for page in pages] == [200, 200, 200]
+    assert all("waits" in page.text for page in pages)
+    assert idle["topics"] == {"one": ["waits"], "two": ["waits"], "three": ["waits"]}
+    # It is named once, not once for each topic.
+    assert idle["message"].count(silent) == 1
+    assert not [target for target in targets if target.startswith("/channels")]
 
 
 def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(cluster):

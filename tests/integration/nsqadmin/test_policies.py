@@ -94,6 +94,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
     admin = cluster.nsqadmin(f"--lookupd-http-address={lookupd.http_address}")
     wait_until(lambda: nsqd.http_address in ask(admin, "GET", "/nodes").text, "nsqadmin to know nsqd")
     lookupd.kill()
+    wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
 
     page = ask(admin, "GET", "/policies")
     text = note(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}'))
@@ -255,6 +256,32 @@ def test_a_policy_is_put_into_the_form_to_be_edited(admin, nsqds):
 
     assert 'name="name" value="a"' in page
     assert 'name="definition" value="{&#34;max_depth&#34;: 5}"' in page
+
+
+async def test_a_node_that_does_not_answer_is_named_and_not_waited_for():
+    async with stub_site(nodes=2, **SOON_SILENT) as site:
+        silent, node = site.address(1), site.nodes[1]
+        usual = site.nodes[0].answer
+        none = 200, b'{"policies":[],"digest":"d"}'
+        site.nodes[0].answer = lambda method, path, query: (
+            none if path == "/policies" else usual(method, path, query)
+        )
+        node.frozen.clear()
+
+        async def noticed():
+            return "no answer" in (await site.get("/nodes")).text
+
+        await site.until(noticed, "its silence is noticed")
+        node.asked.clear()
+        page = (await site.get("/policies")).text
+        told = (await site.get("/policies?format=json")).json()
+        asked = [one for one in node.asked if "/policies" in one]
+        node.frozen.set()
+
+    assert silent in page
+    assert silent in told["message"]
+    assert [one["node"] for one in told["nodes"]] == [site.address(0)]
+    assert not asked
 
 
 async def test_a_change_that_no_node_answers_is_in_the_audit_and_told_because_a_node_may_make_it_later():
