@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import Cluster
@@ -14,6 +14,9 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
 
 Target = TypeVar("Target", NsqdApi, LookupdApi)
+
+# The answers of nodes that have nothing to change, the more exact one first.
+_ABSENT: Final = (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND)
 
 
 class QueueAction(Enum):
@@ -29,7 +32,8 @@ class Done:
     """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
 
     ``silent`` are nsqds that hold the topic or channel and were not told: they come back with it.
-    ``results`` gives the outcome for each node that was told, in words.
+    ``results`` gives the outcome for each node that was told, in words. ``refusing`` are nsqds that were told
+    and did not do it.
     """
 
     nsqds: int
@@ -37,6 +41,12 @@ class Done:
     stages: tuple[tuple[NodeError, ...], ...]
     silent: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
+    refusing: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an nsqd did it, or none was concerned: nsqlookupd only registers what nsqds have."""
+        return self.nsqds > 0 or not (self.refusing or self.silent)
 
     @property
     def errors(self) -> tuple[NodeError, ...]:
@@ -152,6 +162,7 @@ class _Steps:
         self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []
         self._silent = set(silent)
         self._refused: list[NodeError] = []
+        self._refusing: set[str] = set()
         self._told: dict[str, str] = {}
         self._nsqds: set[str] = set()
         self._lookupds: set[str] = set()
@@ -162,8 +173,9 @@ class _Steps:
         self.stages.append(told.errors)
         self._refused.extend(told.errors)
         self._asked += told.asked
-        failed = {error.address for error in told.errors if error.unreachable}
-        self._silent |= {one.address for one in targets if isinstance(one, NsqdApi) and one.address in failed}
+        nsqds = {one.address for one in targets if isinstance(one, NsqdApi)}
+        self._silent |= nsqds & {error.address for error in told.errors if error.unreachable}
+        self._refusing |= nsqds & {error.address for error in told.errors if error.code not in _ABSENT}
         for target, _ in told.value:
             (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
             self._told.setdefault(target.address, "done")
@@ -172,7 +184,7 @@ class _Steps:
 
     def done(self, kind: str) -> Done:
         if self._asked and len(self._refused) == self._asked:
-            for code in (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND):
+            for code in _ABSENT:
                 if any(error.code == code for error in self._refused) and not any(
                     error.unreachable for error in self._refused
                 ):
@@ -185,4 +197,5 @@ class _Steps:
             tuple(self.stages),
             tuple(sorted(self._silent - self._nsqds)),
             tuple(self._told.items()),
+            tuple(sorted(self._refusing)),
         )

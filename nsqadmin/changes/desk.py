@@ -146,6 +146,8 @@ class Desk:
             request,
             " and ".join(words),
             **subject,
+            ok=done.is_done,
+            problem="" if done.is_done else _undone(done),
             after=self._state(topic, channel),
             results=dict(done.results),
             silent=done.silent,
@@ -187,6 +189,14 @@ class Desk:
                     via=self._via,
                 ).to_json(),
             )
+
+
+def _undone(done: Done) -> str:
+    """Say why no nsqd made a change, in the words of each."""
+    words = dict(done.results)
+    return "; ".join(
+        f"{node}: {words.get(node, 'not reached')}" for node in sorted({*done.refusing, *done.silent})
+    )
 
 
 def _basic_auth_user(headers: Any) -> str:

@@ -176,9 +176,11 @@ class Bulk:
         kind = picked[0].kind
         details, by_node = summary(done, kind)
         warnings = [result for result in results if isinstance(result, str)][:_MOST_WARNINGS] + by_node
-        were = "was" if len(done) == 1 else "were"
+        # Where every nsqd refused, nothing was done, though nsqlookupd may have done its part.
+        count = sum(one.is_done for one in done)
+        were = "was" if count == 1 else "were"
         to_place = f" to {to}" if action == "seek" else ""
-        text = f"{plural(len(done), kind)} of {len(picked)} {were} {WORDS[action][1]}{to_place}."
+        text = f"{plural(count, kind)} of {len(picked)} {were} {WORDS[action][1]}{to_place}."
         return self._render.redirect(self._back(picked), PageNote(text, tuple(warnings), tuple(details)))
 
     async def _to_one(self, request: Request, action: str, place: BulkItem, to: str) -> Done:

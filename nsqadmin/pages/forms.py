@@ -265,7 +265,12 @@ class Forms:
         if done.lookupds:
             text += f" and {plural(done.lookupds, 'nsqlookupd')}"
         if fields["action"] == "tombstone":
-            text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while"
+            node = fields["node"]
+            text = f"Topic {topic} was deleted on {node}; consumers are not sent there for a while"
+            if not done.nsqds:
+                text = (
+                    f"Consumers of topic {topic} are not sent to {node} for a while; it was not deleted there"
+                )
         warnings = [*self._replies.sentences(done.errors)]
         warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
         return PageNote(f"{text}.", tuple(warnings))

@@ -47,6 +47,31 @@ async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done(
     assert f"{site.address(1)} is not reached and keeps what it holds of 2 topics" in result.text
 
 
+async def test_what_every_node_refuses_is_not_counted_as_done():
+    async with stub_site(nodes=2, topics=4) as site:
+        await site.get("/")
+        for node in site.nodes:
+            node.answer = refusing(node.answer, NAMES[1])
+        done = await submit(site, action="delete", topic=NAMES, confirmed="yes", typed="2")
+        result = await site.follow(done)
+        deeds = (await site.get("/audit?format=json")).json()["changes"]
+
+    assert "1 topic of 2 was deleted." in result.text
+    assert f"{site.address(0)}: FORBIDDEN (1 topic)" in result.text
+    assert {deed["topic"]: deed["ok"] for deed in deeds} == {NAMES[0]: True, NAMES[1]: False}
+
+
+def refusing(usual, topic):
+    """Let a node refuse all changes to *topic*."""
+
+    def answer(method, path, query):
+        if method == "POST" and query["topic"] == topic:
+            return 403, b'{"message":"FORBIDDEN"}'
+        return usual(method, path, query)
+
+    return answer
+
+
 async def test_who_may_not_change_one_of_them_changes_none():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0000*")) as site:
         bob = {"X_Forwarded_User": "bob"}

@@ -60,6 +60,44 @@ async def test_a_node_that_falls_silent_during_the_action_is_named_too():
     assert f"1 nsqd that holds it is not reached ({site.address(1)}): there it stays as it is" in result.text
 
 
+def refuses(node):
+    """Let *node* refuse all changes, as behind a proxy that allows nsqadmin none."""
+    usual = node.answer
+    refusal = 403, b'{"message":"FORBIDDEN"}'
+    node.answer = lambda method, path, query: refusal if method == "POST" else usual(method, path, query)
+
+
+async def test_a_topic_that_its_node_refuses_to_delete_is_said_to_be_hidden_and_not_deleted():
+    async with stub_site(nodes=2, topics=2) as site:
+        await site.get("/")
+        refuses(site.nodes[0])
+        fields = {"action": "tombstone", "topic": TOPIC, "typed": TOPIC}
+        refused = await site.follow(await site.submit(node=site.address(0), **fields))
+        done = await site.follow(await site.submit(node=site.address(1), **fields))
+        deeds = (await site.get("/audit?format=json")).json()["changes"]
+        audit = (await site.get("/audit")).text
+        addresses = [site.address(number) for number in range(2)]
+
+    assert f"was deleted on {addresses[0]}" not in refused.text
+    assert f"are not sent to {addresses[0]} for a while; it was not deleted there" in refused.text
+    assert "FORBIDDEN" in refused.text
+    assert f"was deleted on {addresses[1]}" in done.text
+    assert [deed["ok"] for deed in deeds] == [True, False]
+    assert deeds[1]["problem"] == f"{addresses[0]}: FORBIDDEN"
+    assert f"failed: {addresses[0]}: FORBIDDEN" in audit
+
+
+async def test_a_change_that_one_node_makes_and_another_refuses_is_done():
+    async with stub_site(nodes=2, topics=2) as site:
+        await site.get("/")
+        refuses(site.nodes[0])
+        result = await site.follow(await site.submit(action="delete", topic=TOPIC, typed=TOPIC))
+        (deed,) = (await site.get("/audit?format=json")).json()["changes"]
+
+    assert f"Topic {TOPIC} was deleted on 1 nsqd and 1 nsqlookupd." in result.text
+    assert (deed["ok"], deed.get("problem")) == (True, None)
+
+
 @pytest.mark.parametrize("action", ["delete", "pause"])
 async def test_a_node_that_answers_but_is_not_listed_is_left_alone_and_named_before_and_after(action):
     async with stub_site(nodes=2) as site:

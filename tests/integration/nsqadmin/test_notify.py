@@ -101,7 +101,9 @@ def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, endp
 
     heard = [told.get(timeout=30)[1] for _ in range(2)]
     assert [one["action"] for one in heard] == ["create_topic", "config"]
-    assert [one.get("acl_user", "") for one in heard] == ["J\ufffdrgen" if "X-Forwarded-User" in who else ""] * 2
+    assert [one.get("acl_user", "") for one in heard] == [
+        "J\ufffdrgen" if "X-Forwarded-User" in who else ""
+    ] * 2
     audit = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
     assert [deed["action"] for deed in audit] == ["config", "create_topic"]
     assert b"create_topic" in ask(admin, "GET", "/audit?format=csv").body

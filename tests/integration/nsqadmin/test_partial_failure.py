@@ -201,6 +201,17 @@ def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(c
     assert f"nsqlookupd {lookupds[1].http_address} does not know this topic" in page
 
 
+def test_a_topic_that_only_nsqlookupd_has_is_deleted_there_and_that_is_all(cluster):
+    lookupd = cluster.nsqlookupd()
+    lookupd.post("/topic/create?topic=idle")
+    admin = cluster.nsqadmin()
+
+    assert call(admin, "DELETE", "/api/topics/idle") == (200, {"message": ""})
+
+    (deed,) = admin.get("/audit?format=json")["changes"]
+    assert (deed["ok"], deed["results"]) == (True, {lookupd.http_address: "done"})
+
+
 def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     nsqd = cluster.nsqd()
     dead = f"127.0.0.1:{free_port()}"
