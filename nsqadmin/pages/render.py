@@ -29,6 +29,9 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _NOTE_COOKIE: Final = "nsqadmin_note"
 # Browsers store cookies of up to 4 KiB, including name and attributes.
 _NOTE_LIMIT: Final = 3000
+# Of each sentence of a longer note so many characters are kept; this one stands for warnings left out.
+_NOTE_TEXT: Final = 200
+_MORE: Final = "more is in the log"
 
 _HEADERS: Final = {
     "Content-Type": "text/html; charset=utf-8",
@@ -208,13 +211,24 @@ class Renderer:
 
 
 def _write_note(note: PageNote) -> str:
-    warnings, details = list(note.warnings), list(note.details)
-    while True:
-        text = base64.urlsafe_b64encode(json.dumps([note.text, details, warnings]).encode()).decode()
-        if len(text) <= _NOTE_LIMIT or not (warnings or details):
-            return text
-        details = details[: len(details) // 2]
-        warnings = [*warnings[: len(warnings) // 2], "and more"] if len(warnings) > 2 else []
+    """Encode *note* as a cookie. What does not fit is left out, but never that there are warnings."""
+    cookie = _cookie(note.text, note.details, note.warnings)
+    details, warnings = [*map(_short, note.details)], [*map(_short, note.warnings)]
+    count = max(len(details), len(warnings))
+    while len(cookie) > _NOTE_LIMIT and count >= 0:
+        told = warnings if count >= len(warnings) else [*warnings[:count], _MORE]
+        cookie = _cookie(_short(note.text), details[:count], told)
+        count = count // 2 if count else -1
+    return cookie
+
+
+def _cookie(text: str, details: Sequence[str], warnings: Sequence[str]) -> str:
+    note = json.dumps([text, details, warnings], ensure_ascii=False).encode("utf-8", "replace")
+    return base64.urlsafe_b64encode(note).decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _NOTE_TEXT else f"{text[: _NOTE_TEXT - 1]}…"
 
 
 def _read_note(request: Request) -> PageNote | None:

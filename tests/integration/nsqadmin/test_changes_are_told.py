@@ -60,10 +60,10 @@ async def test_a_node_that_falls_silent_during_the_action_is_named_too():
     assert f"1 nsqd that holds it is not reached ({site.address(1)}): there it stays as it is" in result.text
 
 
-def refuses(node):
+def refuses(node, why="FORBIDDEN"):
     """Let *node* refuse all changes, as behind a proxy that allows nsqadmin none."""
     usual = node.answer
-    refusal = 403, b'{"message":"FORBIDDEN"}'
+    refusal = 403, json.dumps({"message": why}).encode()
     node.answer = lambda method, path, query: refusal if method == "POST" else usual(method, path, query)
 
 
@@ -85,6 +85,23 @@ async def test_a_topic_that_its_node_refuses_to_delete_is_said_to_be_hidden_and_
     assert [deed["ok"] for deed in deeds] == [True, False]
     assert deeds[1]["problem"] == f"{addresses[0]}: FORBIDDEN"
     assert f"failed: {addresses[0]}: FORBIDDEN" in audit
+
+
+@pytest.mark.parametrize("letter", ["x", "ж", "🙂"])
+@pytest.mark.parametrize("nodes", [2, 30])
+async def test_a_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(nodes, letter):
+    async with stub_site(nodes=nodes, topics=2) as site:
+        await site.get("/")
+        for node in site.nodes[1:]:
+            refuses(node, f"E_FULL {letter * 5000}")
+        done = await site.submit(action="empty", topic=TOPIC)
+        result = await site.follow(done)
+
+    assert f"Topic {TOPIC} was emptied on 1 nsqd." in result.text
+    assert "Not everywhere:" in result.text
+    assert f"E_FULL {letter}" in result.text
+    assert ("more is in the log" in result.text) == (nodes > 2)
+    assert len(done.headers["Set-Cookie"]) < 4096
 
 
 async def test_a_change_that_one_node_makes_and_another_refuses_is_done():
