@@ -1,6 +1,5 @@
 """Messages as pages show them: their bodies as JSON, text or bytes, and their holders; PURE."""
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,13 +34,8 @@ class FoundMessage:
 
     @cached_property
     def content(self) -> bytes:
-        """The body. JSON has no blanks between its parts, unless the exact body was requested."""
-        if not self.readable:
-            return b""
-        if self.listed.encoding == "json":
-            return bytes(self.listed.body)
-        text = msgspec.json.decode(self.listed.body, type=str)
-        return base64.b64decode(text) if self.listed.encoding == "base64" else text.encode()
+        """The body; none if it may not be read."""
+        return self.listed.content if self.readable else b""
 
     @cached_property
     def text(self) -> str | None:
@@ -101,8 +95,11 @@ class FoundMessage:
         return fill(pattern, values)
 
     def to_json(self) -> dict[str, Any]:
-        """All that nsqd returned for it, without body and headers if they may not be read."""
-        said = msgspec.json.decode(msgspec.json.encode(self.listed))
+        """All that nsqd returned for it, without body and headers if they may not be read.
+
+        The body is as nsqd wrote it: in a number that is read, its spelling is lost, and 1e999 is none.
+        """
+        said = msgspec.structs.asdict(self.listed)
         if not self.readable:
             for key in ("body", "encoding", "headers", "truncated"):
                 said.pop(key, None)

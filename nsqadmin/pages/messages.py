@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from nsqadmin.changes.desk import Desk
@@ -21,7 +22,7 @@ from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
+from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
 
 STATES: Final = ("waiting", "in_flight", "deferred", "finished")
@@ -80,7 +81,10 @@ class MessagePages:
             if problem:
                 return error_reply(400, f"INVALID_SEARCH: {problem}")
             shown = [one.to_json() for one in messages]
-            return json_reply({"messages": shown, "onward": write_places(found.onward), "warnings": warnings})
+            # Bodies are written as they came; only json_text may get what a node says in an error.
+            said = msgspec.Raw(json_text(warnings).encode("utf-8", "replace"))
+            told = {"messages": shown, "onward": write_places(found.onward), "warnings": said}
+            return json_bytes_reply(json_bytes(told))
         view = (await self._cluster.queues.topic_view(search.topic)).value
         counts = {one.channel_name: one for one in view.total.channels}
         return self._render.page(
@@ -142,7 +146,7 @@ class MessagePages:
         search, found = await self._one(request, exact=shown_as == "hex" and may_read)
         message = FoundMessage(found.node, found.listed, may_read)
         if request.query.get("format") == "json":
-            return json_reply(message.to_json())
+            return json_bytes_reply(json_bytes(message.to_json()))
         if not shown_as:
             shown_as = "json" if message.tree is not None else "text" if message.text is not None else "hex"
         lines: list[str] = []

@@ -1,5 +1,7 @@
 """The answers of an nsqd to ``/messages``. Pure."""
 
+import base64
+
 import msgspec
 
 from nsqcore.cluster.numbers import Int64
@@ -23,6 +25,18 @@ class ListedMessage(msgspec.Struct, frozen=True):
     until: str = ""
     client: dict[str, str] = {}
     attempts: Int64 = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a body that is not what its encoding says: then the answer is unusable."""
+        _ = self.content
+
+    @property
+    def content(self) -> bytes:
+        """The body. JSON has no blanks between its parts, unless the exact body was requested."""
+        if self.encoding == "json":
+            return bytes(self.body).decode().encode()
+        text = msgspec.json.decode(self.body, type=str)
+        return base64.b64decode(text, validate=True) if self.encoding == "base64" else text.encode()
 
 
 class LogGap(msgspec.Struct, frozen=True):

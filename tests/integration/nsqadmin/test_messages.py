@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.processes import Cluster
 from tests.support.site import ask
+from tests.support.stub_site import stub_site
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, req
 
@@ -181,6 +182,53 @@ def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     assert raw.headers["Content-Type"] == "application/octet-stream"
     assert look(site, path="/messages/body", **{**text, "id": "0" * 16}).status == 404
     assert look(site, path="/messages/body", **{**text, "id": "../x"}).status == 400
+
+
+def test_a_body_is_passed_on_with_its_numbers_as_they_were_written(site):
+    site.fill("exact", "a", messages=0)
+    body = b'{"x":1e999,"price":1.10,"text":"<b>"}'
+    site.nsqds[0].post("/pub?topic=exact", body)
+    page = look(site, topic="exact")
+    found = one_of(site, "exact")
+
+    answers = [
+        look(site, topic="exact", format="json"),
+        look(site, path="/messages/one", topic="exact", node=found["node"], id=found["id"], format="json"),
+    ]
+
+    assert page.status == 200
+    for answer in answers:
+        assert answer.status == 200
+        # A browser must not take a part of it for markup.
+        assert b'{"x":1e999,"price":1.10,"text":"\\u003cb\\u003e"}' in answer.body
+
+
+async def test_a_node_that_says_nonsense_of_a_body_is_named_and_the_messages_of_others_are_shown():
+    def told(encoding, body):
+        one = {"id": "0123456789abcdef", "sequence": 1, "timestamp": 1, "time": "", "size": 2}
+        message = one | {"encoding": encoding, "body": body}
+        return json.dumps({"messages": [message], "first": 1, "end": 2}).encode()
+
+    def answers(node, said):
+        usual = node.answer
+        node.answer = lambda method, path, query: (
+            (200, said) if path == "/messages" else usual(method, path, query)
+        )
+
+    for nonsense in (("text", {"a": 1}), ("base64", "no!")):
+        async with stub_site(nodes=2, topics=1) as site:
+            await site.get("/")
+            answers(site.nodes[0], told("text", "good"))
+            answers(site.nodes[1], told(*nonsense))
+            page = await site.get("/messages?topic=topic.0000.events")
+            shown = (await site.get("/messages?topic=topic.0000.events&format=json")).json()
+            liar = site.address(1)
+
+        assert page.status == 200
+        assert "good" in page.text
+        assert liar in page.text
+        assert [one["body"] for one in shown["messages"]] == ["good"]
+        assert [liar in warning for warning in shown["warnings"]] == [True]
 
 
 def bodies_and_places(site):

@@ -54,7 +54,13 @@ def test_who_may_not_read_gets_neither_body_nor_headers():
     assert hidden.headers == {}
     assert hidden.trace("https://t/{tenant}") == ""
     assert hidden.to_json().keys() & {"body", "headers", "encoding"} == set()
-    assert said.to_json()["body"] == "secret"
+    assert bytes(said.to_json()["body"]) == b'"secret"'
+
+
+def test_a_body_of_json_is_passed_on_as_it_was_written():
+    told = message(b'{"x":1e999,"price":1.10}', "json").to_json()
+
+    assert msgspec.json.encode(told["body"]) == b'{"x":1e999,"price":1.10}'
 
 
 def test_the_trace_of_a_message_is_where_its_headers_say():

@@ -24,3 +24,20 @@ def test_a_body_stays_as_it_was_written():
 def test_what_is_no_answer_is_refused(text):
     with pytest.raises(msgspec.DecodeError):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("text", b'{"a":1}'),
+        ("text", b"7"),
+        ("base64", b'"no!"'),
+        ("base64", b'"YQ"'),
+        ("json", b'{"a":"\xff"}'),
+    ],
+)
+def test_a_body_that_is_not_what_its_encoding_says_makes_the_answer_unusable(encoding, body):
+    told = MESSAGE.replace(b'"json"', b'"%b"' % encoding.encode()).replace(b'{"a": 1.10}', body)
+
+    with pytest.raises(ValueError, match=r"Expected `str`|base64|padding|utf-8"):
+        read(b'{"first":1,"end":9,"messages":[%b]}' % told)
