@@ -68,6 +68,11 @@ class Table(Generic[Row]):
         self._key = keys.get(self.sort)
 
     @property
+    def page_key(self) -> str:
+        """The argument that chooses the page of this list; other rows or another order begin on the first."""
+        return self.prefix.removesuffix("-") or "page"
+
+    @property
     def order(self) -> tuple[str, str, bool]:
         """A key that is equal for readers who get the same rows in the same order."""
         return self.wanted, self.sort, self.descending

@@ -275,7 +275,7 @@
     typing = setTimeout(() => {
       const address = new URL(location.href);
       address.searchParams.set(event.target.name, event.target.value);
-      address.searchParams.delete("page");
+      address.searchParams.delete(event.target.dataset.page);
       go(address);
     }, 150);
   });

@@ -1,11 +1,15 @@
 """The pages and their forms, as a browser without JavaScript gets them."""
 
 import re
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.support.site import ask, build_site, follow, submit
+from tests.support.stub_site import stub_site
 
+LISTS = ("channels", "nodes")
 PAGES = ["/", "/topics", "/topics/pages.all", "/topics/pages.all/a", "/nodes", "/lookup", "/counter"]
 
 
@@ -67,6 +71,22 @@ def test_a_topic_page_shows_channels_and_nodes(site):
     assert "Nodes 2" in text
     assert all(nsqd.http_address in text for nsqd in site.nsqds)
     assert "All nodes" in text
+
+
+async def test_sorting_or_filtering_a_list_shows_its_first_page_and_leaves_other_lists_where_they_are():
+    async with stub_site(nodes=9, topics=1, channels=60) as site:
+        page = (await site.get("/topics/topic.0000.events?channels=2&nodes=2&channels-sort=depth")).html
+
+    links = [parse_qs(urlsplit(unescape(link)).query) for link in re.findall(r'href="([^"]*)"', page)]
+    sorts = {name: [link for link in links if link.get(f"{name}-sort") == ["consumers"]] for name in LISTS}
+    forms = {name: re.search(rf'aria-label="Find {name}">(.*?)</form>', page, re.DOTALL)[1] for name in LISTS}
+    kept = {name: set(re.findall(r'type="hidden" name="([^"]*)"', form)) for name, form in forms.items()}
+
+    assert [(link.get("channels"), link.get("nodes")) for link in sorts["channels"]] == [(None, ["2"])]
+    assert [(link.get("channels"), link.get("nodes")) for link in sorts["nodes"]] == [(["2"], None)]
+    assert kept == {"channels": {"nodes", "channels-sort"}, "nodes": {"channels", "channels-sort"}}
+    # The script that filters while one types does the same.
+    assert re.findall(r'data-page="([^"]*)"', page) == list(LISTS)
 
 
 def test_a_channel_page_says_that_nobody_is_connected(site):
