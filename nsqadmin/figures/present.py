@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
 _US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
+_DAY_S = 86_400
 
 
 def count(number: int) -> str:
@@ -70,6 +71,11 @@ def clock(at_s: float) -> str:
 def moment(at_s: float) -> str:
     """Write a date and a time of day in UTC: ``2026-11-22 14:05:09``."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def at(at_s: float, now_s: float) -> str:
+    """Write when something was, in UTC: the time of day, with the date if that is more than a day away."""
+    return clock(at_s) if abs(now_s - at_s) < _DAY_S else moment(at_s)
 
 
 def percentile(quantile: float) -> str:

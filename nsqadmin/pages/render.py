@@ -149,6 +149,7 @@ class Renderer:
             size=present.size,
             clock=present.clock,
             moment=present.moment,
+            at=lambda at_s: present.at(at_s, time.time()),
         )
         self._environment.globals.update(
             urls=self.urls,

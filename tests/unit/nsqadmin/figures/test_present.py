@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from nsqadmin.figures import present
@@ -63,6 +65,16 @@ def test_counts_have_thousands_separators():
 )
 def test_sizes_have_about_three_digits(number, text):
     assert present.size(number) == text
+
+
+def test_what_was_more_than_a_day_ago_is_written_with_its_date():
+    now_s = datetime(2026, 11, 22, 14, 5, 9, tzinfo=UTC).timestamp()
+
+    assert present.at(now_s - 600, now_s) == "13:55:09"
+    assert present.at(now_s - 23 * 3600, now_s) == "15:05:09"
+    assert present.at(now_s - 25 * 3600, now_s) == "2026-11-21 13:05:09"
+    # The clock was set back.
+    assert present.at(now_s + 49 * 3600, now_s) == "2026-11-24 15:05:09"
 
 
 def failure(reason="refused", **fields):
