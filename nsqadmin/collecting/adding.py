@@ -62,7 +62,7 @@ class Adder:
 
         total, self.cost_s = await self._work.in_thread(work)
         now = instant()
-        found = limited(total, [*self._node_concerns(now), *total.concerns], self._limits)
+        found = limited(total.topics.values(), [*self._node_concerns(now), *total.concerns], self._limits)
         self.troubles = tuple(worst_first(self._book.note(found, now)))
         total.show(self.troubles)
         self.sum = self._with_changed(total, began_ns)
@@ -100,7 +100,8 @@ class Adder:
                 continue
             shares = _shares(self._membership.members.values(), topic)
             newer = add_up(topic, shares) if shares else None
-            found = self._book.note(newer.concerns if newer is not None else (), instant(), topic)
+            concerns = limited([newer], newer.concerns, self._limits) if newer is not None else ()
+            found = self._book.note(concerns, instant(), topic)
             if newer is not None:
                 newer.show(found)
             self.troubles = tuple(

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from nsqadmin.figures.attention import Concern, Level
 from nsqadmin.figures.present import plural
-from nsqadmin.figures.sums import ClusterSum
+from nsqadmin.figures.sums import TopicSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,20 @@ def parse_limit(text: str) -> Limit:
     return Limit(topics, int(number))
 
 
-def limited(total: ClusterSum, concerns: Iterable[Concern], limits: Sequence[Limit]) -> list[Concern]:
-    """Return *concerns* with *limits* applied: none is trouble in topics that are off, each excess is."""
+def limited(
+    topics: Iterable[TopicSum], concerns: Iterable[Concern], limits: Sequence[Limit]
+) -> list[Concern]:
+    """Return the *concerns* of *topics*, and others, with *limits* applied.
+
+    None is trouble in topics that are off; each excess is.
+    """
     if not limits:
         return list(concerns)
     found = [
         replace(one, level=Level.WATCH) if one.topic and _of(one.topic, limits, off=True) else one
         for one in concerns
     ]
-    for topic in total.topics.values():
+    for topic in topics:
         limit = next((one for one in limits if fnmatchcase(topic.name, one.topics)), None)
         if limit is None or limit.depth is None:
             continue

@@ -189,3 +189,18 @@ async def test_a_trouble_is_named_soon_and_gone_soon_after(site, name):
     heal(site)
     await site.until(well, "it is gone")
     assert (mark if mark != "lookup down" else "error") in page
+
+
+async def test_a_limit_stays_passed_when_something_is_done_to_the_topic(site):
+    topic = "topic.0002.events"
+    everywhere(figures(topic, depth=700))(site)
+
+    async def passed():
+        return ("trouble", "over limit", f"{topic}/billing") in await site.concerns()
+
+    await site.until(passed, "the limit is passed")
+    # What an action does at its end, before the next round judges all topics.
+    adder = site.daemon.collector.adder
+    adder.changed(topic)
+
+    assert "over limit" in {one.mark for one in adder.troubles if one.topic == topic}

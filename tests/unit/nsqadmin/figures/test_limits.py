@@ -17,7 +17,7 @@ def cluster(**depths):
 def found(total, *limits):
     return [
         (one.mark, one.topic, one.level)
-        for one in limited(total, total.concerns, [parse_limit(text) for text in limits])
+        for one in limited(total.topics.values(), total.concerns, [parse_limit(text) for text in limits])
     ]
 
 
