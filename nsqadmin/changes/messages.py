@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from nsqadmin.changes.actions import Done
@@ -188,11 +188,6 @@ class MessageActions:
             left=left,
             unfinished=any(share.unfinished for _, share in told.value),
         )
-
-
-def of_one(which: Which, node: str) -> Which:
-    """Return *which* for the messages of one node."""
-    return replace(which, search=replace(which.search, node=node))
 
 
 def _dry(wanted: dict[str, str], dry: bool) -> dict[str, str]:

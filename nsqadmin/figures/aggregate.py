@@ -121,14 +121,6 @@ def total_channel(topic: str, channel: str, records: Iterable[ChannelRecord]) ->
     )
 
 
-def total_topics(records: Iterable[TopicRecord]) -> list[TopicRecord]:
-    """Add up every topic that occurs in *records*, sorted by name."""
-    by_topic: dict[str, list[TopicRecord]] = {}
-    for record in records:
-        by_topic.setdefault(record.topic_name, []).append(record)
-    return [total_topic(topic, by_topic[topic]) for topic in sorted(by_topic)]
-
-
 def _total_channels(topic: str, nodes: Sequence[TopicRecord]) -> list[ChannelRecord]:
     by_channel: dict[str, list[ChannelRecord]] = {}
     for node in nodes:

@@ -78,13 +78,6 @@ class ClientRecord:
     def region_local(self) -> bool:
         return bool(self.node_topology_region) and self.stats.topology_region == self.node_topology_region
 
-    @property
-    def has_attributes(self) -> bool:
-        """Tell whether the connection differs from a plain one."""
-        stats = self.stats
-        flags = stats.tls or stats.deflate or stats.snappy or stats.authed
-        return flags or bool(stats.sample_rate or stats.topology_zone or stats.topology_region)
-
     def to_json(self) -> JsonObject:
         stats = self.stats
         return {

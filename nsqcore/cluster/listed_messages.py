@@ -34,6 +34,7 @@ class ListedMessage(msgspec.Struct, frozen=True):
     def content(self) -> bytes:
         """The body. JSON has no blanks between its parts, unless the exact body was requested."""
         if self.encoding == "json":
+            # Raises ValueError for what is no UTF-8.
             return bytes(self.body).decode().encode()
         text = msgspec.json.decode(self.body, type=str)
         return base64.b64decode(text, validate=True) if self.encoding == "base64" else text.encode()
