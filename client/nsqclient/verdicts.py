@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from nsqclient.jobs import Handler
+from nsqclient.jobs import Handler, is_awaitable
 from nsqclient.message import Message, Outcome
 from nsqclient.retry import Exponential, Retry
 from nsqclient.tasks import cancellations, is_stopping
@@ -77,7 +77,7 @@ class Verdicts:
         try:
             if self._give_up is not None:
                 pending = self._give_up(message)
-                if pending is not None:
+                if is_awaitable(pending):
                     await pending
             if message.answered:
                 return

@@ -361,6 +361,23 @@ async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_giv
     assert (delays, gone) == ([1, 2, 4], [4])
 
 
+async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
+    kept = []
+
+    def give_up(message):
+        kept.append(message.body)
+        return len(kept)  # as writing to a file does
+
+    def fail(message):
+        raise RuntimeError
+
+    nsqd.publish("t", b"poison")
+    async with consumer_of(nsqd, fail, retry=Retry(1, Fixed(0.0), backoff=False), give_up=give_up):
+        await eventually(lambda: nsqd.finished("t", "c") == [b"poison"], "it is given up", seconds=10)
+
+    assert kept == [b"poison"]
+
+
 async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
     nsqd.publish("t", b"poison")
 
