@@ -115,6 +115,7 @@ class Consumer(Listener, Generic[T]):
         self._tasks: list[asyncio.Task[None]] = []
         self._received = self._finished = self._requeued = 0
         self._started = False
+        self._start_error: BaseException | None = None
         self._iterated = False  # without a handler no messages are asked for before
         self._closing = False
         self._closed = asyncio.Event()
@@ -150,6 +151,8 @@ class Consumer(Listener, Generic[T]):
         while (message := await self._handling.next()) is not None:
             if not message.is_lost:
                 return message
+        if self._start_error is not None:
+            raise ClosedError("the consumer could not be started; make another one") from self._start_error
         raise StopAsyncIteration
 
     def __repr__(self) -> str:
@@ -295,7 +298,9 @@ class Consumer(Listener, Generic[T]):
         try:
             if fixed := self._addresses.fixed:
                 await self._subscriptions.connect_some(fixed)
-        except BaseException:
+        except BaseException as error:
+            if not self._closing:
+                self._start_error = error
             await self.close(drain_seconds=0)
             raise
         if self._closing:

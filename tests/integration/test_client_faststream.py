@@ -8,7 +8,7 @@ from faststream.exceptions import FeatureNotSupportedException, NackMessage, Set
 from faststream.specification import AsyncAPI
 from pydantic import BaseModel
 
-from nsqclient import Config, Fixed, Retry, UnsupportedError
+from nsqclient import Config, Fixed, HandshakeError, Retry, UnsupportedError
 from nsqclient.integrations.faststream import (
     NsqBroker,
     NsqMessage,
@@ -310,6 +310,20 @@ async def test_a_subscriber_without_handlers_is_read_from(nsqd):
         message = await subscriber.get_one()
         await message.ack()
         await eventually(lambda: nsqd.finished("t", "looking") == [b"x"], "it is finished")
+        await subscriber.stop()
+
+
+async def test_a_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(nsqd):
+    broker = broker_of(nsqd, config=Config(read_timeout=0.5, heartbeat_interval=-1))
+    subscriber = broker.subscriber("t", "looking")
+    async with broker:
+        nsqd.freeze()
+        with pytest.raises(HandshakeError):
+            await subscriber.get_one(timeout=0.05)
+        nsqd.thaw()
+        nsqd.publish("t", b"x")
+        message = await subscriber.get_one(timeout=10)
+        await message.ack()
         await subscriber.stop()
 
 

@@ -109,6 +109,16 @@ async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsq
     nsqd.thaw()
 
 
+async def test_an_iteration_over_a_consumer_that_could_not_be_started_says_so():
+    with MemoryNsqd() as gone:
+        pass
+    consumer = consumer_of(gone)
+    with pytest.raises(ConnectionRefusedError):
+        await anext(consumer)
+    with pytest.raises(ClosedError, match="could not be started; make another one"):
+        await anext(consumer)
+
+
 async def test_process_can_pass_its_exception_on(nsqd):
     nsqd.publish("t", b"x")
     async with consumer_of(nsqd) as consumer:

@@ -16,6 +16,7 @@ from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, SubscriberSpec
 
 from nsqclient.consumer import Consumer
+from nsqclient.errors import ClosedError
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqSubscriberConfig,
@@ -99,16 +100,20 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         await super().stop()
 
     async def get_one(self, *, timeout: float = 5) -> StreamMessage[Message[bytes]] | None:
-        """The next message, which has to be acknowledged; None when none comes in *timeout* seconds."""
+        """The next message, which has to be acknowledged; None when none comes in *timeout* seconds.
+
+        The first call connects before that time begins, and raises the error when it cannot.
+        """
+        consumer = await self._reading()
         try:
             async with asyncio.timeout(timeout):
-                message = await anext(self._messages)
+                message = await anext(consumer)
         except (TimeoutError, StopAsyncIteration):
             return None
         return await self._parsed(message)
 
     async def __aiter__(self) -> AsyncIterator[StreamMessage[Message[bytes]]]:
-        async for message in self._messages:
+        async for message in await self._reading():
             if (parsed := await self._parsed(message)) is not None:
                 yield parsed
 
@@ -146,13 +151,22 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         if not message.answered and not message.is_lost and self.ack_policy is not AckPolicy.MANUAL:
             message._source.handling_failed(cast("Message[object]", message), None)
 
-    @property
-    def _messages(self) -> Consumer[bytes]:
+    async def _reading(self) -> Consumer[bytes]:
+        """The consumer to read from; after one that could not be started, the next call makes another."""
         if self.calls:
             raise SetupError("messages of a subscriber with handlers go to these")
-        if self._consumer is None:
-            self._consumer = self._consumer_of(None)
-        return self._consumer
+        if self._consumer is not None:
+            return self._consumer
+        self._consumer = consumer = self._consumer_of(None)
+        try:
+            await consumer.start()
+        except ClosedError:
+            pass  # stop() was called meanwhile, and reading from it ends
+        except BaseException:
+            if self._consumer is consumer:
+                self._consumer = None
+            raise
+        return consumer
 
     async def _parsed(self, message: Message[bytes]) -> StreamMessage[Message[bytes]] | None:
         parser, decoder = self._get_parser_and_decoder()
