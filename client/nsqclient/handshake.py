@@ -33,10 +33,10 @@ async def connect(
     ``read_timeout`` unless it is less. It also limits the wait for all later answers.
     """
     patience = config.read_timeout if answer_timeout is None else min(config.read_timeout, answer_timeout)
-    host, port = split_address(address)
     loop = asyncio.get_running_loop()
     local = split_address(config.local_addr) if config.local_addr else None
     try:
+        host, port = split_address(address)
         async with running_timeout(config.dial_timeout):
             _, connection = await loop.create_connection(
                 lambda: Connection(address, config, listener), host, port, local_addr=local
@@ -48,6 +48,9 @@ async def connect(
         raise TimeoutError(f"{address} did not accept a connection in {config.dial_timeout:g} s") from error
     except socket.gaierror as error:
         raise ConnectionError(f"{address}: no such host ({error.strerror})") from error
+    except ValueError as error:
+        # No name can have an empty label, or a long one; nsqlookupd may say it all the same.
+        raise ConnectionError(f"{address}: no such host ({error})") from error
     connection.give_up_after(patience)
     try:
         async with running_timeout(patience):

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from nsqclient import Config, ConnectionLostError, Consumer, HandshakeError, Producer, WrongPortError
+from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, encode_frame
 from nsqclient.wire.message import MessageRecord
@@ -171,3 +172,12 @@ async def test_a_name_that_does_not_resolve_is_said_so():
     async with Producer("no-such-host.invalid:4150") as producer:
         with pytest.raises(ConnectionError, match=r"no-such-host\.invalid:4150: no such host"):
             await producer.publish("t", b"x")
+
+
+@pytest.mark.parametrize("host", ["nsqd-0.nsqd..svc", f"nsqd-{'0' * 60}", "nsqd\0"])
+async def test_a_host_that_cannot_be_a_name_is_passed_over(host):
+    with MemoryNsqd() as nsqd:
+        async with asyncio.timeout(20), Producer(f"{host}:4150", nsqd.address) as producer:
+            await producer.publish("t", b"x")
+
+        assert nsqd.published("t") == [b"x"]

@@ -194,13 +194,32 @@ class Registry(list):
 
     async def _answer(self, reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        nodes = [{"broadcast_address": host, "tcp_port": port} for host, port in map(split_address, self)]
+        pairs = (address.rsplit(":", 1) for address in self)
+        nodes = [{"broadcast_address": host, "tcp_port": int(port)} for host, port in pairs]
         writer.write(reply(json.dumps({"producers": nodes}).encode()))
         await writer.drain()
         self.asked += 1
 
 
 OFTEN = Config(lookupd_poll_interval=0.05)
+
+
+@pytest.mark.parametrize("host", ["nsqd-0.nsqd..svc", "nsqd/0"])
+async def test_a_host_that_cannot_be_a_name_keeps_nobody_from_the_others(host, caplog):
+    with MemoryNsqd() as nsqd:
+        registry = Registry([f"{host}:4150", nsqd.address])
+        async with (
+            asyncio.timeout(20),
+            registry.serve() as lookupd,
+            Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer,
+        ):
+            for _ in range(3):
+                await producer.publish("t", b"x")
+                registry.asked = 0
+                await eventually(lambda: registry.asked > 1, "it is asked again")
+
+        assert nsqd.published("t") == [b"x"] * 3
+    assert not [record for record in caplog.records if record.levelno == logging.CRITICAL]
 
 
 async def test_an_nsqlookupd_that_was_just_started_ends_no_connection():
