@@ -8,10 +8,10 @@ from typing import Final
 
 from nsqclient.config import Config
 from nsqclient.connection import Connection
+from nsqclient.directory import Directory
 from nsqclient.errors import ClosedError
 from nsqclient.handshake import connect as open_connection
 from nsqclient.listener import Listener
-from nsqclient.lookups import Lookups
 from nsqclient.requests import awaitable
 from nsqclient.roster import Roster
 from nsqclient.tasks import Tasks, is_stopping
@@ -48,8 +48,7 @@ class Links:
         self._wake = wake
         self._publish_timeout = publish_timeout
         self._most_waiting = most_waiting
-        self._lookups = Lookups(lookupds, config)
-        self._lookup_errors: list[str] = []
+        self._directory = Directory(lookupds, config, tasks, self._learn)
         self.spread = spread or bool(lookupds)
         self._fixed = list(dict.fromkeys(nsqds))
         self._found: list[str] = []  # by nsqlookupd
@@ -77,7 +76,7 @@ class Links:
 
     @property
     def has_lookups(self) -> bool:
-        return bool(self._lookups)
+        return bool(self._directory)
 
     # --- addresses
 
@@ -99,14 +98,14 @@ class Links:
             await self.retire(link)
 
     def add_lookupd(self, address: str) -> None:
-        self._lookups.add(address)
+        self._directory.add(address)
         self.spread = True
         self._discover_at = 0.0
 
     def remove_lookupd(self, address: str) -> None:
-        self._lookups.remove(address)
+        self._directory.remove(address)
         self._discover_at = 0.0
-        if not self._lookups:
+        if not self._directory:
             self._found = []
             self._update_roster()
 
@@ -162,8 +161,11 @@ class Links:
 
     async def connect_any(self) -> Connection:
         """A connection to the best address; raises the error of that address when it fails."""
-        if self._lookups and not len(self.roster):
-            await self._discover()
+        if self._directory and not len(self.roster):
+            asking = self._discovery()
+            await asyncio.wait([asking])
+            if asking.cancelled():
+                raise ClosedError("the producer was closed while it connected")
         if self.spread:
             if self._keeper is None or self._keeper.done():
                 self._keeper = self._tasks.spawn(self._keep_connected(), "producer connections")
@@ -176,7 +178,7 @@ class Links:
                 return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
         address = self.roster.pick(self._now())
         if address is None:
-            raise ConnectionError("; ".join(self._lookup_errors) or "nsqlookupd knows no nsqd")
+            raise ConnectionError("; ".join(self._directory.errors) or "nsqlookupd knows no nsqd")
         return await self.connect(address)
 
     async def connect(self, address: str) -> Connection:
@@ -206,6 +208,7 @@ class Links:
             link = await open_connection(address, self._config, self._listener, self._publish_timeout)
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
+            self._directory.unreachable(address)
             self._discover_at = self._now()  # it may be gone permanently
             raise
         finally:
@@ -228,22 +231,26 @@ class Links:
                 if address not in self.roster:
                     self.retire(link)
             await asyncio.sleep(min(self._config.lookupd_poll_interval, KEEP_SECONDS))
-            if self._lookups and self._now() >= self._discover_at:
-                await self._discover()
+            if self._directory and self._now() >= self._discover_at:
+                self._discovery()  # not awaited: an nsqd that is lost meanwhile is connected again
 
-    async def _discover(self) -> None:
-        """Ask all nsqlookupd for nsqd.
+    def _discovery(self) -> asyncio.Task[None]:
+        """The task that asks all nsqlookupd for nsqd, shared by all who need it."""
+        if self._asking is None or self._asking.done():
+            self._asked_at = self._now()
+            jitter = 1 + random.random() * self._config.lookupd_poll_jitter
+            self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
+            self._asking = self._tasks.spawn(self._directory.ask(), "ask nsqlookupd")
+        return self._asking
 
-        No nsqd is forgotten because an nsqlookupd did not answer. Nor is the last one left while it is
-        connected: an nsqlookupd that was just started knows none before they register again.
+    def _learn(self) -> None:
+        """Use the nsqd that are found now.
+
+        The last one is not left while it is connected: an nsqlookupd that was just started knows none before
+        they register again.
         """
-        self._asked_at = self._now()
-        jitter = 1 + random.random() * self._config.lookupd_poll_jitter
-        self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
-        found, self._lookup_errors = await self._lookups.nsqds_to_publish_to()
-        if self._lookup_errors:
-            found = list(dict.fromkeys([*self._found, *found]))
-        elif not found and not self._fixed and self.in_use:
+        found = self._directory.found
+        if not found and not self._fixed and self.in_use:
             found = self._found
         # Producers that start together must not all begin with the same nsqd.
         random.shuffle(found)
@@ -252,9 +259,8 @@ class Links:
 
     def ask_at_once(self) -> None:
         """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
-        waits = self._asking is not None and not self._asking.done()
-        if self._lookups and not waits and self._now() - self._asked_at >= KEEP_SECONDS:
-            self._asking = self._tasks.spawn(self._discover(), "ask nsqlookupd")
+        if self._directory and self._now() - self._asked_at >= KEEP_SECONDS:
+            self._discovery()
 
     def _update_roster(self) -> None:
         self.roster.update([*self._fixed, *self._found])
@@ -277,10 +283,7 @@ class Links:
 
     async def ask_again(self) -> None:
         """Ask nsqlookupd for nsqd, and end all rests, because some may have come back."""
-        if self._asking is not None and not self._asking.done():
-            await asyncio.wait([self._asking])
-        else:
-            await self._discover()
+        await asyncio.wait([self._discovery()])
         self.roster.end_rests()
 
     def _now(self) -> float:

@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nsqclient.config import Config
+from nsqclient.tasks import end
 from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
@@ -20,6 +21,8 @@ log = logging.getLogger("nsqclient")
 
 # How many further nsqlookupds are asked for a topic when one does not answer.
 _RETRIES: Final = 2
+# An nsqlookupd that has not answered in this time may hang; another one is asked, or is enough.
+PATIENCE_SECONDS: Final = 0.5
 
 _OK: Final = 200
 _FORBIDDEN: Final = 403
@@ -40,58 +43,64 @@ class Lookups:
     def __len__(self) -> int:
         return len(self._urls)
 
+    @property
+    def urls(self) -> list[str]:
+        return list(self._urls)
+
     def add(self, address: str) -> None:
         url = lookup_url(address)
         if url not in self._urls:
             self._urls.append(url)
 
-    def remove(self, address: str) -> None:
-        """Stop asking an nsqlookupd; ValueError when it is not one of them."""
+    def remove(self, address: str) -> str:
+        """Stop asking an nsqlookupd, and return its URL; ValueError when it is not one of them."""
         url = lookup_url(address)
         if url not in self._urls:
             raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
         self._urls.remove(url)
+        return url
 
     async def nsqds_of(self, topic: str) -> list[str]:
-        """The nsqd that have *topic*, according to the next nsqlookupd that answers; errors are logged."""
-        for _ in range(_RETRIES + 1):
-            if not self._urls:
-                break
-            url = self._urls[self._next % len(self._urls)]
-            self._next = (self._next + 1) % len(self._urls)
-            try:
-                return await self._topic(url, topic)
-            except (OSError, ValueError) as error:
-                log.error("error querying nsqlookupd (%s) - %s", url, error)  # noqa: TRY400
+        """The nsqd that have *topic*, according to the first nsqlookupd that answers; errors are logged.
+
+        They are asked in turn, the next one when one fails or is slow.
+        """
+        asking: dict[asyncio.Task[list[str]], str] = {}
+        try:
+            for _ in range(_RETRIES + 1):
+                url = self._next_url(besides=asking.values())
+                if url is not None:
+                    asking[asyncio.create_task(self._topic(url, topic), name=f"ask {url}")] = url
+                    if (found := await _first_answer(asking, PATIENCE_SECONDS)) is not None:
+                        return found
+            while asking:
+                if (found := await _first_answer(asking)) is not None:
+                    return found
+        finally:
+            await end(asking)
         return []
 
-    async def nsqds_to_publish_to(self) -> tuple[list[str], list[str]]:
-        """Every nsqd that any nsqlookupd knows and that takes messages, and the errors, which are logged."""
-        urls = list(self._urls)
-        answers = await asyncio.gather(*map(self._publishable, urls), return_exceptions=True)
-        found: dict[str, None] = {}
-        errors: list[str] = []
-        for url, answer in zip(urls, answers, strict=True):
-            if isinstance(answer, OSError | ValueError):
-                log.error("error querying nsqlookupd (%s) - %s", url, answer)
-                errors.append(f"nsqlookupd {url}: {answer}")
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found |= dict.fromkeys(answer)
-        return list(found), errors
+    def _next_url(self, besides: Collection[str]) -> str | None:
+        """The nsqlookupd whose turn it is, leaving out those that are being asked."""
+        for _ in self._urls:
+            url = self._urls[self._next % len(self._urls)]
+            self._next = (self._next + 1) % len(self._urls)
+            if url not in besides:
+                return url
+        return None
+
+    async def publishable(self, url: str) -> list[str]:
+        """The nsqd that take messages, according to the nsqlookupd at *url*."""
+        answer = await self._get(_beside(url, "/lookup/producers"), {})
+        if answer.status == _NOT_FOUND:
+            answer = await self._get(_beside(url, "/nodes"), {})  # the original has only this
+        return _addresses(answer, "/nodes")
 
     async def _topic(self, url: str, topic: str) -> list[str]:
         answer = await self._get(url, {"topic": topic})
         if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
             return []  # nobody has published or subscribed yet
         return _addresses(answer, "/lookup")
-
-    async def _publishable(self, url: str) -> list[str]:
-        answer = await self._get(_beside(url, "/lookup/producers"), {})
-        if answer.status == _NOT_FOUND:
-            answer = await self._get(_beside(url, "/nodes"), {})  # the original has only this
-        return _addresses(answer, "/nodes")
 
     async def _get(self, url: str, params: Mapping[str, str]) -> "HttpAnswer":
         from nsqclient.http import get
@@ -106,6 +115,20 @@ class Lookups:
         if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
             answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)
         return answer
+
+
+async def _first_answer(
+    asking: dict[asyncio.Task[list[str]], str], seconds: float | None = None
+) -> list[str] | None:
+    """What one of them answers, or None when one fails or *seconds* pass; those that failed are taken out."""
+    done, _ = await asyncio.wait(asking, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        url = asking.pop(task)
+        try:
+            return task.result()
+        except (OSError, ValueError) as error:
+            log.error("error querying nsqlookupd (%s) - %s", url, error)  # noqa: TRY400
+    return None
 
 
 def lookup_url(address: str) -> str:

@@ -173,6 +173,7 @@ ELSEWHERE = {
         ],
         "tests/integration/test_client_taskiq.py": ["client/nsqclient/integrations/taskiq.py"],
         "tests/integration/test_client_lookups.py": [
+            "client/nsqclient/directory.py",
             "client/nsqclient/http.py",
             "client/nsqclient/lookups.py",
         ],

@@ -8,8 +8,10 @@ import ssl
 import pytest
 
 from nsqclient import Config, Consumer, Producer
+from nsqclient.directory import Directory
 from nsqclient.http import HttpError, get
 from nsqclient.lookups import Lookups
+from nsqclient.tasks import Tasks
 from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.address import split_address
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
@@ -37,6 +39,14 @@ def answering(*answers: bytes, asked: list[bytes] | None = None):
 
 def reply(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def silent(reader, _writer):
+    await reader.read()
+
+
+def directory_of(*lookupds, **settings):
+    return Directory(lookupds, Config(**settings), Tasks(), lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +87,6 @@ async def test_what_is_no_answer_is_an_error_that_says_why(answer, said):
 
 
 async def test_an_answer_that_does_not_come_ends_with_its_time():
-    async def silent(reader, writer):
-        await reader.read()
-
     async with scripted_peer(silent) as address:
         with pytest.raises(HttpError, match=r"did not answer in 0.05 s"):
             await get(f"http://{address}/", headers={}, seconds=0.05)
@@ -110,7 +117,7 @@ async def test_producer_and_consumer_show_the_secret_and_their_name():
     async with answering(reply(LIST), reply(LIST), reply(LIST), asked=asked) as address:
         config = Config(auth_secret="s3cret", user_agent="me/1")
         await Lookups([address], config).nsqds_of("t")
-        await Lookups([address], config).nsqds_to_publish_to()
+        await directory_of(address, auth_secret="s3cret", user_agent="me/1").ask()
         await Lookups([address], Config(auth_secret="s3cret", lookupd_authorization=False)).nsqds_of("t")
 
     assert [request.partition(b" HTTP")[0] for request in asked] == [
@@ -125,9 +132,10 @@ async def test_producer_and_consumer_show_the_secret_and_their_name():
 async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
     asked = []
     async with answering(reply(b"{}", "404 Not Found"), reply(LIST), asked=asked) as address:
-        found, errors = await Lookups([f"http://{address}/nsq/lookup?x=1"], Config()).nsqds_to_publish_to()
+        directory = directory_of(f"http://{address}/nsq/lookup?x=1")
+        await directory.ask()
 
-    assert (found, errors) == (["10.0.0.1:4150"], [])
+    assert (directory.found, directory.errors) == (["10.0.0.1:4150"], [])
     assert [request.partition(b" HTTP")[0] for request in asked] == [
         b"GET /nsq/lookup/producers?x=1",
         b"GET /nsq/nodes?x=1",
@@ -136,19 +144,21 @@ async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
 
 async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
-        found, errors = await Lookups([bad, good], Config()).nsqds_to_publish_to()
+        directory = directory_of(bad, good)
+        await directory.ask()
 
-    assert found == ["10.0.0.1:4150"]
-    assert errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
+    assert directory.found == ["10.0.0.1:4150"]
+    assert directory.errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
     assert "status 500: no" in caplog.text
 
 
 async def test_a_redirect_is_named():
     moved = reply(b"", "301 Moved", "Location: https://elsewhere/\r\n")
     async with answering(moved) as address:
-        _, errors = await Lookups([address], Config()).nsqds_to_publish_to()
+        directory = directory_of(address)
+        await directory.ask()
 
-    assert errors[0].endswith("status 301, it points to https://elsewhere/")
+    assert directory.errors[0].endswith("status 301, it points to https://elsewhere/")
 
 
 async def test_a_publish_without_nsqlookupd_says_what_prevents_it():
@@ -251,6 +261,65 @@ async def test_an_nsqd_that_is_missing_beside_others_is_left():
             await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
 
 
+async def test_an_nsqlookupd_that_cannot_be_reached_keeps_no_nsqd_that_another_one_has_forgotten():
+    async with answering() as refusing:
+        pass
+    with MemoryNsqd() as leaving, MemoryNsqd() as other:
+        registry = Registry([leaving.address])
+        async with (
+            registry.serve() as lookupd,
+            Producer(lookupd_addresses=[refusing, lookupd], config=OFTEN) as producer,
+        ):
+            await producer.publish("t", b"x")
+            registry[:] = [other.address]
+            await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
+
+
+async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_are_there():
+    gone, there = "10.0.0.1:4150", "10.0.0.2:4150"
+    registry = Registry([there])
+    async with registry.serve() as lookupd:
+        async with Registry([gone, there]).serve() as stopping:
+            directory = directory_of(stopping, lookupd)
+            await directory.ask()
+        registry.clear()
+        await directory.ask()
+        assert directory.found == [gone, there]
+
+        directory.unreachable(gone)
+        assert directory.found == [there]
+
+    await directory.ask()
+    directory.unreachable(there)  # while none answers, it may just be restarted
+    assert directory.found == [there]
+
+
+async def test_an_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
+    with MemoryNsqd() as nsqd:
+        async with (
+            asyncio.timeout(30),
+            scripted_peer(silent) as hanging,
+            Registry([nsqd.address]).serve() as lookupd,
+            Producer(lookupd_addresses=[hanging, lookupd], config=OFTEN) as producer,
+        ):
+            await producer.publish("t", b"x", timeout=10)
+            for connections in (2, 3):
+                nsqd.drop_connections()
+                await eventually(
+                    lambda: nsqd.connections_made == connections and producer.nsqd_addresses,  # noqa: B023
+                    "it is connected again",
+                    seconds=10,
+                )
+
+
+async def test_a_consumer_asks_the_next_nsqlookupd_when_one_hangs():
+    known = ["10.0.0.1:4150"]
+    async with asyncio.timeout(30), scripted_peer(silent) as hanging, Registry(known).serve() as lookupd:
+        lookups = Lookups([hanging, lookupd], Config())
+        # Either may be the first that is asked; the second time it is the one that hangs.
+        assert [await lookups.nsqds_of("t") for _ in range(2)] == [known, known]
+
+
 async def test_the_last_nsqd_is_forgotten_when_its_connection_has_ended():
     registry = Registry()
     async with registry.serve() as lookupd, Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer:
@@ -295,12 +364,9 @@ async def test_a_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, ca
 
 
 async def test_an_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs():
-    async def hangs(reader, _writer):
-        await reader.read()
-
     with MemoryNsqd() as nsqd:
         async with (
-            scripted_peer(hangs) as lookupd,
+            scripted_peer(silent) as lookupd,
             Consumer(
                 "t", "c", lambda _: None, nsqd_addresses=[nsqd.address], lookupd_addresses=[lookupd]
             ) as consumer,

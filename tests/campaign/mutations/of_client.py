@@ -182,8 +182,8 @@ CLIENT: Final = (
     Mutation(
         "an-nsqlookupd-that-was-just-started-is-believed",
         "client/nsqclient/links.py",
-        "        elif not found and not self._fixed and self.in_use:",
-        "        elif False:",
+        "        if not found and not self._fixed and self.in_use:",
+        "        if False:",
         ("tests/integration/test_client_lookups.py",),
     ),
 )
