@@ -213,6 +213,9 @@ class Links:
             raise
         finally:
             del self._connecting[address]
+        if address not in self.roster:
+            await link.close()
+            raise ClosedError(f"{address} was removed while it was being connected")
         link.under_way.most_messages = self._most_waiting
         self.open[address] = link
         log.info("publishing to %s from now on", address)

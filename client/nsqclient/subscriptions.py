@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Final
@@ -50,6 +51,7 @@ class Subscriptions:
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
         self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until nothing is in flight
+        self._leaves: Counter[str] = Counter()  # how often each address was left
         self.rdy: RdyDistribution[str] = RdyDistribution(
             config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
         )
@@ -132,6 +134,7 @@ class Subscriptions:
             log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
 
     async def connect(self, address: str) -> None:
+        leaves = self._leaves[address]
         connection = await connect(address, self._config, self._listener)
         connection.topic, connection.channel = self._topic, self._channel
         try:
@@ -141,7 +144,7 @@ class Subscriptions:
         except BaseException:
             await connection.close()
             raise
-        if address in self.open or self.is_closing:
+        if address in self.open or self.is_closing or self._leaves[address] > leaves:
             await connection.close()
             return
         self.open[address] = connection
@@ -190,6 +193,7 @@ class Subscriptions:
 
     async def leave(self, address: str) -> None:
         """Wait until the messages from this nsqd are answered, and disconnect."""
+        self._leaves[address] += 1  # for a connection that is being made
         if connection := self.open.pop(address, None):
             self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
             self.leaving.add(connection)

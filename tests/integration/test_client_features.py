@@ -273,6 +273,34 @@ async def test_addresses_of_a_producer_change_while_it_runs(nsqd):
         assert (nsqd.published("t"), other.published("t")) == ([b"one"], [b"two"])
 
 
+async def test_a_consumer_leaves_an_nsqd_that_is_being_connected(nsqd):
+    with MemoryNsqd() as slow:
+        slow.freeze()
+        async with consumer_of(nsqd, lambda _: None) as consumer:
+            connecting = asyncio.create_task(consumer.connect_to_nsqd(slow.address))
+            await eventually(lambda: slow.connections_made, "it is being connected")
+            await consumer.disconnect_from_nsqd(slow.address)
+            slow.thaw()
+            await connecting
+            assert consumer.nsqd_addresses == [nsqd.address]
+
+
+async def test_a_producer_leaves_an_nsqd_that_is_being_connected(nsqd):
+    with MemoryNsqd() as slow:
+        slow.freeze()
+        async with Producer(nsqd.address) as producer:
+            connecting = asyncio.create_task(producer.connect_to_nsqd(slow.address))
+            await eventually(lambda: slow.connections_made, "it is being connected")
+            await producer.disconnect_from_nsqd(slow.address)
+            slow.thaw()
+            with pytest.raises(ClosedError, match="was removed while it was being connected"):
+                await connecting
+            assert producer.nsqd_addresses == []
+            await producer.publish("t", b"x")
+
+    assert nsqd.published("t") == [b"x"]
+
+
 async def test_closing_waits_for_the_messages_of_an_nsqd_that_is_being_left(nsqd):
     may_end = asyncio.Event()
     nsqd.publish("t", b"x")
