@@ -1,14 +1,11 @@
 """Which nsqd take messages, according to all nsqlookupd of a producer."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 from nsqclient.config import Config
-from nsqclient.lookups import PATIENCE_SECONDS, Lookups
+from nsqclient.lookups import PATIENCE_SECONDS, Lookups, log_failure
 from nsqclient.tasks import Tasks
-
-log = logging.getLogger("nsqclient")
 
 
 class Directory:
@@ -71,8 +68,8 @@ class Directory:
         try:
             self._said[url] = await self._lookups.publishable(url)
             self._errors.pop(url, None)
-        except (OSError, ValueError) as error:
-            log.error("error querying nsqlookupd (%s) - %s", url, error)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises
+            log_failure(url, error)
             self._errors[url] = f"nsqlookupd {url}: {error}"
         finally:
             del self._asking[url]

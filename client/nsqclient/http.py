@@ -82,6 +82,8 @@ async def _exchange(request: bytes, host: str, port: int, context: ssl.SSLContex
         return HttpAnswer(status, headers, await _body(reader, headers))
     except asyncio.IncompleteReadError as error:
         raise HttpError("the connection was closed in the middle of the answer") from error
+    except asyncio.LimitOverrunError as error:
+        raise HttpError("the answer has a chunk whose size does not end") from error
     finally:
         writer.transport.abort()  # no more is to be sent
 

@@ -126,9 +126,15 @@ async def _first_answer(
         url = asking.pop(task)
         try:
             return task.result()
-        except (OSError, ValueError) as error:
-            log.error("error querying nsqlookupd (%s) - %s", url, error)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises
+            log_failure(url, error)
     return None
+
+
+def log_failure(url: str, error: Exception) -> None:
+    """Log why an nsqlookupd gave no answer, with the traceback of an error that nobody has foreseen."""
+    unforeseen = None if isinstance(error, OSError | ValueError) else error
+    log.error("error querying nsqlookupd (%s) - %s", url, error, exc_info=unforeseen)
 
 
 def lookup_url(address: str) -> str:

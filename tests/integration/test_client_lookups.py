@@ -74,6 +74,10 @@ async def test_a_body_is_read_however_it_is_framed(answer):
         (b"x" * 100_000, "no answer in HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", "in the middle of the answer"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "announces a size of 'zz'"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 100_000,
+            "a chunk whose size does not end",
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "announces a size of '-5'"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", "larger than"),
         (b"HTTP/1.1 200 OK\r\nno header\r\n\r\n", "without a colon"),
@@ -318,6 +322,29 @@ async def test_a_consumer_asks_the_next_nsqlookupd_when_one_hangs():
         lookups = Lookups([hanging, lookupd], Config())
         # Either may be the first that is asked; the second time it is the one that hangs.
         assert [await lookups.nsqds_of("t") for _ in range(2)] == [known, known]
+
+
+async def test_an_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeypatch, caplog):
+    failing = [RuntimeError("what?")] * 10
+
+    async def fails_at_first(*args, **settings):
+        if failing:
+            raise failing.pop()
+        return await get(*args, **settings)
+
+    monkeypatch.setattr("nsqclient.http.get", fails_at_first)
+    with MemoryNsqd() as nsqd:
+        async with (
+            asyncio.timeout(30),
+            Registry([nsqd.address]).serve() as lookupd,
+            Consumer("t", "c", lambda _: None, lookupd_addresses=[lookupd], config=OFTEN) as consumer,
+            Producer(lookupd_addresses=[lookupd], config=OFTEN, retry_seconds=20) as producer,
+        ):
+            await producer.publish("t", b"x")
+            await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is found and read")
+            assert consumer.nsqd_addresses == [nsqd.address]
+
+    assert "RuntimeError: what?" in caplog.text
 
 
 async def test_the_last_nsqd_is_forgotten_when_its_connection_has_ended():
