@@ -361,7 +361,12 @@ class Consumer(Listener, Generic[T]):
         if not self._handling.has_jobs:
             self._handling.give_back()  # nobody iterates any more
         subscriptions = self._subscriptions
-        await self._draining.wait(list(subscriptions.open.values()), seconds, leaving=subscriptions.leaving)
+        await self._draining.wait(
+            list(subscriptions.open.values()),
+            seconds,
+            leaving=subscriptions.leaving,
+            all_received=self._handling.expect_no_more,
+        )
         self._handling.give_back()
 
     # --- listener of the connections

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nsqclient.connection import Connection
@@ -30,17 +30,25 @@ class LastWait:
         self._hurried.set()
 
     async def wait(
-        self, connections: Sequence[Connection], seconds: float, leaving: Iterable[Connection] = ()
+        self,
+        connections: Sequence[Connection],
+        seconds: float,
+        *,
+        leaving: Iterable[Connection],
+        all_received: Callable[[], None],
     ) -> None:
         """Wait at most *seconds*, and log how many messages were not handled by then.
 
         Those that are *leaving* already have been told to send no more, which nsqd accepts once.
+        *all_received* is called when no more messages come, and time is left to handle those that are here.
         """
         deadline = asyncio.get_running_loop().time() + seconds
         # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
             await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
+        if asyncio.get_running_loop().time() < deadline:
+            all_received()
         connections = [*connections, *leaving]
         waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
         late = await self._until_deadline(waits, deadline)

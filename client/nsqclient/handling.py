@@ -61,6 +61,7 @@ class Handling:
         self._in_hand = self._verdicts.in_hand
         self._workers: list[asyncio.Task[None]] = []
         self._threads: list[HandlerThreads] = []
+        self._expects_more = True  # messages may still arrive
         self._ended = False  # no more messages are handed out
 
     @property
@@ -121,13 +122,17 @@ class Handling:
         for threads in self._threads:
             threads.stop()
 
+    def expect_no_more(self) -> None:
+        """All messages have arrived: batches need not wait for others."""
+        self._expects_more = False
+        self._wake_for(len(self._hungry))
+
     def give_back(self) -> None:
         """Requeue the messages that no handler has yet, and hand out no more."""
         self._ended = True
         while (message := self._first()) is not None:
             give_back([message])
-        while self._hungry:
-            _wake(self._hungry.popleft())
+        self._wake_for(len(self._hungry))
 
     # --- messages
 
@@ -312,8 +317,8 @@ class Handling:
                         deadline = loop.time() + job.batch_seconds
                 elif deadline is None:
                     await self._arrival()
-                elif self._is_starved():
-                    break  # nsqd sends no more before some of the batch is answered
+                elif not self._expects_more or self._is_starved():
+                    break  # nsqd sends no more, or not before some of the batch is answered
                 else:
                     async with asyncio.timeout_at(deadline):
                         await self._arrival()

@@ -505,6 +505,26 @@ async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
     assert took < 4  # twice would take longer
 
 
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_close_lets_a_batch_handler_finish_what_waits_for_a_full_batch(nsqd, in_threads):
+    bodies = []
+    consumer = consumer_of(nsqd)
+    consumer.add_batch_handler(
+        lambda messages: bodies.extend(message.body for message in messages),
+        size=50,
+        seconds=600,
+        in_threads=in_threads,
+    )
+    await consumer.start()
+    nsqd.publish("t", b"x")
+    await eventually(lambda: consumer.in_flight, "it has arrived")
+    async with asyncio.timeout(10):
+        await consumer.close(600)
+
+    assert bodies == nsqd.finished("t", "c") == [b"x"]
+    assert nsqd.requeued("t", "c") == 0
+
+
 async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, caplog):
     working, end = asyncio.Event(), asyncio.Event()
 
