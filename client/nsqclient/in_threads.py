@@ -1,17 +1,65 @@
 """Handlers in threads: they take messages while some wait, and their answers go to the event loop."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeVar
 
 from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, Source
 from nsqclient.thread_safe import ThreadSafe, working_for
 from nsqclient.threads import Mailbox
 from nsqclient.verdicts import Verdicts, give_back
+
+R = TypeVar("R")
+
+
+class DaemonThreads:
+    """Up to *most* threads, which the end of the program does not wait for: a handler may hang.
+
+    It waits for those of a ThreadPoolExecutor, also after shutdown().
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._threads = 0
+        self._free = threading.Semaphore(0)  # threads that have nothing to do
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[object, ...]] | None]
+        self._calls = SimpleQueue()
+
+    def run(self, function: Callable[..., R], *arguments: object) -> asyncio.Future[R]:
+        """Call *function* in the next thread that is free; only the event loop calls this."""
+        outcome: Future[R] = Future()
+        self._calls.put((outcome, function, arguments))
+        if not self._free.acquire(blocking=False) and self._threads < self._most:
+            threading.Thread(target=self._work, name=f"{self._name}_{self._threads}", daemon=True).start()
+            self._threads += 1
+        return asyncio.wrap_future(outcome)
+
+    def stop(self) -> None:
+        """End the threads when they have returned from what they do."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            _carry_out(*call)
+            del call  # a thread that waits keeps no messages
+            self._free.release()
+
+
+def _carry_out(outcome: Future[Any], function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    if outcome.set_running_or_notify_cancel():
+        try:
+            outcome.set_result(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is awaited
+            outcome.set_exception(error)
+            del outcome  # the error knows this frame, and would keep the messages until cycles are looked for
 
 
 class HandlerThreads:
@@ -20,18 +68,17 @@ class HandlerThreads:
     def __init__(self, owner: object, job: Job, name: str) -> None:
         self._owner = owner
         self._handler: Callable[[Any], object] = job.handler
-        self._loop = asyncio.get_running_loop()
-        self._mailbox = Mailbox(self._loop)
-        self._pool = ThreadPoolExecutor(job.concurrency, thread_name_prefix=name)
+        self._mailbox = Mailbox(asyncio.get_running_loop())
+        self._pool = DaemonThreads(job.concurrency, name)
 
     def stop(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.stop()
 
     async def call(self, messages: Any) -> object:
         """Call the handler once, with a message or a batch."""
         for message in messages if isinstance(messages, list) else [messages]:
             message._source = ThreadSafe(message._source, self._mailbox)
-        return await self._loop.run_in_executor(self._pool, self._called, messages)
+        return await self._pool.run(self._called, messages)
 
     def _called(self, messages: Any) -> object:
         with working_for(self._owner):
@@ -72,7 +119,7 @@ class HandlerRun:
         """Handle the messages that wait; returns one that was delivered too often, or None."""
         threads = self._threads
         try:
-            return await threads._loop.run_in_executor(threads._pool, self._take)
+            return await threads._pool.run(self._take)
         except asyncio.CancelledError:
             self._ended = True
             give_back(self._in_hand)

@@ -8,6 +8,7 @@ import multiprocessing
 import queue
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ import pytest
 from nsqclient import ClosedError, Config, Consumer, Fixed, Producer, Retry, sync, threads
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, wait_until
 
 CALM = Config(max_in_flight=100, max_backoff_duration=0)
 
@@ -543,6 +544,40 @@ async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, 
     end.set()
 
     assert "1 handlers do not end when they are cancelled" in caplog.text
+
+
+HANGS = """
+import asyncio, sys, threading
+from nsqclient import Consumer, sync
+started = threading.Event()
+def hang(message):
+    started.set()
+    threading.Event().wait()
+"""
+HANGS_BESIDE_ASYNCIO = f"""{HANGS}
+async def main():
+    consumer = Consumer("t", "c", nsqd_addresses=[sys.argv[1]])
+    consumer.add_handler(hang, in_threads=True)
+    await consumer.start()
+    await asyncio.to_thread(started.wait)
+    await consumer.close(0.1)
+asyncio.run(main())
+"""
+HANGS_WITHOUT_ASYNCIO = f"""{HANGS}
+consumer = sync.Consumer("t", "c", hang, nsqd_addresses=[sys.argv[1]])
+consumer.start()
+started.wait()
+consumer.close(0.1)
+"""
+
+
+@pytest.mark.parametrize("program", [HANGS_BESIDE_ASYNCIO, HANGS_WITHOUT_ASYNCIO], ids=["asyncio", "threads"])
+def test_a_program_ends_beside_a_thread_whose_handler_hangs(nsqd, program):
+    nsqd.publish("t", b"x")
+    ended = subprocess.run([sys.executable, "-c", program, nsqd.address], timeout=30, check=False)
+
+    assert ended.returncode == 0
+    wait_until(lambda: nsqd.depth("t", "c") == 1, "another consumer can have the message")
 
 
 async def test_close_does_not_wait_for_a_publish_that_nobody_waits_for(nsqd):
