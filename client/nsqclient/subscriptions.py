@@ -62,6 +62,7 @@ class Subscriptions:
             full_jitter=strategy == "full_jitter",
             strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
         )
+        self._failing: set[str] = set()  # could not be connected when they were tried last
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
         self._stop_starting = asyncio.Event()
@@ -112,7 +113,9 @@ class Subscriptions:
         try:
             async for addresses in self._addresses.rounds():
                 connecting = {address: task for address, task in connecting.items() if not task.done()}
-                for address in self._chosen(addresses):
+                chosen = self._chosen(addresses)
+                self._failing.intersection_update(chosen)
+                for address in chosen:
                     # An nsqd that is slow to answer must not keep the others waiting.
                     if address not in self.open and address not in connecting:
                         connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
@@ -132,6 +135,11 @@ class Subscriptions:
             await self.connect(address)
         except (OSError, ProtocolError, ValueError) as error:
             log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+            if address not in self._failing:  # later pauses are to grow
+                self._failing.add(address)
+                self._addresses.hurry()
+        else:
+            self._failing.discard(address)
 
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]

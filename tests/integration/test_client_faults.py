@@ -605,6 +605,15 @@ async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
     assert f"({gone}) not connected: {gone}: connection refused" in caplog.text
 
 
+async def test_an_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
+    port = free_port()
+    late = f"127.0.0.1:{port}"
+    async with Consumer("t", "c", Bodies().one, nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
+        await eventually(lambda: caplog.text.count(f"({late}) not connected") > 1, "it is refused")
+        with MemoryNsqd(port=port):
+            await eventually(lambda: late in consumer.nsqd_addresses, "it is connected", seconds=20)
+
+
 async def test_a_consumer_connects_to_its_nsqd_all_at_once(nsqd):
     with MemoryNsqd() as slow:
         slow.freeze()
