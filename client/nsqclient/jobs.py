@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from nsqclient.message import Message, T
 
@@ -42,7 +42,7 @@ class Job:
         return self.concurrency * max(1, self.batch_size)
 
 
-def is_awaitable(pending: object) -> bool:
+def is_awaitable(pending: object) -> TypeGuard[Awaitable[Any]]:
     return pending.__class__ is CoroutineType or hasattr(pending, "__await__")
 
 
