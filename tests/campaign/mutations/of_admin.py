@@ -173,4 +173,27 @@ ADMIN: Final = (
         "delivered = False",
         ("tests/unit/nsqadmin/figures/test_missing.py",),
     ),
+    Mutation(
+        "all-of-a-list-is-more-than-the-list",
+        "nsqadmin/pages/message_forms.py",
+        '    if not (fields["id"] or search.can_be_done_to_all):\n',
+        "    if False:\n",
+        ('tests/integration/nsqadmin/test_messages.py -k "leaves_out or due_time"',),
+    ),
+    Mutation(
+        "what-everybody-refused-is-done",
+        "nsqadmin/changes/actions.py",
+        "        return self.nsqds > 0 or not (self.refusing or self.silent)\n",
+        "        return True\n",
+        (
+            "tests/integration/nsqadmin/test_changes_are_told.py tests/integration/nsqadmin/test_bulk.py tests/integration/nsqadmin/test_partial_failure.py -k refus",
+        ),
+    ),
+    Mutation(
+        "long-warnings-are-left-out",
+        "nsqadmin/pages/render.py",
+        "[*warnings[:count], _MORE]",
+        "warnings[:count]",
+        ("tests/integration/nsqadmin/test_changes_are_told.py",),
+    ),
 )

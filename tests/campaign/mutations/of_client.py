@@ -186,4 +186,25 @@ CLIENT: Final = (
         "        if False:",
         ("tests/integration/test_client_lookups.py",),
     ),
+    Mutation(
+        "a-hung-nsqlookupd-holds-up-everybody",
+        "client/nsqclient/directory.py",
+        "await asyncio.wait(waiting, timeout=PATIENCE_SECONDS)",
+        "await asyncio.wait(waiting)",
+        ("tests/integration/test_client_lookups.py",),
+    ),
+    Mutation(
+        "a-last-batch-waits-to-be-full",
+        "client/nsqclient/handling.py",
+        "elif not self._expects_more or self._is_starved():",
+        "elif self._is_starved():",
+        ("tests/integration/test_client_faults.py -k full_batch",),
+    ),
+    Mutation(
+        "an-nsqd-is-connected-after-it-was-left",
+        "client/nsqclient/subscriptions.py",
+        " or self._leaves[address] > leaves",
+        "",
+        ("tests/integration/test_client_features.py -k being_connected",),
+    ),
 )

@@ -137,4 +137,11 @@ POLICIES: Final = (
         "            pass\n",
         ('tests/integration/nsqd/test_policies.py -k "only_when_that_is_meant"',),
     ),
+    Mutation(
+        "nothing-expires-behind-what-is-from-the-future",
+        "nsqd/engine/letting_go.py",
+        "        if published_ns > wall_ns:\n",
+        "        if False:\n",
+        ("tests/unit/nsqd/engine/test_letting_go.py",),
+    ),
 )
