@@ -1,5 +1,7 @@
 """The content of a batch: fair shares, no repetition, no gap, and the same again from the same offsets."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,6 +246,62 @@ def test_a_batch_is_about_as_large_as_its_limit_and_never_empty(available, size)
     assert all(found[name] <= available[name] for name in available)
     assert sum(found.values()) * 10 <= max(size, 10)
     assert any(found.values()) == any(available.values())
+
+
+def batches_of(backlog, size, sizes):
+    """What each batch has until nothing is left, or the first hundred of them."""
+    backlog = dict(backlog)
+    for turn in range(100):
+        if not any(backlog.values()):
+            return
+        found = within_size(backlog, size, sizes, turn)
+        backlog = {name: count - found[name] for name, count in backlog.items()}
+        yield found
+
+
+def test_logs_whose_share_is_less_than_a_message_take_turns():
+    names = [f"n{number:02}" for number in range(20)]
+    backlog, sizes = dict.fromkeys(names, 100), dict.fromkeys(names, 4.0 * (1 << 20))
+    batches = list(islice(batches_of(backlog, 64 << 20, sizes), 20))
+
+    assert {sum(found.values()) for found in batches} == {16}
+    assert {sum(found[name] for found in batches) for name in names} == {16}
+
+
+def test_a_log_of_large_messages_advances_while_another_never_runs_out():
+    sizes = {"busy": 200.0, "large": 2.0 * (1 << 20)}
+    backlog = {"busy": 1 << 30, "large": 5}
+    batches = list(islice(batches_of(backlog, 1 << 20, sizes), 4))
+
+    assert [found["large"] for found in batches] == [0, 1, 0, 1]
+    assert [found["busy"] for found in batches] == [(1 << 20) // 200, 0, (1 << 20) // 200, 0]
+
+
+def test_a_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
+    assert within_size({"a": 100}, 10, {"a": 0.0}) == {"a": 10}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdef"), st.tuples(st.integers(0, 50), st.sampled_from((0.0, 0.25, 1.5, 40, 300)))
+    ),
+    st.integers(1, 500),
+)
+def test_batch_by_batch_every_log_advances_and_only_a_message_that_is_too_large_exceeds_the_limit(logs, size):
+    backlog = {name: count for name, (count, _) in logs.items()}
+    sizes = {name: float(average) for name, (_, average) in logs.items()}
+    passed_over = dict.fromkeys(logs, 0)
+    for found in batches_of(backlog, size, sizes):
+        together = sum(count * max(1.0, sizes[name]) for name, count in found.items())
+        assert together <= size or sum(found.values()) == 1
+        assert any(found.values())
+        passed_over = {
+            name: passed_over[name] + 1 if backlog[name] and not found[name] else 0 for name in logs
+        }
+        assert max(passed_over.values()) <= len(logs) ** 2
+        backlog = {name: count - found[name] for name, count in backlog.items()}
+        rest = size - together
+        assert not any(count and max(1.0, sizes[name]) <= rest for name, count in backlog.items())
 
 
 # --- a channel that somebody else uses

@@ -56,6 +56,8 @@ class BatchLimits:
     partitions: int | None = None
     """At least so many; None: as many as there are cores, if that is worth it."""
     cores: int = 1
+    turn: int = 0
+    """The number of the batch: logs whose messages do not fit into one batch take turns."""
 
 
 def next_positions(
@@ -85,7 +87,7 @@ def next_positions(
             available[name] = log.count(position)
     messages = share(available, limits.rows)
     if limits.size is not None:
-        messages = within_size(messages, limits.size, sizes)
+        messages = within_size(messages, limits.size, sizes, limits.turn)
     for name, count in messages.items():
         end[name] = bounds[name].advance(start[name], count)
     return end
@@ -144,14 +146,34 @@ def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
     return shares
 
 
-def within_size(messages: Mapping[str, int], size: int, sizes: Mapping[str, float]) -> dict[str, int]:
-    """Reduce *messages* to about *size* bytes, but at least 1 message, so that the query makes progress."""
-    shares = share({name: round(count * sizes.get(name, 1)) for name, count in messages.items()}, size)
-    allowed = {
-        name: min(count, int(shares[name] / max(1, sizes.get(name, 1)))) for name, count in messages.items()
-    }
-    if any(messages.values()) and not any(allowed.values()):
-        allowed[min(name for name, count in messages.items() if count)] = 1
+def within_size(
+    messages: Mapping[str, int], size: int, sizes: Mapping[str, float], turn: int = 0
+) -> dict[str, int]:
+    """Reduce *messages* to *size* bytes. Only a message that is larger is read nevertheless, and alone.
+
+    Where the first messages of all logs are too large for one batch, *turn* chooses the log that begins, so
+    that each log advances.
+    """
+    weights = {name: max(1.0, sizes.get(name, 1)) for name in messages}
+    allowed = dict.fromkeys(messages, 0)
+    left = float(size)
+    waiting = sorted(name for name, count in messages.items() if count)
+    at = turn % max(1, len(waiting))
+    waiting = [*waiting[at:], *waiting[:at]]
+    for name in waiting:
+        if name == waiting[0] or weights[name] <= left:
+            allowed[name] = 1
+            left -= weights[name]
+    unread = {name: round((messages[name] - allowed[name]) * weights[name]) for name in waiting}
+    shares = share(unread, max(0, int(left)))
+    for name in waiting:
+        allowed[name] = min(messages[name], allowed[name] + int(shares[name] / weights[name]))
+    # What is left of a share is less than a message; together it may be enough for some.
+    left = size - sum(allowed[name] * weights[name] for name in waiting)
+    for name in waiting:
+        more = min(messages[name] - allowed[name], int(max(0.0, left) / weights[name]))
+        allowed[name] += more
+        left -= more * weights[name]
     return allowed
 
 

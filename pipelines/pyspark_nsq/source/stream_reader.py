@@ -73,6 +73,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest_s = 0.0
         self._looked_at = 0.0
         self._waiting_since: float | None = None
+        # How many batches this reader has planned.
+        self._batches = 0
 
     @in_one_sentence
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
@@ -161,6 +163,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._rest_s = min(max(2 * self._rest_s, _FIRST_REST_S), _LONGEST_REST_S)
             return start
         self._rest_s = 0.0
+        self._batches += 1
         return self._noted(begin, end, readable, limits, sizes, found).json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -212,6 +215,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size=limit.max_bytes if isinstance(limit, ReadMaxBytes) else size,
             partitions=self._options.min_partitions,
             cores=self._cores,
+            turn=self._batches,
         )
 
     def _sizes(self, logs: Mapping[str, FoundLog], limits: BatchLimits) -> dict[str, float]:
