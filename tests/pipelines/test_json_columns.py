@@ -1,12 +1,24 @@
 """JSON bodies as columns: each row has the values of its own body, whatever the other bodies are."""
 
 import json
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
@@ -43,6 +55,36 @@ def test_members_become_columns_beside_those_of_the_message():
         (None, None, 1),
     ]
     assert rows[1]["when"].isoformat() == "2026-11-20T09:00:00+00:00"
+
+
+def test_a_date_is_read_from_its_text_wherever_it_lies():
+    schema = (
+        StructType()
+        .add("a", LongType())
+        .add("d", DateType())
+        .add("in", StructType().add("days", ArrayType(DateType())).add("at", TimestampType()))
+        .add("_corrupt", "binary")
+    )
+    whole = b'{"a": 1, "d": "2026-11-20", "in": {"days": ["1969-12-31", null], "at": "2026-11-20T09:00:00"}}'
+    rows = parse(schema, whole, b'{"a": 2, "d": "soon"}', b"{}", b'{"d": "2026-11-20 23:59:59", "in": {}}')
+
+    assert rows[0] == {
+        "a": 1,
+        "d": date(2026, 11, 20),
+        "in": {
+            "days": [date(1969, 12, 31), None],
+            "at": datetime(2026, 11, 20, 9, tzinfo=UTC),
+        },
+        "_corrupt": None,
+    }
+    assert rows[1] == {"a": None, "d": None, "in": None, "_corrupt": b'{"a": 2, "d": "soon"}'}
+    assert rows[2] == {"a": None, "d": None, "in": None, "_corrupt": None}
+    assert rows[3] == {
+        "a": None,
+        "d": date(2026, 11, 20),
+        "in": {"days": None, "at": None},
+        "_corrupt": None,
+    }
 
 
 TRICKS = [
@@ -85,6 +127,22 @@ def test_a_body_may_have_lines():
             "the schema has the column nsqd as bigint",
         ),
         (StructType().add("a", LongType()).add("_corrupt", LongType()), "_corrupt must be binary or string"),
+        (StructType().add("m", MapType(StringType(), LongType())), "cannot read column m of type map<"),
+        (
+            StructType().add("m", ArrayType(StructType().add("x", MapType(StringType(), LongType())))),
+            "cannot read column m of type list<",
+        ),
+        (StructType().add("t", DayTimeIntervalType()), "cannot read column t of type duration"),
+        (StructType().add("c", CharType(3)), "cannot read column c of type char"),
+        (StructType().add("a", LongType(), nullable=False), "in column a the schema has a as not null"),
+        (
+            StructType().add("a", StructType().add("b", LongType(), nullable=False)),
+            "in column a the schema has b as not null",
+        ),
+        (
+            StructType().add("a", LongType()).add("_corrupt", "binary", nullable=False),
+            "in column _corrupt the schema has _corrupt as not null",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_named(schema, sentence):

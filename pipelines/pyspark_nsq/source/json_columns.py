@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_nsq.source.arrays import repeated
 from pyspark_nsq.source.columns import Origin, check_column, column, is_column
@@ -37,12 +38,13 @@ class JsonColumns:
     def __init__(self, schema: StructType, *, headers: bool = False) -> None:
         """Raises OptionError. Without *headers* a column of that name is a member of the JSON."""
         self.has_headers = False
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = pa.schema([_field(one) for one in schema])
         self._own: list[str] = []
-        for one in schema:
+        for one, field in zip(schema, self._schema, strict=True):
             if one.name == CORRUPT:
                 if one.dataType not in (BinaryType(), StringType()):
                     raise OptionError(f"the column {CORRUPT} must be binary or string")
+                _check_nullable(one.name, field)
             elif is_column(one.name) and (headers or one.name != HEADERS):
                 check_column(one.name, one.dataType)
                 self._own.append(one.name)
@@ -52,6 +54,9 @@ class JsonColumns:
             raise OptionError(
                 "option bodyFormat is json, but the schema has no column for what is in the JSON"
             )
+        for one in parsed:
+            _check_readable(one)
+            _check_nullable(one.name, one)
         self._parsed = pa.struct([_as_parsed(one) for one in parsed])
 
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
@@ -111,10 +116,59 @@ def _wrapped(bodies: Any) -> Any:
     return joined.buffers()[2][int(cuts[0]) : int(cuts[-1])]
 
 
-def _as_parsed(one: Any) -> Any:
-    """Return the field to parse a column as: Arrow's parser has no zones, and members may be missing."""
-    kind = pa.timestamp("us") if pa.types.is_timestamp(one.type) else one.type
-    return pa.field(one.name, kind)
+def _field(column: StructField) -> Any:
+    """Return the column as Arrow has it. Raises OptionError."""
+    try:
+        return to_arrow_schema(StructType([column]), timezone="UTC").field(0)
+    except PySparkTypeError as error:
+        raise _unreadable(column.name, column.dataType.simpleString()) from error
+
+
+def _unreadable(name: str, kind: object) -> OptionError:
+    return OptionError(f"option bodyFormat is json, which cannot read column {name} of type {kind}")
+
+
+def _check_nullable(name: str, field: Any) -> None:
+    """Raise OptionError if *field*, or a part of it, may not be null: Spark fails where a body lacks it."""
+    if not field.nullable:
+        raise OptionError(
+            f"option bodyFormat is json, and any member may be missing, but in column {name} the schema has "
+            f"{field.name} as not null"
+        )
+    for part in _parts(field.type):
+        _check_nullable(name, part)
+
+
+def _check_readable(field: Any) -> None:
+    """Raise OptionError if Arrow's parser does not know the type of *field*."""
+    try:
+        pj.read_json(
+            pa.BufferReader(b"{}"),
+            parse_options=pj.ParseOptions(explicit_schema=pa.schema([_as_parsed(field)])),
+        )
+    except NotImplementedError as error:
+        raise _unreadable(field.name, field.type) from error
+
+
+def _as_parsed(field: Any) -> Any:
+    """Return the field to parse a column as: Arrow's parser has no zones, and dates only as numbers.
+
+    Raises NotImplementedError if there is none.
+    """
+    kind = field.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        kind = pa.timestamp("us")
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_as_parsed(part) for part in _parts(kind)])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_as_parsed(kind.value_field))
+    elif pa.types.is_time(kind):
+        raise NotImplementedError  # Arrow would take numbers only
+    return pa.field(field.name, kind)
+
+
+def _parts(kind: Any) -> list[Any]:
+    return [kind.field(number) for number in range(kind.num_fields)]
 
 
 def _where_null(parsed: Any, bodies: Any, kind: Any) -> Any:
