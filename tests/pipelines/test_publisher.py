@@ -245,6 +245,58 @@ def test_ids_are_not_assigned_while_an_nsqlookupd_does_not_answer(nodes, topic):
         NsqWriter(options, schema.add("dedup_id", "string"), overwrite=False)
 
 
+@pytest.fixture
+def alone(cluster):
+    """A cluster with a single nsqd."""
+    return Nodes(cluster, 1)
+
+
+@contextmanager
+def gone(nodes):
+    """The only nsqd is away at first, and listed by none; a thread starts it again after a while."""
+    (nsqd,) = nodes.nsqds
+    nsqd.stop()
+    wait_until(lambda: not nodes.lookupd.get("/nodes")["producers"], "it is not listed")
+    back = threading.Timer(1, nsqd.start)
+    back.start()
+    yield
+    back.join()
+
+
+def test_the_only_nsqd_is_waited_for_though_it_is_not_listed_meanwhile(alone, topic):
+    publishing = publisher(lookupd_http_addresses=alone.lookupd.http_address, retrySeconds="30")
+    publishing.publish(mpub(b"a", topic=topic))
+    with gone(alone):
+        publishing.publish(mpub(b"b", topic=topic))
+    publishing.close()
+
+    assert count(alone.nsqds[0], topic) == 2
+
+
+def test_an_nsqd_that_is_back_gets_the_messages_though_no_nsqlookupd_answers_any_more(alone, topic):
+    publishing = publisher(lookupd_http_addresses=alone.lookupd.http_address, retrySeconds="30")
+    publishing.publish(mpub(b"a", topic=topic))
+    with gone(alone):
+        alone.lookupd.kill()
+        publishing.publish(mpub(b"b", topic=topic))
+    publishing.close()
+
+    assert count(alone.nsqds[0], topic) == 2
+
+
+@pytest.mark.parametrize("columns", [{"body": [b"a"]}, {"body": [b"a"], "dedup_id": ["1"]}])
+def test_a_task_that_begins_while_no_nsqd_is_listed_waits_for_one(alone, topic, columns):
+    options = SinkOptions.parse(
+        {"lookupd_http_addresses": alone.lookupd.http_address, "topic": topic, "retrySeconds": "30"}
+    )
+    schema = StructType().add("body", "binary")
+    schema = schema.add("dedup_id", "string") if "dedup_id" in columns else schema
+    with gone(alone):
+        NsqWriter(options, schema, overwrite=False).write(iter([pa.RecordBatch.from_pydict(columns)]))
+
+    assert count(alone.nsqds[0], topic) == 1
+
+
 @contextmanager
 def full(nsqd, topic):
     """The topic has no room at first; a thread makes some after a while."""

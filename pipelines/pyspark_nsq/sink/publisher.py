@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from zlib import crc32
 
@@ -32,7 +33,7 @@ class Publisher:
         self._options = options
         self._connections = NodeConnections(options.for_nodes())
         self._asking = Asking(options.for_nodes())
-        self._addresses = list(nsqds) or self._find()
+        self._addresses = list(nsqds) or self._find(options.retry_s)
         # Never changed: an nsqd that restarts is not listed for a moment, and its ids must wait for it.
         self._owners = tuple(self._addresses)
         self._turn = turn
@@ -59,7 +60,9 @@ class Publisher:
             time.sleep(rest)
             attempt += 1
             if self._options.lookupd_http_addresses and one.group is None:
-                self._addresses = self._find() or self._addresses
+                # Those that are known may be back before an nsqlookupd lists them, or while none answers.
+                with suppress(SourceError):
+                    self._addresses = self._find(0.0)
 
     def close(self) -> None:
         self._connections.close()
@@ -95,12 +98,11 @@ class Publisher:
         at = self._turn % len(self._addresses)
         return [*self._addresses[at:], *self._addresses[:at]]
 
-    def _find(self) -> list[str]:
-        """Return the nsqds of the cluster."""
+    def _find(self, retry_s: float) -> list[str]:
+        """Return the nsqds of the cluster. Raises SourceError if there are none for *retry_s*."""
         if self._options.nsqd_http_addresses:
             return list(self._options.nsqd_http_addresses)
-        options = self._options
-        return all_nsqds(self._asking, options.lookupd_http_addresses, options.retry_s)
+        return all_nsqds(self._asking, self._options.lookupd_http_addresses, retry_s)
 
 
 def _passes(error: NodeError) -> bool:

@@ -169,10 +169,7 @@ class NodeConnection:
                 return self._once(verb, target, content)
             except NodeError as error:
                 rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
-                passes = error.code == CANNOT_READ or (
-                    error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
-                )
-                if not passes or time.monotonic() + rest > deadline:
+                if not passes(error) or time.monotonic() + rest > deadline:
                     raise
                 time.sleep(rest)
                 attempt += 1
@@ -235,6 +232,13 @@ class NodeConnection:
                 self.unanswered += 1
             raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
         return response.status, body, dict(response.headers.items())
+
+
+def passes(error: NodeError) -> bool:
+    """Whether the same request may succeed a little later."""
+    return error.code == CANNOT_READ or (
+        error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
+    )
 
 
 def _https_port(body: bytes) -> int | None:
