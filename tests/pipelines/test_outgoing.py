@@ -68,6 +68,31 @@ def test_rows_with_the_same_id_are_of_the_same_group_and_carry_it_as_a_header():
     assert len(set(group_of(first).values())) > 20
 
 
+def groups_of(**columns):
+    """The group of each id, by the header that is sent."""
+    batch = rows(body=[b"x"] * 4, **columns)
+    return {
+        json.loads(body[2:-1])["dedup-id"]: one.group
+        for one in outgoing(batch, "t", 100)
+        for body in bodies_in(one)
+        if b"dedup-id" in body
+    }
+
+
+def test_a_header_is_as_good_an_id_as_the_column_which_comes_first():
+    headers = pa.array(
+        [None, [("a", "1")], [("a", "1"), ("dedup-id", "x")], [("dedup-id", "y")]],
+        pa.map_(pa.string(), pa.string()),
+    )
+    by_header = groups_of(headers=headers)
+
+    assert by_header == groups_of(dedup_id=[None, None, "x", "y"])
+    assert by_header.keys() == {"x", "y"}
+    assert groups_of(headers=headers, dedup_id=["x", None, None, "z"]) == groups_of(
+        dedup_id=["x", None, "x", "z"]
+    )
+
+
 def test_rows_without_an_id_go_anywhere():
     sent = list(outgoing(rows(body=[b"1", b"2"], dedup_id=["a", None]), "t", 100))
 

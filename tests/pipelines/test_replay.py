@@ -7,10 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bench.ports import free_port
 from pyspark_nsq.jobs.main import main
 from pyspark_nsq.jobs.replay import RateLimit
 from pyspark_nsq.parquet.delta import DeltaLog
 from pyspark_nsq.source.columns import ARROW_SCHEMA
+from pyspark_nsq.source.headers import HEADERS_TYPE
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.streams import ALL, bodies_of
 from tests.pipelines.test_delta import written
@@ -99,6 +101,47 @@ def test_a_run_goes_on_where_the_one_before_ended(nodes, topic, flags, tmp_path,
 
     assert main(["replay", *flags, f"--progress={progress}"]) == 0
     assert "0 messages published" in capsys.readouterr().out
+
+
+def with_ids(archive):
+    """Give the messages of the archive ids."""
+    for number, path in enumerate(sorted(archive.glob("date=*/*/*.parquet"))):
+        table = pq.read_table(path, columns=["body"], partitioning=None)
+        headers = pa.array([[("dedup-id", f"{number}-{n}")] for n in range(len(table))], HEADERS_TYPE)
+        pq.write_table(table.append_column("headers", headers), path, row_group_size=3)
+
+
+def test_messages_with_ids_are_stored_once_though_a_run_repeats_a_row_group(
+    nodes, topic, flags, tmp_path, archive
+):
+    with_ids(archive)
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
+    for nsqd in nodes.nsqds:
+        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+    progress = tmp_path / "progress.json"
+    assert main(["replay", *flags, f"--progress={progress}"]) == 0
+    once = json.loads(progress.read_text())
+    for _ in range(3):
+        # A run that is killed within a row group has not noted it.
+        (*_, last) = once["row_groups"]
+        progress.write_text(json.dumps(once | {"row_groups": once["row_groups"] | {last: 1}}))
+        assert main(["replay", *flags, f"--progress={progress}"]) == 0
+
+    assert published(nodes, topic) == EXPECTED
+
+
+def test_only_messages_with_ids_need_all_nsqlookupds(nodes, topic, flags, archive, capsys):
+    away = f"127.0.0.1:{free_port()}"
+    flags = [*flags, f"--lookupd-http-address={away}", "--retry-seconds=0"]
+    assert main(["replay", *flags]) == 0
+    with_ids(archive)
+    capsys.readouterr()
+
+    assert main(["replay", *flags]) == 1
+    sentence = capsys.readouterr().err
+    assert "is uncertain: " in sentence
+    assert away in sentence
+    assert published(nodes, topic) == EXPECTED
 
 
 def test_the_pace_is_kept(nodes, topic, flags):

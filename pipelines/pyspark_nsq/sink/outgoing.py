@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructType
 
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.headers import HEADERS_TYPE, as_json, with_lengths
+from pyspark_nsq.source.headers import DEDUP_ID, HEADERS_TYPE, as_json, with_lengths
 from pyspark_nsq.source.names import HEADERS
 
 BODY: Final = "body"
@@ -79,7 +79,7 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
     topics = pc.fill_null(topics.cast(pa.string()), pa.scalar(topic, pa.string()))
     defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
     waits = np.zeros(batch.num_rows, np.int64) if defers is None else pc.fill_null(defers, 0).to_numpy()
-    ids = batch.column(DEDUP) if DEDUP in names else None
+    ids = _ids(batch)
     # Without any headers, the requests have the form that an nsqd without headers also accepts.
     texts = None
     if HEADERS in names or ids is not None:
@@ -102,6 +102,16 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
                 one = bodies.slice(int(row), 1)
                 content = _framed(one) if extended else one[0].as_py()
                 yield Outgoing(name, content, 1, int(waits[row]), extended, group)
+
+
+def _ids(batch: pa.RecordBatch) -> Any:
+    """Return the id by which nsqd recognizes each row: the column or else the header; None without both."""
+    ids = batch.column(DEDUP) if DEDUP in batch.schema.names else None
+    if HEADERS not in batch.schema.names:
+        return ids
+    headers = batch.column(HEADERS)
+    noted = pc.map_lookup(headers, pa.scalar(DEDUP_ID, headers.type.key_type), "first")
+    return noted if ids is None else pc.coalesce(ids, noted)
 
 
 def _groups(rows: int, ids: Any) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.nodes import all_nsqds
+from pyspark_nsq.source.nodes import all_nsqds, all_nsqds_for_certain
 from pyspark_nsq.source.reasons import explain
 
 # Pauses between two rounds over all nodes; the last one is repeated.
@@ -34,8 +34,9 @@ class Publisher:
         self._connections = NodeConnections(options.for_nodes())
         self._asking = Asking(options.for_nodes())
         self._addresses = list(nsqds) or self._find(options.retry_s)
-        # Never changed: an nsqd that restarts is not listed for a moment, and its ids must wait for it.
-        self._owners = tuple(self._addresses)
+        # The nsqds that ids are assigned to, found with the first id. They stay the same: an nsqd that
+        # restarts is not listed for a moment, and its ids must wait for it.
+        self._owners = tuple(nsqds)
         self._turn = turn
         self.messages = 0
         # Messages of requests that got no answer and were sent again, so they may exist twice.
@@ -91,6 +92,7 @@ class Publisher:
     def _in_turn(self, one: Outgoing) -> list[str]:
         """Return the nodes that may get *one*, the first choice first."""
         if one.group is not None:
+            self._owners = self._owners or tuple(certain_nsqds(self._options, self._asking))
             # Only this node knows which ids were published before. The nodes of the other groups stay the
             # same when a node comes or goes.
             return [max(self._owners, key=lambda address: crc32(f"{one.group} {address}".encode()))]
@@ -103,6 +105,13 @@ class Publisher:
         if self._options.nsqd_http_addresses:
             return list(self._options.nsqd_http_addresses)
         return all_nsqds(self._asking, self._options.lookupd_http_addresses, retry_s)
+
+
+def certain_nsqds(options: SinkOptions, asking: Asking) -> list[str]:
+    """Return the nsqds that ids are assigned to. Raises SourceError if the list may be incomplete."""
+    if options.nsqd_http_addresses:
+        return list(options.nsqd_http_addresses)
+    return all_nsqds_for_certain(asking, options.lookupd_http_addresses, options.retry_s)
 
 
 def _passes(error: NodeError) -> bool:

@@ -16,10 +16,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import DEDUP, check_columns, outgoing
-from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.sink.publisher import Publisher, certain_nsqds
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import OptionError
-from pyspark_nsq.source.nodes import all_nsqds_for_certain
 from pyspark_nsq.source.one_sentence import in_one_sentence
 
 log: Final = logging.getLogger("pyspark_nsq.sink")
@@ -42,7 +41,7 @@ class _Writing:
         check_columns(schema, options.topic)
         self._options = options
         # All tasks and their repetitions get the list of the driver: each assigns ids to nsqds by itself.
-        self._nsqds = _all_nsqds(options) if DEDUP in schema.names else []
+        self._nsqds = _certain_nsqds(options) if DEDUP in schema.names else []
 
     @in_one_sentence
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRows:
@@ -80,12 +79,10 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
         _tell(f"batch {batchId} failed and will be published again: ", messages)
 
 
-def _all_nsqds(options: SinkOptions) -> list[str]:
-    if options.nsqd_http_addresses:
-        return list(options.nsqd_http_addresses)
+def _certain_nsqds(options: SinkOptions) -> list[str]:
     asking = Asking(options.for_nodes())
     try:
-        return all_nsqds_for_certain(asking, options.lookupd_http_addresses, options.retry_s)
+        return certain_nsqds(options, asking)
     finally:
         asking.close()
 
