@@ -1,7 +1,9 @@
 """Publishing from an executor: to all nsqds in turn, except those that are away."""
 
 import json
+import os
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -73,6 +75,21 @@ def test_an_nsqd_that_is_away_is_passed_over(cluster, topic):
 
     assert count(there, topic) == 5
     assert publishing.messages == 6
+
+
+def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
+    frozen, there = fragile.nsqds
+    publishing = publisher(
+        nsqd_http_addresses=f"{frozen.http_address},{there.http_address}", requestTimeoutSeconds="5"
+    )
+    os.kill(frozen.pid, signal.SIGSTOP)
+    for _ in range(10):
+        publishing.publish(mpub(b"a", b"b", topic=topic))
+    publishing.close()
+
+    assert count(there, topic) == 20
+    # The requests without an answer.
+    assert publishing.again == 2
 
 
 def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):

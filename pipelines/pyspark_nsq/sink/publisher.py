@@ -17,6 +17,8 @@ from pyspark_nsq.source.reasons import explain
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+# An nsqd that did not answer may be frozen, and then each request to it takes requestTimeoutSeconds.
+_SILENCE_S: Final = 30.0
 # Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
 _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
 _TOPIC_FULL: Final = 429  # a policy of this nsqd bounds the topic
@@ -37,6 +39,8 @@ class Publisher:
         # The nsqds that ids are assigned to, found with the first id. They stay the same: an nsqd that
         # restarts is not listed for a moment, and its ids must wait for it.
         self._owners = tuple(nsqds)
+        # Until when an nsqd that did not answer is asked last.
+        self._silent: dict[str, float] = {}
         self._turn = turn
         self.messages = 0
         # Messages of requests that got no answer and were sent again, so they may exist twice.
@@ -81,6 +85,8 @@ class Publisher:
                 if not _passes(error):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
                 last = error
+                if error.unreachable:
+                    self._silent[address] = time.monotonic() + _SILENCE_S
             else:
                 return None
             finally:
@@ -98,7 +104,11 @@ class Publisher:
             return [max(self._owners, key=lambda address: crc32(f"{one.group} {address}".encode()))]
         self._turn += 1
         at = self._turn % len(self._addresses)
-        return [*self._addresses[at:], *self._addresses[:at]]
+        now = time.monotonic()
+        return sorted(
+            (*self._addresses[at:], *self._addresses[:at]),
+            key=lambda address: self._silent.get(address, 0.0) > now,
+        )
 
     def _find(self, retry_s: float) -> list[str]:
         """Return the nsqds of the cluster. Raises SourceError if there are none for *retry_s*."""
