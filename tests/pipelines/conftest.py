@@ -18,7 +18,8 @@ class Nodes:
 
     def __init__(self, cluster, nsqds=2, *flags):
         self.cluster = cluster
-        self.lookupd = cluster.nsqlookupd()
+        # It is ready at once; all are registered before a test begins.
+        self.lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
         self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
         # A daemon that listens has only begun to register.
         wait_until(lambda: len(self.lookupd.get("/nodes")["producers"]) == nsqds, "all are registered")

@@ -1,11 +1,16 @@
 """How a query finds its nsqds, and the sentence of the error when it does not."""
 
+import threading
+
 import pytest
 
+from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.conftest import Nodes
 from tests.pipelines.streams import ALL, positions, rows_of
+from tests.support.waiting import wait_until
 
 
 def test_a_topic_nobody_has_heard_of_is_named(nodes):
@@ -108,3 +113,42 @@ def test_the_tcp_port_of_an_nsqd_is_named(nodes, topic):
     options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
     with pytest.raises(SourceError, match=f"nsqd {address} does not speak HTTP; is it the TCP port?"):
         NsqStreamReader(options).initialOffset()
+
+
+def messages_of(options):
+    return sum(part.value.count for part in NsqBatchReader(options).partitions() if part.value)
+
+
+def test_a_batch_read_waits_for_an_nsqd_that_is_not_listed_while_it_restarts(cluster, topic, caplog):
+    nodes = Nodes(cluster, 1)
+    (nsqd,) = nodes.nsqds
+    nodes.publish(nsqd, topic, b"a", b"b")
+    nsqd.stop()
+    wait_until(lambda: not nodes.lookupd.get(f"/lookup?topic={topic}")["producers"], "it is not listed")
+    with pytest.raises(SourceError, match=f"no nsqd that has topic '{topic}' is listed now, though"):
+        messages_of(nodes.parsed(topic))
+    assert messages_of(nodes.parsed(topic, failOnDataLoss="false")) == 0
+    assert "is listed now, though nsqlookupd knows the topic; going on without it" in caplog.text
+    back = threading.Timer(1, nsqd.start)
+    back.start()
+
+    assert messages_of(nodes.parsed(topic, retrySeconds="30")) == 2
+    back.join()
+
+
+def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, topic):
+    nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
+    started = nodes.cluster.nsqlookupd("--reconnect-interval=1h")
+    with pytest.raises(
+        SourceError, match=f"because it has just started: {started.http_address} got response"
+    ):
+        messages_of(nodes.parsed(topic, lookupd_http_addresses=started.http_address))
+    both = f"{started.http_address},{nodes.lookupd.http_address}"
+
+    assert messages_of(nodes.parsed(topic, lookupd_http_addresses=both)) == 2
+    started.stop()
+
+
+def test_a_batch_read_of_a_topic_that_nobody_has_heard_of_is_named_at_once(nodes):
+    with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
+        messages_of(nodes.parsed("nowhere", retrySeconds="3600"))

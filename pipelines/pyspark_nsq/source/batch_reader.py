@@ -38,6 +38,7 @@ class NsqBatchReader(DataSourceReader):
     @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
         cluster = TopicCluster(self._options)
+        cluster.wait_until_listed()
         found = cluster.survey(Offset({}), NewChannel.NONE)
         check_given_positions(self._options, found)
         logs = {name: log.bounds for name, log in found.items()}

@@ -66,6 +66,10 @@ class TopicCluster:
     def close(self) -> None:
         self._asking.close()
 
+    def wait_until_listed(self) -> None:
+        """Wait until the listed nsqds are all that there are, as far as nsqlookupd knows."""
+        self._discovery.wait_until_listed()
+
     def survey(
         self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
     ) -> dict[str, FoundLog]:

@@ -2,7 +2,9 @@
 
 import logging
 import re
+import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from nsqclient.wire.address import join_host_port
@@ -15,6 +17,9 @@ from pyspark_nsq.source.reasons import explain_lookup
 
 # A topic, and the address of an nsqd that has it.
 Place = tuple[str, str]
+
+# The pause before nsqlookupd is asked again for nsqds that it does not list.
+_REST_S: Final = 0.2
 
 log: Final = logging.getLogger("pyspark_nsq.source")
 
@@ -37,6 +42,34 @@ class SourceDiscovery:
         if self._options.nsqd_http_addresses:
             return self._listed()
         return self._looked_up(silence_ends=silence_ends)
+
+    def wait_until_listed(self) -> None:
+        """Wait until nsqlookupd lists nsqds with the topic, and is not one that has just started.
+
+        For a read that happens once: while an nsqd or nsqlookupd restarts, it would be incomplete or empty.
+        Raises SourceError when retrySeconds are over, unless data loss is accepted.
+        """
+        deadline = time.monotonic() + (self._options.retry_s if self._options.fail_on_data_loss else 0.0)
+        while (reason := self._why_incomplete()) and time.monotonic() + _REST_S <= deadline:
+            time.sleep(_REST_S)
+        if reason:
+            self._asking.lost(reason, SourceError)
+
+    def _why_incomplete(self) -> str:
+        """Say why not all nsqds are listed now, as far as nsqlookupd knows; empty if there is no reason."""
+        if self._options.nsqd_http_addresses:
+            return ""
+        answers = self._asking.ask(self._options.lookupd_http_addresses, _why_unready, 0.0)
+        reasons = {address: one for address, one in answers.items() if isinstance(one, str)}
+        if not reasons:
+            return ""  # the search says why none answers
+        if all(reasons.values()):
+            told = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
+            return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
+        if self.places() == frozenset():
+            described = self._options.described
+            return f"no nsqd that has topic {described} is listed now, though nsqlookupd knows the topic"
+        return ""
 
     def _listed(self) -> frozenset[Place]:
         """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
@@ -92,6 +125,19 @@ class SourceDiscovery:
         if self._pattern is not None:
             return self._pattern.fullmatch(topic) is not None
         return topic in self._options.topics
+
+
+def _why_unready(node: NodeConnection) -> str:
+    """Return why an nsqlookupd is not ready; empty if it is."""
+    try:
+        node.get("/ready", ())
+    except NodeError as error:
+        if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return str(error)
+        # The original has no /ready.
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+    return ""
 
 
 def _name(node: NodeConnection) -> str:
