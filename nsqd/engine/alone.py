@@ -1,13 +1,18 @@
-"""Which messages of a topic were sent to one channel and to no other, for as long as they are kept. Pure.
+"""Which messages of a topic were sent to one channel and to no other, as long as somebody may ask. Pure.
 
 A channel that is set back is owed what was published to the topic, but not the dead letters that were sent
-back to another channel.
+back to another channel, and a reader of the log with a channel does not get them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from operator import itemgetter
+from typing import Final
 
+from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
+
+# The most entries of messages that are not kept any more.
+_MOST_GONE: Final = 1000
 
 
 class Alone:
@@ -39,10 +44,27 @@ class Alone:
         """Drop the entries from *seq* on: those messages were not stored."""
         del self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
 
-    def drop_below(self, seq: int) -> None:
-        """Drop the entries below *seq*, which is not kept any more."""
-        if self._entries and self._entries[0][1] <= seq:
-            self._entries = [entry for entry in self._entries if entry[1] > seq]
+    def drop(self, start: int, end: int) -> None:
+        """Messages ``start <= seq < end`` are everybody's after all."""
+        self._entries = [entry for entry in self._entries if entry[1] <= start or end <= entry[0]]
+
+    def drop_below(self, seq: int, asked_from: int = EVERYTHING) -> None:
+        """Drop the entries below *seq*, which is not kept any more.
+
+        A reader of the log may ask for what lies behind *asked_from*; for it the newest entries stay.
+        """
+        gone = bisect_right(self._entries, seq, key=itemgetter(1))
+        unasked = bisect_right(self._entries, asked_from, key=itemgetter(1))
+        del self._entries[: max(min(unasked, gone), gone - _MOST_GONE)]
+
+    def others_from(self, channel_name: str, seq: int) -> int:
+        """The sequence from which on all messages below *seq* were sent to other channels than this one."""
+        for first, end, name in reversed(self._entries):
+            if first < seq:
+                if end < seq or name == channel_name:
+                    break
+                seq = first
+        return seq
 
     def without_others(self, channel_name: str, ranges: Ranges) -> Ranges:
         """Sorted *ranges* without the messages that were sent to other channels than this one."""

@@ -212,6 +212,7 @@ class Topic(Staging):
                     owner.message_count += stop - first
             else:
                 stop = min(stop, end)
+                self.alone.drop(first, stop)
                 for owed in owing:
                     owed.extend(first, stop, due_ns)
             first = stop

@@ -14,6 +14,7 @@ from nsqd.engine.owed import Owed
 from nsqd.engine.state import Additions, TopicState, owing, take_change
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
+from nsqd.log.gaps import EVERYTHING
 from nsqd.log.happened import Mark
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed
@@ -162,7 +163,9 @@ class CheckpointSlots:
 
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""
-        topic.alone.drop_below(topic.log.kept_from)
+        # A reader asks for what follows the position it committed, though its channel is owed none of it.
+        asked = [channel.committed for channel in topic.channels.values() if channel.committed]
+        topic.alone.drop_below(topic.log.kept_from, min(asked, default=EVERYTHING))
         offset_ns = topic.wall.offset_ns
         if abs(offset_ns - self._offset_ns) > STEP_NS:
             # The clock was set. Each record says by the clock of its moment when deferred messages are due.

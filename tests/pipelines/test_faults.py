@@ -17,7 +17,7 @@ from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, numbered
 from tests.pipelines.conftest import bounds, depth
 from tests.pipelines.mini import Query
 from tests.support.waiting import wait_until
-from tests.support.wire import Wire
+from tests.support.wire import Wire, req
 
 pytestmark = pytest.mark.slow
 
@@ -286,6 +286,33 @@ def test_a_channel_that_was_emptied_is_named(case):
     case.none_twice()
 
 
+def test_dead_letters_that_go_back_to_another_channel_are_not_missed(cluster):
+    case = Case(cluster, 1)
+    (nsqd,) = case.nsqds
+    case.publish()
+    policy(case, {"max_attempts": 1})
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe("t", "billing", ready=3)
+        bodies = numbered(nsqd, COUNT, 3)
+        case.nodes.publish(nsqd, "t", *bodies)
+        case.published.update(bodies)
+        wire.send(*[req(message, 0) for message in wire.messages(3)])
+        wait_until(lambda: counted(nsqd, "t", "billing", "dead_count") == 3, "they are dead letters")
+    assert case.query.run() == ""
+    case.exact()
+    end = bounds(nsqd, "t")["end"]
+    nsqd.post("/dead_letters/send_back?topic=t.billing.dead")
+    wait_until(lambda: depth(nsqd, "t", "billing") == 3, "they are back")
+
+    assert case.query.run() == ""
+    case.finish(nsqd, "billing")
+    nsqd.restart()
+    case.publish(COUNT + 3, 300)
+    wait_until(lambda: bounds(nsqd, "t")["first"] > end, "the files are removed")
+    assert case.query.run() == ""
+    case.exact()
+
+
 def test_two_queries_on_one_channel_are_told_of_each_other(case):
     case.publish()
     second = Query(case.nodes, "t", {"retrySeconds": "1"})
@@ -439,10 +466,10 @@ def policy(case, definition, channel=""):
         assert status == 200, answer
 
 
-def expired(nsqd, topic, channel):
-    """How many messages of a channel have expired, by nsqd's /stats."""
+def counted(nsqd, topic, channel, figure):
+    """A figure of a channel by nsqd's /stats."""
     answer = nsqd.get(f"/stats?format=json&topic={topic}&channel={channel}")
-    return sum(one["expired_count"] for one in answer["topics"][0]["channels"])
+    return sum(one[figure] for one in answer["topics"][0]["channels"])
 
 
 def test_retention_that_passes_by_takes_nothing_from_a_query(case):
@@ -504,7 +531,7 @@ def test_messages_whose_life_is_over_are_read_or_named(case):
     else:
         # The missing messages expired before the query planned a batch with them, and nsqd counted them.
         missing = case.published - Counter(case.query.bodies)
-        assert missing.total() <= sum(expired(nsqd, "t", "archive") for nsqd in case.nsqds)
+        assert missing.total() <= sum(counted(nsqd, "t", "archive", "expired_count") for nsqd in case.nsqds)
         case.none_twice()
 
 

@@ -1,6 +1,6 @@
 """Reading a topic's log by position, and acknowledging a channel up to a position.
 
-    GET  /log/bounds?topic=T                      what can be read, and how far each channel is
+    GET  /log/bounds?topic=T[&channel=C]          what can be read, and how far each channel is
     GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as a consumer gets them
     POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
 
@@ -9,6 +9,7 @@ its messages; reading does not change any state. Missing messages are part of th
 Messages that cannot be read at the moment are an error, never an answer that looks complete.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from aiohttp import web
@@ -21,10 +22,10 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
-from nsqd.log.gaps import CannotRead, Why
+from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
-from nsqd.log.ranges import merged, within
+from nsqd.log.ranges import Ranges, merged, within
 from nsqd.server.http.topics import refuse_when_leaving
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
@@ -56,17 +57,20 @@ class LogApi:
         Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
         are ranges before, between or behind the extents that were stored once and are lost. ``data_path``
         names the data path, wherever it is mounted; a copy of it has another name.
+
+        With *channel*, messages that were sent to other channels alone count as numbers without a message.
         """
         topic = self._topic(request)
+        channel_name = request.query.get("channel", "")
         return json_reply(
             {
                 "topic": topic.name,
                 "node_id": self._broker.ids.node_id,
                 "data_path": self._data.reservation.identity.hex(),
-                "first": topic.log.kept_from,
+                "first": _first(topic, channel_name),
                 "end": topic.log.next_seq,
-                "extents": extents_of(topic),
-                "gaps": self._losses(topic),
+                "extents": _seen(topic, channel_name, extents_of(topic)),
+                "gaps": self._losses(topic, channel_name),
                 "channels": {
                     name: {"acknowledged": topic.acknowledged(channel)}
                     for name, channel in sorted(topic.channels.items())
@@ -80,23 +84,24 @@ class LogApi:
         The next sequence is ``end`` when the range is complete. Another header names the gaps: damaged or
         removed messages were lost, compacted ones were finished by every channel, unused numbers were never
         given to messages. With *channel*, messages that were compacted before that channel was created are
-        called earlier. With ``headers=true`` each body begins with its extension, as for a subscriber with
-        ``extend_support``. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past
-        the end. 503 CANNOT_READ: try again later.
+        called earlier, and those that were sent to other channels alone unused. With ``headers=true`` each
+        body begins with its extension, as for a subscriber with ``extend_support``. 410 SEQUENCE_GONE: the
+        beginning is not kept any more. 416: the range reaches past the end. 503 CANNOT_READ: try again later.
         """
         extended = request.query.get("headers", "false") in TRUE
         topic = self._topic(request)
-        channel = topic.channels.get(request.query.get("channel", ""))
+        channel_name = request.query.get("channel", "")
+        channel = topic.channels.get(channel_name)
         start, end = _sequence(request, "start"), _sequence(request, "end")
         if start > end or end > topic.log.next_seq:
             raise ApiError(416, "INVALID_RANGE")
-        if start < end and start < topic.log.kept_from:
+        if start < end and start < _first(topic, channel_name):
             raise ApiError(410, "SEQUENCE_GONE")
         pieces: list[bytes] = []
         gaps: list[str] = []
         room = RANGE_BYTES
         try:
-            for first, stop, found in Cursor(topic.log).scan(start, end):
+            for first, stop, found in _scan(topic, channel_name, start, end):
                 if isinstance(found, Block):
                     start = found.fitting(first, stop, room)
                     if found.has_headers is extended:
@@ -149,14 +154,37 @@ class LogApi:
         return topic
 
     @staticmethod
-    def _losses(topic: Topic) -> list[dict[str, int | str]]:
+    def _losses(topic: Topic, channel_name: str) -> list[dict[str, int | str]]:
         store = store_of(topic)
         losses = [] if store is None else store.losses(topic.log.kept_from)
         return [
-            {"start": gap.start, "end": gap.end, "why": gap.why.value}
+            {"start": start, "end": end, "why": gap.why.value}
             for gap in losses
             if gap.end > topic.log.kept_from
+            for start, end in _seen(topic, channel_name, [(gap.start, gap.end)])
         ]
+
+
+def _seen(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
+    """What a reader with this channel sees of sorted *ranges*; without a channel it sees all."""
+    return topic.alone.without_others(channel_name, ranges) if channel_name else ranges
+
+
+def _first(topic: Topic, channel_name: str) -> int:
+    """Where a reader with this channel may begin: it was sent nothing between there and what is kept."""
+    kept_from = topic.log.kept_from
+    return topic.alone.others_from(channel_name, kept_from) if channel_name else kept_from
+
+
+def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
+    """Yield what a reader with this channel sees of ``start <= seq < end``, like :meth:`Cursor.scan`."""
+    for first, stop in _seen(topic, channel_name, [(start, end)]):
+        if start < first:
+            yield start, first, Gap(start, first, Why.UNUSED)
+        yield from Cursor(topic.log).scan(first, stop)
+        start = stop
+    if start < end:
+        yield start, end, Gap(start, end, Why.UNUSED)
 
 
 def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:

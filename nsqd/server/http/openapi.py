@@ -144,7 +144,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/log/bounds"): Operation(
         "messages",
         "what can be read, and where each channel stands",
-        _TOPIC,
+        "topic! channel",
         answer=JSON,
         refusals=(400, 404),
     ),

@@ -201,7 +201,7 @@ class TopicCluster:
             made: dict[str, Bounds] = {}
             for topic, name in by_address[node.address]:
                 node.post("/channel/create", [*self._channel(topic), *start])
-                made[name] = _bounds(node, topic)
+                made[name] = _bounds(node, topic, self.options.channel)
             return made
 
         result = dict(logs)
@@ -231,7 +231,8 @@ class TopicCluster:
         by_address = _by_address(dict.fromkeys(places, ""))
 
         def ask(node: NodeConnection) -> list[Bounds | NodeError]:
-            return [_bounds_or_error(node, topic) for topic, _ in by_address[node.address]]
+            channel = self.options.channel
+            return [_bounds_or_error(node, topic, channel) for topic, _ in by_address[node.address]]
 
         answers: dict[Place, Bounds | NodeError] = {}
         for address, answer in self._asking.ask(by_address, ask, retry_s).items():
@@ -340,13 +341,14 @@ def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | Nod
     yield from answer
 
 
-def _bounds(node: NodeConnection, topic: str) -> Bounds:
-    return node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
+def _bounds(node: NodeConnection, topic: str, channel: str) -> Bounds:
+    """Ask for the bounds as a reader with this channel sees them; one without a channel sees all messages."""
+    return node.get_json("/log/bounds", [("topic", topic), ("channel", channel)], Bounds.from_json)
 
 
-def _bounds_or_error(node: NodeConnection, topic: str) -> Bounds | NodeError:
+def _bounds_or_error(node: NodeConnection, topic: str, channel: str) -> Bounds | NodeError:
     try:
-        return _bounds(node, topic)
+        return _bounds(node, topic, channel)
     except NodeError as error:
         if error.unreachable:
             raise

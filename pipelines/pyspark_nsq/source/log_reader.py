@@ -55,7 +55,7 @@ def read_range(
                         f"{options.topic!r} any more: {_GONE[error.code]} "
                         "(failOnDataLoss=false goes on without them)"
                     ) from error
-                position, end = _remaining(node, options.topic, position, end)
+                position, end = _remaining(node, options, position, end)
                 continue
             except ValueError as error:
                 raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
@@ -111,10 +111,11 @@ def _fetch(
     return RangeAnswer.parse(start, end, answer.headers, answer.body, extended=headers)
 
 
-def _remaining(node: NodeConnection, topic: str, start: int, end: int) -> tuple[int, int]:
+def _remaining(node: NodeConnection, options: SourceOptions, start: int, end: int) -> tuple[int, int]:
     """Return the part of a range that can still be read."""
+    query = [("topic", options.topic), ("channel", options.channel)]
     try:
-        bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
+        bounds = node.get_json("/log/bounds", query, Bounds.from_json)
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return end, end

@@ -1,10 +1,13 @@
 """Dead letters of a running nsqd: messages that are tried too often or expire go to a separate topic."""
 
 import json
+import urllib.request
 
 import pytest
 
+from nsqclient.wire.frames import FrameParser
 from nsqclient.wire.headers import parse_extended
+from nsqclient.wire.message import MessageRecord
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, req
@@ -295,6 +298,46 @@ def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect
     messages = wire.messages(3)
     assert [parse_extended(message.body) for message in messages] == [({}, body) for body in buried]
     assert {message.attempts for message in messages} == {1}
+
+
+def frames_and_gaps(node, start, end, channel):
+    """The bodies of a range as a reader with this channel gets them, and the gaps that it is told."""
+    url = f"http://{node.http_address}/log/range?topic=t&start={start}&end={end}&channel={channel}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        frames = FrameParser().feed(answer.read())
+        return [MessageRecord.decode(data).body for _, data in frames], answer.headers.get("X-Nsq-Gaps")
+
+
+def test_a_reader_of_the_log_with_another_channel_is_not_given_what_went_back(node, connect, buried):
+    node.restart()
+
+    def bounds(channel=""):
+        return node.get(f"/log/bounds?topic=t&channel={channel}")
+
+    at = bounds()["end"]
+    assert node.request("POST", f"/channel/commit?topic=t&channel=other&sequence={at}")[0] == 200
+    send_back(node)
+    end = bounds()["end"]
+
+    assert at not in [start for start, _ in bounds("other")["extents"]]
+    assert bounds("ch")["extents"] == bounds()["extents"]
+    assert bounds()["extents"][-1] == [at, end]
+    assert frames_and_gaps(node, at, end, "other") == ([], f"{at}-{end} unused")
+    assert frames_and_gaps(node, at, end, "ch") == (buried, None)
+
+    # They are finished and removed, and the reader may still have read no further than to them.
+    node.post("/channel/empty?topic=t&channel=ch")
+    for _ in range(2):
+        node.restart()
+    connect(node).publish("t", b"four")
+    wait_until(lambda: bounds()["first"] == end, "they are removed")
+    ((four, behind),) = bounds("other")["extents"]
+    assert bounds("other")["first"] == at
+    assert frames_and_gaps(node, at, behind, "other") == (
+        [b"four"],
+        f"{at}-{end} unused, {end}-{four} unused",
+    )
+    assert node.request("GET", f"/log/range?topic=t&start={at}&end={behind}&channel=ch")[0] == 410
 
 
 def test_what_is_published_afterwards_goes_to_all(node, connect, buried, restart):

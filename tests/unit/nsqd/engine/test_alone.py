@@ -95,3 +95,43 @@ def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tm
         assert state is not None
         assert state.alone == topic.alone.since(0)
     assert len(topic.alone) == 5
+
+
+def test_what_a_paused_topic_gives_to_all_is_not_of_one_channel_alone():
+    node = Node()
+    mine, other = node.channel("mine"), node.channel("other")
+    topic = node.topic()
+    node.broker.pause_topic(topic, paused=True)
+    topic.stage_for("mine", Batch([b"back"]), node.now_ns)
+    node.publish(b"1")
+    node.broker.pause_topic(topic, paused=False)
+
+    assert [channel.depth for channel in (mine, other)] == [2, 2]
+    assert not len(topic.alone)
+
+
+def test_what_is_gone_is_known_as_long_as_a_reader_may_ask_for_it():
+    alone = Alone()
+    for first in range(0, 3000, 2):
+        alone.add(first, first + 2, "mine")
+    alone.drop_below(101)
+    assert alone.since(0)[0] == (100, 102, "mine")
+    alone.drop_below(2000, 300)
+    assert alone.since(0)[0] == (300, 302, "mine")
+    assert (alone.others_from("other", 2001), alone.others_from("mine", 2001)) == (300, 2001)
+
+    # Of what nobody may ask for any more the newest is kept.
+    alone.drop_below(3000, 300)
+    assert len(alone) == 1000
+    alone.drop_below(3000, 3000)
+    assert not len(alone)
+
+
+def test_where_another_message_was_nothing_before_it_counts_as_sent_to_others():
+    alone = Alone()
+    alone.add(1, 3, "mine")
+    alone.add(4, 6, "mine")
+    alone.add(6, 8, "third")
+    alone.add(8, 9, "other")
+
+    assert [alone.others_from("other", seq) for seq in (8, 7, 4, 3, 1, 0, 9, 10)] == [4, 4, 4, 1, 1, 0, 9, 10]
