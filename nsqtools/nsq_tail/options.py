@@ -19,10 +19,6 @@ class TailOptions(ConsumingOptions):
     headers: bool = option(False, kind=BOOL, help="print the headers of messages, as JSON")
     print_topic: bool = option(False, kind=BOOL, help="print topic name where message was received")
 
-    def in_flight(self, left: int) -> int:
-        """How many messages may be in flight when *left* are still to be shown."""
-        return min(self.max_in_flight, left)
-
     def problem(self) -> str | None:
         if problem := self.source_problem():
             return problem

@@ -6,27 +6,28 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from nsqclient import Message
+from nsqtools.supply import Supply
 
 
 class Printer:
     """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest.
 
-    *expect* is called with the number of messages still to be shown, before others are finished: nsqd need
-    not send more, which would cost each of them an attempt.
+    *supply* is limited to the messages still to be shown, before others are finished: nsqd need not send
+    more, which would cost each of them an attempt.
     """
 
     def __init__(
         self,
         write: Callable[[bytes], Awaitable[None]],
         total: int,
-        expect: Callable[[int], None],
+        supply: Supply,
         *,
         print_topic: bool,
         print_headers: bool = False,
     ) -> None:
         self._write = write
         self._left = total if total > 0 else None
-        self._expect = expect
+        self._supply = supply
         self._print_topic = print_topic
         self._print_headers = print_headers
         self._waiting: deque[tuple[bytes, Message]] = deque()
@@ -51,15 +52,19 @@ class Printer:
         while self._left is None or self._left > 0:
             await self._arrived.wait()
             batch = self._take()
+            printing = self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
+            oldest = batch[0][1].received_at if batch else asyncio.get_running_loop().time()
             try:
-                await self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
+                await self._supply.during(printing, oldest)
             except Exception:
                 self._waiting.extendleft(reversed(batch))  # to be given back with the others
                 raise
             if self._left is not None:
-                self._expect(self._left)
+                self._supply.limit(self._left)
             for _, delivery in batch:
                 delivery.finish()
+            if not self._waiting:
+                self._supply.resume()
 
     def give_back(self) -> None:
         """Requeue messages that wait or still arrive; call it after nsqd was told to send no more."""

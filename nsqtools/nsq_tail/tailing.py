@@ -11,28 +11,23 @@ from nsqtools.nsq_tail.options import PROGRAM, TailOptions
 from nsqtools.nsq_tail.printer import Printer
 from nsqtools.output import write_all
 from nsqtools.process import say
+from nsqtools.supply import Supply
 
 
 async def tail(options: TailOptions, stop: asyncio.Event) -> None:
     """Print messages until ``-n`` of them are printed or ``stop`` is set."""
     stdout = BlockingThread("stdout")
     consumers: list[Consumer] = []
-
-    def expect(left: int) -> None:
-        for consumer in consumers:
-            consumer.change_max_in_flight(options.in_flight(left))
-
+    most = min(options.max_in_flight, options.n) if options.n > 0 else options.max_in_flight
     printer = Printer(
         lambda data: stdout.run(lambda: write_all(data)),
         options.n,
-        expect,
+        Supply(consumers, most),
         print_topic=options.print_topic,
         print_headers=options.headers,
     )
     channel = options.channel or f"tail{random.randrange(1_000_000):06d}#ephemeral"
-    config = options.consumer_config(PROGRAM, headers=options.headers)
-    if options.n > 0:
-        config = replace(config, max_in_flight=options.in_flight(options.n))
+    config = replace(options.consumer_config(PROGRAM, headers=options.headers), max_in_flight=most)
     for topic in dict.fromkeys(options.topic):
         say(f"Adding consumer for topic: {topic}")
         consumers.append(

@@ -1,12 +1,16 @@
 """Writes one topic: messages go to the file as they arrive, and are finished when it is synced."""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from nsqclient import Consumer, Message
 from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.archive import Archive
 from nsqtools.process import Failed
+from nsqtools.supply import Supply
+
+T = TypeVar("T")
 
 # A message is held for at most this part of its time-out, however rarely files are to be synced, because nsqd
 # would deliver it again after the time-out.
@@ -28,7 +32,7 @@ class TopicLog:
 
 
 class TopicWriter:
-    """Writes messages and holds them until they are synced; at most as many as may be in flight."""
+    """Writes messages and holds them until they are synced; *most_held* is how many may be in flight."""
 
     def __init__(self, archive: Archive, sync_seconds: float, most_held: int, log: TopicLog) -> None:
         self._archive = archive
@@ -71,15 +75,16 @@ class TopicWriter:
 
     async def _write(self, consumer: Consumer) -> None:
         loop = asyncio.get_running_loop()
+        supply = Supply([consumer], self._most_held)
         tick_at = loop.time() + self._sync_seconds
         while True:
             await self._something(min(tick_at, self._due(consumer)))
             ticked = loop.time() >= tick_at
-            opened = await self._add()
+            opened = await self._add(supply)
             if ticked:
                 tick_at += self._sync_seconds
                 if not self._ending:
-                    await asyncio.to_thread(self._archive.rotate)
+                    await self._blocking(supply, self._archive.rotate)
             if self._held and (
                 opened
                 or ticked
@@ -89,13 +94,21 @@ class TopicWriter:
                 or consumer.is_starved
                 or loop.time() >= self._due(consumer)
             ):
-                await self._sync()
+                await self._sync(supply)
             if self._hung_up:
                 # Cleared first: a later hang_up() is for messages that arrive while the file is being closed.
                 self._hung_up, is_last = False, self._last
-                await asyncio.to_thread(self._archive.close)
+                await self._blocking(supply, self._archive.close)
                 if is_last:
                     self._closed.set()
+            if not self._held and not self._arrived:
+                supply.resume()
+
+    async def _blocking(self, supply: Supply, call: Callable[[], T]) -> T:
+        """Do what may block for long, as a disk in trouble does."""
+        in_hand = self._held or self._arrived
+        oldest = in_hand[0].received_at if in_hand else asyncio.get_running_loop().time()
+        return await supply.during(asyncio.to_thread(call), oldest)
 
     def _due(self, consumer: Consumer) -> float:
         """The time by which the oldest held message has to be finished, so that it does not time out."""
@@ -111,20 +124,21 @@ class TopicWriter:
             pass
         self._wake.clear()
 
-    async def _add(self) -> bool:
+    async def _add(self, supply: Supply) -> bool:
         """Write the messages that arrived; returns whether a file was opened for them."""
         # A message whose connection is lost cannot be finished: it is delivered and written again later.
         arrived = [delivery for delivery in self._arrived if not delivery.is_lost]
         self._arrived = []
         if not arrived:
             return False
-        opened = await asyncio.to_thread(self._archive.add, [delivery.body for delivery in arrived])
         self._held += arrived
-        return opened
+        return await self._blocking(
+            supply, lambda: self._archive.add([delivery.body for delivery in arrived])
+        )
 
-    async def _sync(self) -> None:
+    async def _sync(self, supply: Supply) -> None:
         self._log.info("syncing %d records to disk", len(self._held))
-        await asyncio.to_thread(self._archive.sync)
+        await self._blocking(supply, self._archive.sync)
         for delivery in self._held:
             delivery.finish()
         self._held = []

@@ -37,14 +37,25 @@ TOOLS: Final = (
         "finished-before-the-fsync",
         "nsqtools/nsq_to_file/topic_writer.py",
         """\
-        await asyncio.to_thread(self._archive.sync)
+        await self._blocking(supply, self._archive.sync)
         for delivery in self._held:
             delivery.finish()""",
         """\
         for delivery in self._held:
             delivery.finish()
-        await asyncio.to_thread(self._archive.sync)""",
+        await self._blocking(supply, self._archive.sync)""",
         ("tests/unit/nsqtools/nsq_to_file/test_topic_writer.py",),
+    ),
+    Mutation(
+        "supplied-while-the-disk-stalls",
+        "nsqtools/supply.py",
+        "            self._tell(0)",
+        "            pass",
+        (
+            "tests/unit/nsqtools/test_supply.py",
+            'tests/integration/nsqtools/test_nsq_to_file.py -k "stalls"',
+            'tests/integration/nsqtools/test_nsq_tail.py -k "stalls"',
+        ),
     ),
     Mutation(
         "folders-on-two-devices",

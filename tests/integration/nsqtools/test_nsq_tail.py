@@ -183,6 +183,56 @@ def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
     assert (taken, process.returncode) == (b"x" * 100_000 + b"\n", 0)
 
 
+def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
+    bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]  # more than a pipe holds
+    publish(nsqd, "t", bodies, "c")
+    reader, writer = os.pipe()
+    options = ["-consumer-opt=msg_timeout,2s", "-consumer-opt=max_attempts,2"]
+    with subprocess.Popen(
+        [*command("nsq_tail"), "-topic=t", "-channel=c", *options, address(nsqd)],
+        stdout=writer,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    ) as process:
+        os.close(writer)
+
+        def all_wait() -> bool:
+            stats = channel_stats(nsqd, "t", "c")
+            ready = [client["ready_count"] for client in stats["clients"]]
+            return stats["timeout_count"] >= 3 and stats["depth"] == 3 and ready == [0]
+
+        wait_until(all_wait, "all have timed out, and it takes no more")
+        process.kill()
+    os.close(reader)
+
+    wait_until(lambda: channel_stats(nsqd, "t", "c")["client_count"] == 0, "nsqd has noticed")
+    assert sorted(read_all(nsqd, "t", "c")) == bodies
+
+
+def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd):
+    bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]
+    publish(nsqd, "t", bodies, "c")
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [*command("nsq_tail"), "-topic=t", "-channel=c", "-consumer-opt=msg_timeout,1s", address(nsqd)],
+        stdout=writer,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    ) as process:
+        os.close(writer)
+        wait_until(lambda: channel_stats(nsqd, "t", "c")["timeout_count"] >= 3, "all have timed out")
+        with os.fdopen(reader, "rb") as printed:
+            lines = [printed.readline().rstrip(b"\n") for _ in bodies]
+            publish(nsqd, "t", [b"later"])
+            while lines[-1] != b"later":
+                lines.append(printed.readline().rstrip(b"\n"))
+            wait_until(lambda: owed(nsqd, "t", "c") == 0, "all are finished")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(40) == 0
+
+    assert sorted(set(lines)) == [*bodies, b"later"]
+
+
 def test_a_reader_that_ends_after_a_signal_ends_it_and_what_was_not_printed_is_given_back(nsqd):
     """As Ctrl-C does in a terminal: it reaches both ends of the pipe."""
     publish(nsqd, "t", [b"x" * 100_000] * 3, "c")

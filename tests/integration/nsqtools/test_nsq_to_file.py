@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import re
 import signal
 from pathlib import Path
@@ -64,6 +65,13 @@ def folders(tmp_path):
 
 def gone(nsqd) -> None:
     wait_until(lambda: channel_stats(nsqd, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
+
+
+def all_wait(nsqd, count: int) -> bool:
+    """Whether this many messages have timed out, and the consumer wants none of them."""
+    stats = channel_stats(nsqd, "t", CHANNEL)
+    ready = [client["ready_count"] for client in stats["clients"]]
+    return stats["timeout_count"] >= count and stats["depth"] == count and ready == [0]
 
 
 def numbered(count: int) -> list[bytes]:
@@ -299,6 +307,22 @@ def test_a_full_disk_ends_it_with_nothing_finished(nsqd, tmp_path):
     assert ended.returncode == 1
     assert b"FATAL: [t/nsq_to_file] [Errno 28] No space left on device" in ended.stderr
     assert read_all(nsqd, "t", CHANNEL) == [b"a", b"b"]
+
+
+def test_while_the_disk_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd, folders, tmp_path):
+    bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]  # more than a pipe holds
+    publish(nsqd, "t", bodies, CHANNEL)
+    folders.out.mkdir(parents=True)
+    os.mkfifo(folders.out / "t.log")
+    options = ["-consumer-opt=msg_timeout,2s", "-consumer-opt=max_attempts,2"]
+    with Tool(
+        tmp_path, "nsq_to_file", *folders.flags(nsqd, "-filename-format=<TOPIC>.log", *options)
+    ) as tool:
+        wait_until(lambda: all_wait(nsqd, 3), "all have timed out, and it takes no more")
+        tool.kill()
+
+    gone(nsqd)
+    assert sorted(read_all(nsqd, "t", CHANNEL)) == bodies
 
 
 def test_a_folder_that_cannot_be_made_ends_it(nsqd, tmp_path):

@@ -1,6 +1,7 @@
 """A message is finished after the sync that makes it durable, and never when that sync failed."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -16,12 +17,15 @@ class Disk:
     def __init__(self, story, syncs=1 << 30):
         self.story = story
         self.syncs_left = syncs
+        self.unless_stalled = threading.Event()
+        self.unless_stalled.set()
 
     def add(self, bodies):
         self.story.append(f"write {b' '.join(bodies).decode()}")
         return True
 
     def sync(self):
+        self.unless_stalled.wait(60)
         self.syncs_left -= 1
         if self.syncs_left < 0:
             raise OSError(5, "Input/output error")
@@ -46,8 +50,14 @@ class Delivered:
 
 class Reading:
     topic, channel = "t", "c"
-    msg_timeout = 60.0
     is_starved = False
+
+    def __init__(self, msg_timeout=60.0):
+        self.msg_timeout = msg_timeout
+        self.told = []
+
+    def change_max_in_flight(self, max_in_flight):
+        self.told.append(max_in_flight)
 
 
 def writer_of(disk):
@@ -79,3 +89,20 @@ async def test_nothing_is_finished_when_its_sync_fails():
             await writer.run(Reading())
 
     assert story == ["write a"]
+
+
+async def test_no_more_is_taken_while_a_sync_stalls_until_everything_in_hand_is_finished():
+    story = []
+    disk, reading = Disk(story), Reading(msg_timeout=0.1)
+    disk.unless_stalled.clear()
+    writer = writer_of(disk)
+    running = asyncio.create_task(writer.run(reading))
+    writer.take(Delivered(story, b"a"))
+    await eventually(lambda: reading.told == [0], "no more is taken")
+    writer.take(Delivered(story, b"b"))
+    disk.unless_stalled.set()
+    await eventually(lambda: reading.told == [0, 100], "it goes on")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert story == ["write a", "sync", "finish a", "write b", "sync", "finish b"]

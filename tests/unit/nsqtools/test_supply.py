@@ -1,0 +1,71 @@
+"""While a call blocks for long, nothing more is taken, because what is in hand would come again."""
+
+import asyncio
+import math
+
+from nsqtools.supply import Supply
+from tests.support.waiting import eventually
+
+
+class Reading:
+    def __init__(self, msg_timeout):
+        self.msg_timeout = msg_timeout
+        self.told = []
+
+    def change_max_in_flight(self, max_in_flight):
+        self.told.append(max_in_flight)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_call_that_is_quick_changes_nothing():
+    reading = Reading(msg_timeout=3600)
+    supply = Supply([reading], 200)
+    assert await supply.during(asyncio.sleep(0, "done"), now()) == "done"
+    supply.resume()
+
+    assert reading.told == []
+
+
+async def test_a_call_that_outlasts_the_time_of_a_message_stops_all_consumers_until_they_are_resumed():
+    readings = [Reading(msg_timeout=0.01), Reading(msg_timeout=3600)]
+    supply = Supply(readings, 200)
+    end = asyncio.Event()
+    calling = asyncio.create_task(supply.during(end.wait(), now()))
+    await eventually(lambda: all(one.told == [0] for one in readings), "they are stopped")
+    end.set()
+    await calling
+    supply.resume()
+
+    assert [one.told for one in readings] == [[0, 200], [0, 200]]
+
+
+async def test_the_time_counts_from_the_oldest_message_not_from_the_call():
+    reading = Reading(msg_timeout=3600)
+    await Supply([reading], 200).during(asyncio.sleep(0), now() - 3000)
+
+    assert reading.told == [0]
+
+
+async def test_an_nsqd_that_is_found_while_a_call_blocks_has_its_own_time_out():
+    reading = Reading(msg_timeout=math.inf)  # there is no nsqd
+    end = asyncio.Event()
+    calling = asyncio.create_task(Supply([reading], 200).during(end.wait(), now()))
+    await asyncio.sleep(0)
+    reading.msg_timeout = 0.01
+    await eventually(lambda: reading.told == [0], "it is stopped")
+    end.set()
+    await calling
+
+
+async def test_a_lower_limit_holds_at_once_or_when_the_supply_goes_on():
+    reading = Reading(msg_timeout=3600)
+    supply = Supply([reading], 200)
+    supply.limit(20)
+    await supply.during(asyncio.sleep(0), now() - 3600)
+    supply.limit(10)
+    supply.resume()
+
+    assert reading.told == [20, 0, 10]
