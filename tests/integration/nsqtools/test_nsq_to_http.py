@@ -98,6 +98,25 @@ def test_a_get_has_the_message_in_its_address(nsqd, sink, tmp_path):
     assert sink.received[0].target == "/g?a=%20&b=%21&m=msg+1%26%3D%C3%A4%25"
 
 
+def test_max_in_flight_1_sends_one_message_after_the_other(nsqd, tmp_path):
+    bodies = [b"%d" % number for number in range(20)]
+    under_way: list[int] = [0]
+
+    async def count(_: int) -> web.StreamResponse:
+        under_way.append(under_way[-1] + 1)
+        await asyncio.sleep(0.02)  # in which a second request would come
+        under_way.append(under_way[-1] - 1)
+        return web.Response()
+
+    publish(nsqd, "t", bodies, CHANNEL)
+    with HttpSink(count) as sink:
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, "-max-in-flight=1", f"-post={sink.url}")):
+            wait_until(lambda: done(nsqd), "all are sent")
+        taken = sink.taken
+
+    assert (max(under_way), taken) == (1, bodies)
+
+
 @pytest.mark.parametrize(("verb", "attempts"), [("post", 1), ("get", 2)])
 def test_a_post_is_well_with_any_2xx_and_a_get_with_200_only(nsqd, tmp_path, verb, attempts):
     async def created_first(number: int) -> web.StreamResponse:
