@@ -9,6 +9,7 @@ from pathlib import Path
 from devcluster.layout import MAX_PORT_OFFSET, ClusterLayout, plan_cluster
 from devcluster.ports import taken_ports
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.output import tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +99,5 @@ def _prepare_folders(layout: ClusterLayout, *, fresh: bool) -> None:
 
 
 def _fail(sentence: str) -> int:
-    print(f"nsq-cluster: {sentence}", file=sys.stderr)
+    tell(f"nsq-cluster: {sentence}")
     return 1

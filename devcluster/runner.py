@@ -18,6 +18,7 @@ from devcluster.traffic import CHANNELS, TOPICS, Traffic
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqcore.process.output import tell
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -34,7 +35,7 @@ async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int
         _say("Stopped.")
         return 0
     except (DaemonFailedError, NodeError, OSError) as error:
-        print(f"nsq-cluster: {error}", file=sys.stderr, flush=True)
+        tell(f"nsq-cluster: {error}")
     return 1
 
 
@@ -77,7 +78,7 @@ def _signing_in(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextMana
 
 async def _stop(daemon: DaemonProcess) -> None:
     if complaint := await daemon.stop():
-        print(f"nsq-cluster: {complaint}", file=sys.stderr, flush=True)
+        tell(f"nsq-cluster: {complaint}")
 
 
 def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
@@ -90,8 +91,8 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
                 daemon.kill()
             return
         seen.append(True)
-        _say("Stopping ...")
         life.cancel()
+        _say("Stopping ...")
 
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
@@ -150,7 +151,7 @@ async def _figures(layout: ClusterLayout, http: ClusterHttp) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    tell(text, sys.stdout)
 
 
 def _say_when(text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 from load.profile import Profile, ProfileError, parse_profile
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.output import put, tell
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
@@ -176,7 +177,7 @@ def profile_names() -> list[str]:
 def _list_profiles() -> int:
     for name in profile_names():
         profile = load_profile(name)
-        _say(f"{name:18} {profile.seconds:>5.0f} s  {profile.about}")
+        put(f"{name:18} {profile.seconds:>5.0f} s  {profile.about}\n")
     return 0
 
 
@@ -277,8 +278,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    tell(text, sys.stdout)
 
 
 def _complain(text: str) -> None:
-    print(f"nsq-load: {text}", file=sys.stderr, flush=True)
+    tell(f"nsq-load: {text}")

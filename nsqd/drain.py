@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.options.arguments import Address, ArgumentParser, duration_of
+from nsqcore.process.output import tell
 from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
@@ -86,7 +87,7 @@ def drain(options: DrainOptions) -> None:
         if left_ms <= 0 or (is_stuck and not again and (over or not handing)):
             break
         if again:
-            print(f"draining {address}: not handed over, trying again: {why_not}", flush=True)
+            _say(f"draining {address}: not handed over, trying again: {why_not}")
             time.sleep(min(AGAIN_SECONDS, left_ms / 1000))
             state = ask("POST", _hand_over(options))
             continue
@@ -94,7 +95,7 @@ def drain(options: DrainOptions) -> None:
         if lines and passed - said >= SAY_SECONDS:
             said = passed
             for line in lines:
-                print(f"draining {address}: {line}", flush=True)
+                _say(f"draining {address}: {line}")
         time.sleep(POLL_SECONDS)
         state = ask("GET")
     drained = time.monotonic()
@@ -129,6 +130,11 @@ def _lines(state: dict[str, Any], *, stuck: bool) -> list[str]:
             f" {handing['sent_bytes']} of {handing['bytes']} bytes"
         )
     return lines
+
+
+def _say(line: str) -> None:
+    """Show the progress on stdout; a drain goes on, and succeeds, also when nobody can read that."""
+    tell(line, sys.stdout)
 
 
 def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
@@ -230,14 +236,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = parse_arguments(argv)
     except OSError as error:
-        print(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}", file=sys.stderr)
+        tell(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}")
         return 1
     try:
         drain(options)
     except DrainError as error:
-        print(f"nsqd-drain: {error}", file=sys.stderr)
+        tell(f"nsqd-drain: {error}")
         return 1
-    print(f"{options.http_address} is drained")
+    _say(f"{options.http_address} is drained")
     return 0
 
 

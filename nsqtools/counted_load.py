@@ -25,6 +25,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.output import tell
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
 
 _TICK_SECONDS: Final = 0.01
@@ -190,8 +191,7 @@ async def load(
 
 
 def _say(figures: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(figures) + "\n")
-    sys.stdout.flush()
+    tell(json.dumps(figures), sys.stdout)
 
 
 def main() -> int:
@@ -209,7 +209,7 @@ def main() -> int:
     try:
         config = client_config(given)
     except SelfTestError as error:
-        sys.stderr.write(f"counted_load: {error}\n")
+        tell(f"counted_load: {error}")
         return 2
     last = asyncio.run(
         load(given.lookupd_http_address, given.topic, given.rate, given.producers, given.seconds, config)

@@ -2,11 +2,10 @@
 
 import contextlib
 import logging
-import signal
-import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from nsqcore.process import output
 from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
 from nsqcore.process.logs import timestamp
 
@@ -21,13 +20,9 @@ class Failed(Exception):
     """The reason why the command ends with exit code 1, as one sentence."""
 
 
-class ReaderEnded(Failed):
-    """The reader of stdout has ended, as in ``nsq_tail ... | head``: the command ends without a word."""
-
-
 def say(sentence: str) -> None:
-    """Write one line for the operator on stderr; stdout is for data."""
-    print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
+    """Write one line for the operator on stderr, if possible; stdout is for data."""
+    output.tell(f"{timestamp()[:19]} {sentence}")
 
 
 def run(
@@ -46,8 +41,11 @@ def run(
     show_client_lines()
     try:
         run_until_stopped(main, hang_up_stops=hang_up_stops)
-    except ReaderEnded:
-        return 128 + signal.SIGPIPE
+    except output.ReaderEnded:
+        return output.READER_ENDED
+    except output.Unwritable as failure:
+        tell(f"ERROR: {failure}")
+        return 1
     except Failed as failure:
         tell(str(failure))
         return 1

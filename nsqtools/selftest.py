@@ -28,6 +28,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.output import tell
 
 # The topic exists on each nsqd from the first message on, so it need not be looked up more often.
 POLL_SECONDS: Final = 0.5
@@ -177,9 +178,9 @@ def main() -> int:
             )
         )
     except SelfTestError as error:
-        sys.stderr.write(f"selftest failed: {error}\n")
+        tell(f"selftest failed: {error}")
         return 1
-    sys.stdout.write(f"selftest passed: {sentence}\n")
+    tell(f"selftest passed: {sentence}", sys.stdout)
     return 0
 
 

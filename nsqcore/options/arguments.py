@@ -2,11 +2,13 @@
 
 import argparse
 import re
+import sys
 from typing import Any, NoReturn
 
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import Duration, meant_duration, parse_duration
 from nsqcore.near_misses import meant_address, meant_name
+from nsqcore.process.output import put
 from nsqcore.version import banner
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (--?[\w-]+)")
@@ -24,6 +26,12 @@ class ArgumentParser(argparse.ArgumentParser):
             self.add_argument(
                 "--version", action="version", version=banner(self.prog), help="print version string and exit"
             )
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            put(message, file)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         if match := _UNKNOWN.match(message):

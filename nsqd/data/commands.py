@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from nsqcore.process.output import ReaderEnded, Unwritable, tell, write_text
 from nsqd.data import dump, hand_over, repair, summary, verify
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal
@@ -23,15 +23,11 @@ WELL, DAMAGED, FAILED = 0, 1, 2
 def carry_out(given: argparse.Namespace) -> int:
     """Run the command that the flags name; returns the exit code."""
     try:
-        code = _run(given)
-        sys.stdout.flush()
-        return code
-    except (DataPathRefused, DataPathLocked) as error:
-        _say(str(error))
+        return _run(given)
+    except ReaderEnded:
         return FAILED
-    except BrokenPipeError:
-        # The reader of our output has gone; the rest of it must not be written again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (DataPathRefused, DataPathLocked, Unwritable) as error:
+        _say(str(error))
         return FAILED
 
 
@@ -56,17 +52,19 @@ def _run(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
         disk = Rehearsal(given.data_path, Path(scratch))
         with closing(OpenedDataPath(given.data_path, disk)) as opened:
-            return _read_only(given, opened, disk)
+            code = _read_only(given, opened, disk)
+            write_text("")  # flushes what was printed
+            return code
 
 
 def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsal) -> int:
     if given.command == "verify":
-        return _print(verify.findings(opened, given.topic))
+        return _print_found(verify.findings(opened, given.topic))
     if given.command == "repair":
         return _tell_repair(opened, disk, given.topic)
     if given.command == "summary":
         for one in summary.summaries(opened, given.topic):
-            print(json.dumps(one) if given.json else "\n".join(summary.text(one)))
+            _print(json.dumps(one) if given.json else "\n".join(summary.text(one)))
         return WELL
     return _dump(opened, given)
 
@@ -76,16 +74,16 @@ def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
     wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.owed)
     lost: list[str] = []
     for message in dump.messages(opened, given.topic, wanted, lost.append):
-        print(json.dumps(message, ensure_ascii=False))
+        _print(json.dumps(message, ensure_ascii=False))
     for sentence in lost:
         _say(sentence)
     return DAMAGED if lost else WELL
 
 
 def _tell_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
-    found = _print(repair.repair(opened, topic))
+    found = _print_found(repair.repair(opened, topic))
     for change in disk.changes:
-        print(f"would {change}")
+        write_text(f"would {change}\n")
     return found
 
 
@@ -101,19 +99,23 @@ def _repair_for_good(given: argparse.Namespace) -> int:
             with closing(OpenedDataPath(given.data_path, Disk())) as opened:
                 for _ in repair.repair(opened, given.topic):
                     pass
-            print("done")
+            tell("done", sys.stdout)
         return found
     finally:
         Disk().close(lock)
 
 
-def _print(sentences: Iterable[str]) -> int:
+def _print_found(sentences: Iterable[str]) -> int:
     found = WELL
     for sentence in sentences:
-        print(sentence, flush=True)
+        write_text(f"{sentence}\n")
         found = DAMAGED
     return found
 
 
+def _print(line: str) -> None:
+    write_text(f"{line}\n", flush=False)
+
+
 def _say(sentence: str) -> None:
-    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    tell(f"{PROGRAM}: {sentence}")

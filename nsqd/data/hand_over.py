@@ -8,12 +8,14 @@ moment and repeated; until that note is written, an nsqd may be started here as 
 import asyncio
 import io
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from nsqcore.process.logs import Log, LogLevel
+from nsqcore.process.output import tell
 from nsqcore.process.tls import load_certificate, reason
 from nsqd.data.opened import DataPathRefused
 from nsqd.engine import facts
@@ -105,7 +107,7 @@ class _Command:
             await leave_behind(
                 self._disk, self._path, data.reservation, 0, ADDRESS, self._secret, self._log, self._tls
             )
-            print(f"{self._path} is handed over to {note.to}")
+            tell(f"{self._path} is handed over to {note.to}", sys.stdout)
             return True
         self._say_others()
         broker = Broker(MessageIds(node_id), Limits(), data)
@@ -132,7 +134,7 @@ class _Command:
             sum(end - start for start, end in facts.owed_by_any(topic)) for topic in broker.topics.values()
         )
         if not owed:
-            print(f"{self._path} owes nothing")
+            tell(f"{self._path} owes nothing", sys.stdout)
             return True
         identity = data.reservation.identity
         file = AppointmentsFile(self._disk, self._path, identity, self._say)
@@ -180,13 +182,16 @@ class _Command:
             self._say(
                 f"{address} may have an older copy, which it gives out: what was finished there comes again"
             )
-        print(f"{self._path} is handed over to {taker}: {owed} messages, {self._progress.size} bytes")
+        tell(
+            f"{self._path} is handed over to {taker}: {owed} messages, {self._progress.size} bytes",
+            sys.stdout,
+        )
 
     async def _show(self) -> None:
         progress = self._progress
         while True:
             await asyncio.sleep(_SAY_S)
-            print(f"{progress.state}: {progress.to} has {progress.sent} of {progress.size} bytes", flush=True)
+            tell(f"{progress.state}: {progress.to} has {progress.sent} of {progress.size} bytes", sys.stdout)
 
 
 def _trust(options: HandOverOptions) -> ssl.SSLContext:

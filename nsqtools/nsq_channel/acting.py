@@ -10,6 +10,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.process.output import ReaderEnded, Unwritable, write_all
 from nsqtools.asking import ABSENT, nowhere, nsqds, opened, reason
 from nsqtools.nsq_channel.options import (
     ActionOptions,
@@ -23,8 +24,7 @@ from nsqtools.nsq_channel.options import (
     WhichOptions,
 )
 from nsqtools.nsq_channel.wording import DONE, differ, handled, in_force, sent_back, sought
-from nsqtools.output import write_all
-from nsqtools.process import Failed, ReaderEnded, say, unless_stopped
+from nsqtools.process import Failed, say, unless_stopped
 
 Params = list[tuple[str, str]]
 
@@ -58,8 +58,8 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
         # After `| head -1` the failures are named all the same, because the actions are done.
         if not failures:
             raise
-    except Failed as error:
-        failures.append(str(error).removeprefix("ERROR: "))
+    except Unwritable as error:
+        failures.append(str(error))
     if failures:
         raise Failed(f"ERROR: {'; '.join(failures)}")
 

@@ -3,11 +3,11 @@
 import asyncio
 
 from nsqclient.wire.durations import SECOND
+from nsqcore.process.output import write_all
 from nsqtools.asking import nowhere, nsqds, opened, reason
 from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_peek.printing import line
 from nsqtools.nsq_peek.reading import PageReader, merged
-from nsqtools.output import write_all
 from nsqtools.process import Failed, say, unless_stopped
 
 

@@ -6,10 +6,10 @@ from typing import Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.process.output import write_all
 from nsqtools.nsq_stat.figures import HEAD, Snapshot, line, rates, total
 from nsqtools.nsq_stat.options import StatOptions
 from nsqtools.nsq_stat.rounds import RoundFailed, ask
-from nsqtools.output import write_all
 from nsqtools.process import Failed, say, unless_stopped
 
 # The column heads are repeated after so many rounds, for a terminal that has scrolled.

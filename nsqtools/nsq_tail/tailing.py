@@ -5,11 +5,11 @@ import random
 from dataclasses import replace
 
 from nsqclient import Consumer
+from nsqcore.process.output import write_all
 from nsqtools.blocking import BlockingThread
 from nsqtools.consumers import running
 from nsqtools.nsq_tail.options import PROGRAM, TailOptions
 from nsqtools.nsq_tail.printer import Printer
-from nsqtools.output import write_all
 from nsqtools.process import say
 from nsqtools.supply import Supply
 

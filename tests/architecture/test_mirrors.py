@@ -115,7 +115,7 @@ ELSEWHERE = {
         f"{TOOLS}/test_nsq_channel.py": ["nsqtools/nsq_channel/acting.py"],
         f"{TOOLS}/test_nsq_peek.py": ["nsqtools/asking.py", "nsqtools/nsq_peek/reading.py"],
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/rounds.py"],
-        f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/printer.py", "nsqtools/output.py"],
+        f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/printer.py"],
         f"{TOOLS}/test_nsq_to_file.py": [
             "nsqtools/nsq_to_file/topics.py",
         ],

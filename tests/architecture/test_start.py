@@ -1,5 +1,6 @@
 """A daemon opens its ports before it loads modules that take long to load."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -77,3 +78,46 @@ def test_what_signs_people_in_is_loaded_where_they_have_to():
     )
 
     assert done.stdout.strip() == "set()"
+
+
+RUNS = """
+import sys
+from importlib import import_module
+_, module, function, flag = sys.argv
+sys.argv = [module, flag]
+sys.exit(getattr(import_module(module), function)())
+"""
+
+
+def print_version(script: str, stdout: int) -> tuple[int, str]:
+    """Return the exit code and what was said on stderr. Streams are buffered, as users have them."""
+    module, function = SCRIPTS[script].split(":")
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS, module, function, "--version"],
+        cwd=ROOT,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_version_that_cannot_be_written_is_a_failure_with_one_sentence(script):
+    with Path("/dev/full").open("wb") as full:
+        ended = print_version(script, full.fileno())
+
+    assert ended == (1, "ERROR: failed to write to stdout - no space left on device\n")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_version_that_nobody_reads_ends_the_command_as_sigpipe_does(script):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert print_version(script, writer) == (141, "")
+    finally:
+        os.close(writer)

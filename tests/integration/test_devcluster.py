@@ -127,6 +127,32 @@ def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
     runner.wait_until_nothing_is_left()
 
 
+def test_it_stops_in_order_though_nobody_reads_what_it_says(tmp_path):
+    offset = free_port_offset(CLUSTER_PORTS)
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "devcluster",
+            "--data",
+            tmp_path,
+            "--port-offset",
+            str(offset),
+            "--no-traffic",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert any(b"Ctrl-C stops" in line for line in process.stdout)
+        daemons = children_of(process.pid)
+        process.stdout.close()
+        process.send_signal(signal.SIGHUP)
+
+        assert process.wait(60) == 0
+    assert not any(is_alive(pid) for pid in daemons.values())
+
+
 def test_an_nsqd_that_dies_is_named_and_comes_back_when_enter_is_pressed_with_nothing_lost(runner):
     wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
     dead = runner.daemons["nsqd"]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -202,6 +203,21 @@ def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
     # The reader of the pipe ends before there is anything to read.
     done = subprocess.run(["sh", "-c", f"{tool} | true"], capture_output=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.parametrize("command", ["dump", "summary"])
+def test_a_full_disk_behind_stdout_is_a_failure_and_no_damage(clean, command):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nsqd.data", command, f"--data-path={clean.folder}"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == b"nsqd-data: failed to write to stdout - no space left on device\n"
 
 
 def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):

@@ -156,6 +156,26 @@ def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
+@pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
+def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node, connect, flags):
+    if flags:
+        connect(node).publish("t", b"1")
+        node.post("/channel/create?topic=t&channel=c")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nsqd.drain", f"--http-address={node.http_address}", *flags],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    left = "nsqd-drain: 1 message remains: 1 of t/c, which has no consumer\n"
+    assert (done.returncode, done.stderr) == ((1, left) if flags else (0, ""))
+
+
 def owed_by_metrics(node):
     """The messages that a scrape of /metrics is told of."""
     _, text = node.request("GET", "/metrics")

@@ -3,7 +3,9 @@
 import asyncio
 import re
 import signal
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -11,7 +13,16 @@ from aiohttp import web
 from bench.ports import free_port
 from tests.support import beside
 from tests.support.http_sink import HttpSink
-from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all
+from tests.support.tools import (
+    SOON_BACK,
+    Tool,
+    channel_stats,
+    command,
+    environment,
+    owed,
+    publish,
+    read_all,
+)
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_http"
@@ -167,6 +178,25 @@ def test_a_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
         assert "not sent: " in tool.said()
         assert ": got status code 500\n" in tool.said()
         assert ": no answer within 0.3s\n" in tool.said()
+
+
+def test_lines_that_cannot_be_written_do_not_send_a_message_twice(nsqd, sink):
+    bodies = [b"%d" % n for n in range(250)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    with (
+        Path("/dev/full").open("wb") as full,
+        subprocess.Popen(
+            [*command("nsq_to_http"), *flags(nsqd, f"-post={sink.url}", "-status-every=100")],
+            stderr=full,
+            env=environment(),
+        ) as process,
+    ):
+        wait_until(lambda: done(nsqd), "all are sent")
+        process.terminate()
+        assert process.wait(40) == 0
+
+    assert sorted(sink.taken) == sorted(bodies)
+    assert channel_stats(nsqd, "t", CHANNEL)["requeue_count"] == 0
 
 
 def test_kills_lose_nothing_that_was_finished(nsqd, sink, tmp_path):

@@ -1,10 +1,21 @@
 """nsq_to_nsq between real nsqd."""
 
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all
+from tests.support.tools import (
+    SOON_BACK,
+    Tool,
+    channel_stats,
+    command,
+    environment,
+    owed,
+    publish,
+    read_all,
+)
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_nsq"
@@ -58,6 +69,22 @@ def test_messages_are_copied_as_they_are(source, destination, tmp_path):
         assert tool.stop() == 0
 
     assert sorted(read_all(destination, "t", "c")) == [b"\x00raw", b'{"b": 1, "a": 2}']
+
+
+def test_a_message_is_dropped_also_when_that_cannot_be_said(source, destination):
+    publish(source, "t", [b"notjson", b'{"a": 1}'], CHANNEL)
+    more = ("-require-json-field=a",)
+    with (
+        Path("/dev/full").open("wb") as full,
+        subprocess.Popen(
+            [*command("nsq_to_nsq"), *flags(source, destination, more=more)], stderr=full, env=environment()
+        ) as process,
+    ):
+        wait_until(lambda: done(source), "all are answered")
+        process.terminate()
+        assert process.wait(40) == 0
+
+    assert read_all(destination, "t", "c") == [b'{"a": 1}']
 
 
 def test_several_topics_may_go_into_one(source, cluster, tmp_path):
