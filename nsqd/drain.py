@@ -17,7 +17,7 @@ import json
 import ssl
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -59,6 +59,10 @@ class DrainError(Exception):
     """The drain did not finish; the text says why."""
 
 
+class NoAnswer(DrainError):
+    """The node has not answered; it may be busy, or its connections are."""
+
+
 def drain(options: DrainOptions) -> None:
     """Start the drain and wait for its end, but at least *at_least_s*. Raises DrainError."""
     address = options.http_address
@@ -68,6 +72,7 @@ def drain(options: DrainOptions) -> None:
     said = -SAY_SECONDS
     handing = bool(options.hand_over_to)
     state = ask("POST", _hand_over(options) if handing else "")
+    until = began + options.timeout_s
     left_ms = 0
     why_not = ""
     while not state["drained"]:
@@ -76,7 +81,7 @@ def drain(options: DrainOptions) -> None:
         is_stuck = stuck(state, poll_ms, left_ms)
         if options.hand_over and not handing and (is_stuck or passed > options.timeout_s / 2):
             handing = True
-            state = ask("POST", _hand_over(options))
+            state = _answer(ask, until, "POST", _hand_over(options))
             continue
         handed = state.get("hand_over", {}) if handing else {}
         over = handed.get("state") in ("failed", "nobody")
@@ -89,7 +94,7 @@ def drain(options: DrainOptions) -> None:
         if again:
             _say(f"draining {address}: not handed over, trying again: {why_not}")
             time.sleep(min(AGAIN_SECONDS, left_ms / 1000))
-            state = ask("POST", _hand_over(options))
+            state = _answer(ask, until, "POST", _hand_over(options))
             continue
         lines = _lines(state, stuck=is_stuck)
         if lines and passed - said >= SAY_SECONDS:
@@ -97,9 +102,11 @@ def drain(options: DrainOptions) -> None:
             for line in lines:
                 _say(f"draining {address}: {line}")
         time.sleep(POLL_SECONDS)
-        state = ask("GET")
+        state = _answer(ask, until, "GET")
+        if not state["draining"]:
+            raise DrainError("the drain was ended by somebody else or by a restart; the node takes publishes")
     drained = time.monotonic()
-    seen_by = min(drained + SCRAPE_SECONDS, began + options.timeout_s)
+    seen_by = min(drained + SCRAPE_SECONDS, until)
     while state["drained"] and state.get("scraped_as_owing") and time.monotonic() < seen_by:
         time.sleep(POLL_SECONDS)
         try:
@@ -110,6 +117,20 @@ def drain(options: DrainOptions) -> None:
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
         raise DrainError(sentence(state, 0, left_ms) + (f"; not handed over: {why_not}" if why_not else ""))
+
+
+def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> dict[str, Any]:
+    """Ask until there is an answer, because one slow answer must not end a drain of hours. Raises DrainError.
+
+    When nobody listens at the address, the process is gone, and with it the drain.
+    """
+    while True:
+        try:
+            return ask(*request)
+        except NoAnswer as error:
+            if isinstance(error.__cause__, ConnectionRefusedError) or time.monotonic() >= until:
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def _hand_over(options: DrainOptions) -> str:
@@ -138,7 +159,7 @@ def _say(line: str) -> None:
 
 
 def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
-    """The node's answer to /drain. Raises DrainError."""
+    """The node's answer to /drain. Raises DrainError, which is NoAnswer if there is none."""
     address = options.http_address
     connection = (
         http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
@@ -152,8 +173,10 @@ def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
         if response.status != http.client.OK:
             raise DrainError(f"{method} http://{address}/drain: {response.status} {body[:200]!r}")
         state: dict[str, Any] = json.loads(body)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DrainError(f"{method} http://{address}/drain: {error or type(error).__name__}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(f"{method} http://{address}/drain: {error or type(error).__name__}") from error
+    except ValueError as error:
+        raise DrainError(f"{method} http://{address}/drain: {error}") from error
     else:
         return state
     finally:

@@ -253,6 +253,18 @@ def test_after_a_hand_over_a_scrape_is_told_of_nothing(cluster):
     assert owed_by_metrics(taker) == 1
 
 
+def test_the_command_ends_when_somebody_takes_the_drain_back(node, connect):
+    connect(node).publish("t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    process = drain(node.http_address, "--timeout=1h", "--poll-interval=1h")
+    wait_until(lambda: node.get("/drain")["draining"], "the drain began")
+    begin(node, "?cancel=true")
+
+    code, _, err = ended(process)
+    why = "the drain was ended by somebody else or by a restart; the node takes publishes"
+    assert (code, err) == (1, f"nsqd-drain: {why}\n")
+
+
 def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
     began = time.monotonic()
 

@@ -1,8 +1,87 @@
-"""The command line of the drain."""
+"""The command line of the drain, and the command with a node that answers badly."""
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nsqd.drain import DrainOptions, parse_arguments
+from bench.ports import free_port
+from nsqd.drain import DrainError, DrainOptions, _answer, _ask, drain, parse_arguments
+
+WAITING = {"draining": True, "drained": False, "remaining": 1, "topics": []}
+DRAINED = {"draining": True, "drained": True, "remaining": 0, "topics": []}
+
+
+@contextmanager
+def node(*answers: dict | None) -> Iterator[tuple[DrainOptions, list[str]]]:
+    """A node that gives these answers, the last one again and again; None drops the connection.
+
+    What was asked is collected.
+    """
+    asked: list[str] = []
+    left = list(answers)
+
+    class Node(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            asked.append(f"{self.command} {self.path}")
+            state = left.pop(0) if len(left) > 1 else left[0]
+            if state is None:
+                return  # without a status line
+            body = json.dumps(state).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = answer  # noqa: N815 - names of the library
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Node)
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    serving.start()
+    try:
+        yield DrainOptions(f"127.0.0.1:{server.server_port}", 60.0, 0.0, 3600.0, hand_over=False), asked
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def test_a_node_that_does_not_answer_once_is_asked_again():
+    with node(WAITING, WAITING, None, WAITING, DRAINED) as (options, asked):
+        drain(options)
+
+    assert asked == ["POST /drain", *["GET /drain"] * 4]
+
+
+def test_a_node_that_never_answers_again_ends_the_command_when_the_time_is_up():
+    with node(WAITING, None) as (options, asked), pytest.raises(DrainError, match=r"GET http://.*/drain: "):
+        drain(replace(options, timeout_s=0.6))
+
+    assert len(asked) > 2
+
+
+def test_a_drain_that_somebody_ended_ends_the_command():
+    with (
+        node(WAITING, WAITING | {"draining": False}) as (options, _),
+        pytest.raises(DrainError, match="ended by somebody else or by a restart; the node takes publishes"),
+    ):
+        drain(options)
+
+
+def test_a_process_that_is_gone_is_not_waited_for():
+    options = DrainOptions(f"127.0.0.1:{free_port()}", 3600.0, 0.0, 3600.0)
+
+    with pytest.raises(DrainError, match=r"GET http://.*refused"):
+        _answer(partial(_ask, options), math.inf, "GET")
 
 
 def test_without_flags_the_node_of_this_machine_is_drained_within_five_minutes():
