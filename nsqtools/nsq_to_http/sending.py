@@ -15,6 +15,9 @@ USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
 MOST_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
+# What an answer says beside its status does not matter, so it must not be a reason to send a message again.
+_HEAD_BYTES: Final = 1 << 20
+_HEADERS: Final = 1 << 12
 
 _PASSED_ON: Final = "X-NSQEXT-"
 # %s is the message. %% is one %, because the address is a format string in the original.
@@ -49,6 +52,9 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            max_line_size=_HEAD_BYTES,
+            max_field_size=_HEAD_BYTES,
+            max_headers=_HEADERS,
             skip_auto_headers=("Accept", "Content-Type", "User-Agent"),
         )
         return self

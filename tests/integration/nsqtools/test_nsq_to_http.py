@@ -142,6 +142,19 @@ def test_a_post_is_well_with_any_2xx_and_a_get_with_200_only(nsqd, tmp_path, ver
     assert len(sink.received) == attempts
 
 
+@pytest.mark.parametrize("headers", [{"X-Long": "x" * 20_000}, {f"X-{n}": "x" for n in range(500)}])
+def test_a_message_is_taken_whatever_headers_the_answer_has(nsqd, tmp_path, headers):
+    async def talkative(_: int) -> web.StreamResponse:
+        return web.Response(headers=headers)
+
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    with HttpSink(talkative) as sink, Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}")):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    assert len(sink.received) == 1
+    assert channel_stats(nsqd, "t", CHANNEL)["requeue_count"] == 0
+
+
 def test_redirects_are_followed(nsqd, tmp_path):
     async def over_there(number: int) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": "/there"}) if number == 1 else web.Response()
