@@ -25,7 +25,7 @@ class ReaderEnded(Unwritable):
     """The reader of stdout has ended, as in ``nsq_tail ... | head``: the command ends without a word."""
 
 
-def write_all(data: bytes, fd: int = STDOUT) -> None:
+def write_all(data: bytes | bytearray, fd: int = STDOUT) -> None:
     """Write *data* completely, without a buffer that could be lost at the end. Raises Unwritable."""
     view = memoryview(data)
     try:

@@ -35,6 +35,11 @@ class PageReader:
         """Whether this nsqd does not have the topic or channel."""
         return self.error is not None and self.error.code in ABSENT
 
+    @property
+    def needs_a_page(self) -> bool:
+        """Whether the next message has to be asked for."""
+        return not self._page
+
     def begin_round(self) -> None:
         """Look for messages again, because there may be more now."""
         self._more = True

@@ -1,14 +1,19 @@
 """Shows the messages of all nsqd, until all are shown or ``nsq_peek`` is stopped."""
 
 import asyncio
+from functools import partial
+from typing import Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.process.output import write_all
 from nsqtools.asking import nowhere, nsqds, opened, reason
+from nsqtools.blocking import BlockingThread
 from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_peek.printing import line
 from nsqtools.nsq_peek.reading import PageReader, merged
 from nsqtools.process import Failed, say, unless_stopped
+
+WRITE_BYTES: Final = 1 << 16
 
 
 async def show(options: PeekOptions, stop: asyncio.Event) -> None:
@@ -19,6 +24,7 @@ async def show(options: PeekOptions, stop: asyncio.Event) -> None:
 class _Peek:
     def __init__(self, options: PeekOptions) -> None:
         self._options = options
+        self._stdout = BlockingThread("stdout")
         self._printed = 0
         self._silent: set[str] = set()
 
@@ -44,13 +50,23 @@ class _Peek:
         return 0 < self._options.n <= self._printed
 
     async def _round(self, readers: list[PageReader]) -> None:
+        lines = bytearray()
         async for reader, raw in merged(readers):
-            write_all(line(self._options.output, reader.address, raw, headers=self._options.headers))
+            lines += line(self._options.output, reader.address, raw, headers=self._options.headers)
             self._printed += 1
             if self._enough:
                 break
+            # What is known is shown before the next page, which may take long; not each line by itself,
+            # because a change of the thread costs more than a line.
+            if reader.needs_a_page or len(lines) >= WRITE_BYTES:
+                await self._write(lines)
+                lines = bytearray()
+        await self._write(lines)
         for reader in readers:
             self._tell(reader)
+
+    async def _write(self, lines: bytearray) -> None:
+        await self._stdout.run(partial(write_all, lines))
 
     def _tell(self, reader: PageReader) -> None:
         """Say once that an nsqd does not answer, and once that it does again."""

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.output import write_all
+from nsqtools.blocking import BlockingThread
 from nsqtools.nsq_stat.figures import HEAD, Snapshot, line, rates, total
 from nsqtools.nsq_stat.options import StatOptions
 from nsqtools.nsq_stat.rounds import RoundFailed, ask
@@ -30,6 +32,7 @@ async def watch(options: StatOptions, stop: asyncio.Event) -> None:
 
 async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
     loop = asyncio.get_running_loop()
+    stdout = BlockingThread("stdout")
     interval = options.interval / SECOND
     before: Snapshot = {}
     asked_at = 0.0
@@ -50,10 +53,10 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
                 say(f"WARNING: not in these figures: {error}")
             now = time.monotonic()
             if shown % ROUNDS_PER_HEAD == 0:
-                write_all(HEAD.encode())
+                await stdout.run(partial(write_all, HEAD.encode()))
             if before:
                 text = line(total(answer.value), *rates(before, answer.value, now - asked_at))
-                write_all(text.encode())
+                await stdout.run(partial(write_all, text.encode()))
                 if shown == options.count:
                     return
             shown += 1

@@ -1,12 +1,14 @@
 """The command line tools as processes, which run to their end or are killed."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -143,6 +145,29 @@ class Tool:
         """Send SIGKILL, so that it cannot save anything."""
         self.process.kill()
         self.process.wait(20)
+
+
+def ends_though_nobody_reads(tool: str, *flags: str) -> int:
+    """Return how a tool ends that got SIGTERM when the pipe to which it writes was full."""
+    reader, writer = os.pipe()
+    capacity = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen(
+        [*command(tool), *flags], stdout=writer, stderr=subprocess.DEVNULL, env=environment()
+    ) as process:
+        os.close(writer)
+        held = [0]
+
+        def is_stuck() -> bool:
+            held.append(int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder))
+            return held[-2] == held[-1] > capacity - 256
+
+        try:
+            wait_until(is_stuck, "it has filled the pipe")
+            process.terminate()
+            return process.wait(20)
+        finally:
+            process.kill()
+            os.close(reader)
 
 
 def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = "") -> None:

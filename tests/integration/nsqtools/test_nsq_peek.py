@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.support.auth_server import AuthServer, granted
-from tests.support.tools import Tool, channel_stats, publish, run_tool
+from tests.support.tools import Tool, channel_stats, ends_though_nobody_reads, publish, run_tool
 from tests.support.waiting import wait_until
 
 
@@ -188,3 +188,9 @@ def test_following_begins_at_the_end_and_ends_after_n(nsqd, tmp_path):
 
         assert tool.process.wait(20) == 0
         assert tool.printed() == b"new\n"
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+    publish(nsqd, "t", [b"x" * 100] * 1000)
+
+    assert ends_though_nobody_reads("nsq_peek", *flags(nsqd)) == 0

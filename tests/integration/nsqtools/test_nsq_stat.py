@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.tools import GO_TOOLS, Tool, original, run_tool
+from tests.support.tools import GO_TOOLS, Tool, ends_though_nobody_reads, original, run_tool
 from tests.support.waiting import wait_until
 
 LINE = re.compile(rb" *-?\d+ +-?\d+ \| +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) \| +(\d+) +(\d+) +(\d+) +(\d+)\n")
@@ -177,3 +177,7 @@ def test_a_quiet_channel_looks_as_in_the_original(nsqd):
     ours, theirs = (run_tool(tool, *flags(nsqd, "-count=3")) for tool in ("nsq_stat", [peer]))
 
     assert (ours.stdout, ours.returncode) == (theirs.stdout, theirs.returncode)
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+    assert ends_though_nobody_reads("nsq_stat", *flags(nsqd, "-interval=1ms")) == 0
