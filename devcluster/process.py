@@ -1,17 +1,15 @@
 """One daemon as a child process that cannot outlive the runner."""
 
 import asyncio
-import ctypes
 import os
 import re
 import signal
-import sys
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from devcluster.layout import DaemonPlan
+from nsqcore.process.tied import tie_to_parent
 
 READY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 15.0
@@ -19,7 +17,6 @@ LAST_LINES: Final = 12
 POLL_SECONDS: Final = 0.02
 
 _LISTENING: Final = re.compile(r"(TCP|HTTP): listening on ")
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class DaemonFailedError(Exception):
@@ -50,7 +47,7 @@ class DaemonProcess:
                 stdout=log,
                 stderr=log,
                 process_group=0,  # Ctrl-C is for the runner, which stops the daemons in order
-                preexec_fn=_tie_to_parent(os.getpid()),
+                preexec_fn=tie_to_parent(os.getpid()),
             )
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -113,17 +110,3 @@ class DaemonProcess:
 def describe_exit(code: int) -> str:
     """Describe an exit code in words; negative codes are signals."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-def _tie_to_parent(parent: int) -> Callable[[], None] | None:
-    """Return what the child runs before it becomes the daemon: it asks to be stopped when the runner dies."""
-    if sys.platform != "linux":
-        return None  # elsewhere only an orderly end stops the daemons
-    libc = ctypes.CDLL(None)
-
-    def tie() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # the runner died before the call
-            os._exit(1)
-
-    return tie

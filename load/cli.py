@@ -31,8 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return 0 if the run reached all that its profile asks for, 1 if not, 2 for a wrong command line."""
     parser = argument_parser()
     options = parser.parse_args(argv)
-    # SIGTERM ends a run as Ctrl-C does, so its daemons, processes and files are removed.
+    # SIGTERM ends a run as Ctrl-C does, so its daemons, processes and files are removed; and so does the end
+    # of the terminal, unless nohup has asked for the opposite.
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
     _allow_many_descriptors()
     try:
         if options.command == "profiles":
@@ -274,6 +277,8 @@ def _allow_many_descriptors() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - signature of signal
+    # Both the terminal and its shell send SIGHUP: the second one must not disturb what the first began.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

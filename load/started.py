@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from load.ports import free_port
+from nsqcore.process.tied import tie_to_parent
 
 READY_SECONDS: Final = 60
 STOP_SECONDS: Final = 20
@@ -78,6 +79,7 @@ class StartedDaemon:
                 cwd=self._log.parent,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 process_group=0,  # Ctrl-C reaches only nsq-load, which stops the daemons in order
+                preexec_fn=tie_to_parent(os.getpid()),  # noqa: PLW1509 - no other thread runs yet
             )
         deadline = time.monotonic() + READY_SECONDS
         while not self._listens():

@@ -9,6 +9,7 @@ from typing import Final
 
 from load.plan import Plan
 from load.ports import free_port
+from nsqcore.process.tied import tie_to_parent
 
 # Users, tally and report take less time to end.
 STOP_SECONDS: Final = 60
@@ -82,6 +83,7 @@ class Swarm:
                     stderr=log,
                     env=environment(),
                     process_group=0,  # Ctrl-C reaches only nsq-load, which ends them
+                    preexec_fn=tie_to_parent(os.getpid()),  # noqa: PLW1509 - no other thread runs yet
                 )
             )
 

@@ -1,8 +1,18 @@
-"""A node killed under load: no acknowledged message is missing, and the kill explains all duplicates."""
+"""A node killed under load: no acknowledged message is missing, and the kill explains all duplicates.
+
+And nsq-load itself, killed or hung up: nothing that it started stays.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.integration.load.test_runs import run_profile
+from tests.integration.load.test_runs import PROJECT, run_profile, surroundings
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -34,3 +44,44 @@ def test_a_nsqd_that_is_killed_under_load_loses_nothing(tmp_path):
     # A client noticed the kill; otherwise the run shows nothing.
     assert any("Connection" in error for error in told["errors"])
     assert told["duplicates"].keys() <= {"kill"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_what_it_started_ends_with_it_when_its_terminal_is_closed_or_it_is_killed(tmp_path, number):
+    (tmp_path / "tried.toml").write_text(STEADY.replace("seconds = 8", "seconds = 3600"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "load", "run", str(tmp_path / "tried.toml"), "--start", "--workers=1"],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=surroundings(tmp_path),
+    ) as process:
+        assert process.stdout is not None
+        children: set[int] = set()
+
+        def all_started() -> bool:
+            listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            children.update(map(int, listed))
+            return len(listed) == 5  # nsqlookupd, two nsqd, Locust and its worker
+
+        try:
+            wait_until(all_started, "everything is started", 60)
+            process.stdout.close()
+            process.send_signal(number)
+            process.wait(120)
+            wait_until(lambda: not any(map(is_running, children)), "nothing is left", 60)
+        except BaseException:
+            process.kill()
+            for child in filter(is_running, children):
+                os.kill(child, signal.SIGKILL)
+            raise
+
+    if number == signal.SIGHUP:
+        assert [path.name for path in tmp_path.iterdir()] == ["tried.toml"]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
