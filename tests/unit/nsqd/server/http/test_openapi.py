@@ -43,7 +43,7 @@ def test_every_argument_that_a_handler_reads_is_described():
     for path in (*HTTP.glob("*.py"), *(HTTP.parent / "messages").glob("*.py")):
         text = path.read_text()
         read |= set(re.findall(r'(?:query|arguments)\.get\(\s*"(\w+)"', text))
-        read |= set(re.findall(r'(?:require|_sequence)\((?:request, )?"(\w+)"', text))
+        read |= set(re.findall(r'(?:require|flag|_sequence)\((?:request, )?"(\w+)"', text))
         read |= set(re.findall(r'(?:number|truth|_position)\([\w.]+, (?:request, )?"(\w+)"', text))
     described = {one["name"] for _, _, operation in operations() for one in operation["parameters"]}
 
