@@ -41,8 +41,8 @@ class Alone:
         return self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
 
     def drop_from(self, seq: int) -> None:
-        """Drop the entries from *seq* on: those messages were not stored."""
-        del self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
+        """Drop the entries that end behind *seq*: their messages were not stored."""
+        del self._entries[bisect_right(self._entries, seq, key=itemgetter(1)) :]
 
     def drop(self, start: int, end: int) -> None:
         """Messages ``start <= seq < end`` are everybody's after all."""
@@ -59,17 +59,17 @@ class Alone:
 
     def others_from(self, channel_name: str, seq: int) -> int:
         """The sequence from which on all messages below *seq* were sent to other channels than this one."""
-        for first, end, name in reversed(self._entries):
-            if first < seq:
-                if end < seq or name == channel_name:
-                    break
-                seq = first
+        at = bisect_left(self._entries, seq, key=itemgetter(0))
+        while at and self._entries[at - 1][1] >= seq and self._entries[at - 1][2] != channel_name:
+            at -= 1
+            seq = self._entries[at][0]
         return seq
 
     def without_others(self, channel_name: str, ranges: Ranges) -> Ranges:
         """Sorted *ranges* without the messages that were sent to other channels than this one."""
         left: Ranges = []
-        entries = [entry for entry in self._entries if entry[2] != channel_name]
+        begin = bisect_right(self._entries, ranges[0][0], key=itemgetter(1)) if ranges else 0
+        entries = [entry for entry in self._entries[begin:] if entry[2] != channel_name]
         at = 0
         for start, end in ranges:
             while at < len(entries) and entries[at][1] <= start:

@@ -52,6 +52,7 @@ class Topic(Staging):
         "_only",
         "_room",
         "_settings_of",
+        "_skipped",
         "alone",
         "backlog",
         "carried",
@@ -108,6 +109,8 @@ class Topic(Staging):
         self._only: list[tuple[int, int, str]] = []
         # The same for stored messages, for channels that are set back.
         self.alone = Alone()
+        # Numbers that were given to no message: from the end of the last life to the beginning of this one.
+        self._skipped = (0, 0)
         # How many generations of channels were drawn in this life.
         self._drawn = 0
         self._node_id = ids.node_id
@@ -134,6 +137,9 @@ class Topic(Staging):
         self.stage_batch(batch, now_ns, moved=True)
         self._seal()
         first, end = self._staged[before].first, self._staged[-1].next
+        if first == self._skipped[1]:
+            # Others find nothing up to the end of these, wherever in the last life they have read to.
+            first = self._skipped[0]
         self.keep_for(channel_name, first, end)
         if not self.ephemeral:
             # Also for a channel that is in memory only: after a crash the other channels still do not owe
@@ -385,6 +391,7 @@ class Topic(Staging):
         if seq > self._encoder.next_seq:
             self.log.had.go_on_at(self.log.next_seq, seq)
             self._encoder.skip_to(seq)
+            self._skipped = (self.log.next_seq, seq)
             self.log.next_seq = seq
 
     def take_changed(self) -> bool:

@@ -141,7 +141,7 @@ class MessageLog:
     def release(self, seq: int) -> bool:
         """Forget some of the blocks in memory that end at or before *seq*; False when none are left.
 
-        For a log that lies in the source, too.
+        Only for a log that the source has as well.
         """
         blocks, head = self._blocks, self._head
         most = min(head + _RELEASED_AT_ONCE, len(blocks))

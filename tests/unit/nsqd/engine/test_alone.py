@@ -120,7 +120,7 @@ def test_what_is_gone_is_known_as_long_as_a_reader_may_ask_for_it():
     assert alone.since(0)[0] == (300, 302, "mine")
     assert (alone.others_from("other", 2001), alone.others_from("mine", 2001)) == (300, 2001)
 
-    # Of what nobody may ask for any more the newest is kept.
+    # Of what is gone only the newest thousand are kept, whatever may be asked.
     alone.drop_below(3000, 300)
     assert len(alone) == 1000
     alone.drop_below(3000, 3000)
