@@ -31,8 +31,12 @@ class RoundPace:
         self._retry = FIRST_RETRY_SECONDS
         self._hurried.set()
 
+    def wake(self) -> None:
+        """Cut the wait short, and leave later pauses as long as they are."""
+        self._hurried.set()
+
     async def pause(self, extra: float = 0) -> None:
-        """Wait for the next round; hurry() cuts a long wait short."""
+        """Wait for the next round; hurry() and wake() cut a long wait short."""
         self._hurried.clear()
         wait = self._next_wait() or self._interval + extra
         try:
@@ -97,7 +101,7 @@ class Addresses:
             self._asking = asyncio.create_task(self._lookups.nsqds_of(self._topic), name="ask nsqlookupd")
             await asyncio.wait([self._asking], timeout=FIRST_RETRY_SECONDS if self._fixed else None)
             if not self._asking.done():
-                self._asking.add_done_callback(lambda _: self._pace.hurry())
+                self._asking.add_done_callback(lambda _: self._pace.wake())
         if not self._asking.done():
             return []
         asked, self._asking = self._asking, None

@@ -249,11 +249,11 @@ class Links:
     def _learn(self) -> None:
         """Use the nsqd that are found now.
 
-        The last one is not left while it is connected: an nsqlookupd that was just started knows none before
-        they register again.
+        The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
+        knows none before they register again.
         """
         found = self._directory.found
-        if not found and not self._fixed and self.in_use:
+        if not found and not self._fixed and (self.in_use or self._connecting):
             found = self._found
         # Producers that start together must not all begin with the same nsqd.
         random.shuffle(found)

@@ -62,7 +62,7 @@ class Subscriptions:
             full_jitter=strategy == "full_jitter",
             strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
         )
-        self._failing: set[str] = set()  # could not be connected when they were tried last
+        self._failed_at: dict[str, float] = {}  # when an address could not be connected last
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
         self._stop_starting = asyncio.Event()
@@ -113,9 +113,7 @@ class Subscriptions:
         try:
             async for addresses in self._addresses.rounds():
                 connecting = {address: task for address, task in connecting.items() if not task.done()}
-                chosen = self._chosen(addresses)
-                self._failing.intersection_update(chosen)
-                for address in chosen:
+                for address in self._chosen(addresses):
                     # An nsqd that is slow to answer must not keep the others waiting.
                     if address not in self.open and address not in connecting:
                         connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
@@ -135,11 +133,14 @@ class Subscriptions:
             await self.connect(address)
         except (OSError, ProtocolError, ValueError) as error:
             log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
-            if address not in self._failing:  # later pauses are to grow
-                self._failing.add(address)
+            # After the first failure the pauses grow, even if not every nsqlookupd names this nsqd.
+            long_ago = self._now() - 2 * self._config.lookupd_poll_interval
+            self._failed_at = {each: at for each, at in self._failed_at.items() if at > long_ago}
+            if address not in self._failed_at:
                 self._addresses.hurry()
+            self._failed_at[address] = self._now()
         else:
-            self._failing.discard(address)
+            self._failed_at.pop(address, None)
 
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]

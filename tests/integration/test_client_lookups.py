@@ -150,6 +150,7 @@ async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
         directory = directory_of(bad, good)
         await directory.ask()
+        await eventually(lambda: directory.errors and directory.found, "both have answered")
 
     assert directory.found == ["10.0.0.1:4150"]
     assert directory.errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
@@ -279,6 +280,25 @@ async def test_an_nsqlookupd_that_cannot_be_reached_keeps_no_nsqd_that_another_o
             await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
 
 
+async def test_an_nsqd_that_only_a_stopped_nsqlookupd_has_named_is_left_when_it_is_gone():
+    with MemoryNsqd() as other:
+        registry = Registry([other.address])
+        async with registry.serve() as lookupd:
+            with MemoryNsqd() as leaving:
+                async with Registry([leaving.address]).serve() as stopping:
+                    producer = Producer(lookupd_addresses=[stopping, lookupd], config=OFTEN)
+                    await producer.ping()
+                    await eventually(lambda: len(producer.nsqd_addresses) == 2, "both are used")
+                await producer.publish("t", b"x")
+            await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
+            for _ in range(2):
+                await producer.publish("t", b"x")
+                registry.asked = 0
+                await eventually(lambda: registry.asked > 1, "it is asked again")
+            await eventually(lambda: leaving.address not in repr(producer), "it is forgotten")
+            await producer.close()
+
+
 async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_are_there():
     gone, there = "10.0.0.1:4150", "10.0.0.2:4150"
     registry = Registry([there])
@@ -286,8 +306,10 @@ async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_ar
         async with Registry([gone, there]).serve() as stopping:
             directory = directory_of(stopping, lookupd)
             await directory.ask()
+            await eventually(lambda: directory.found == [gone, there], "both have answered")
         registry.clear()
         await directory.ask()
+        await eventually(lambda: directory.errors, "it is known that one has stopped")
         assert directory.found == [gone, there]
 
         directory.unreachable(gone)

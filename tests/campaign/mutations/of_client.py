@@ -182,8 +182,15 @@ CLIENT: Final = (
     Mutation(
         "an-nsqlookupd-that-was-just-started-is-believed",
         "client/nsqclient/links.py",
-        "        if not found and not self._fixed and self.in_use:",
+        "        if not found and not self._fixed and (self.in_use or self._connecting):",
         "        if False:",
+        ("tests/integration/test_client_lookups.py",),
+    ),
+    Mutation(
+        "what-a-dead-nsqlookupd-said-is-true-for-ever",
+        "client/nsqclient/links.py",
+        "            self._directory.unreachable(address)\n",
+        "",
         ("tests/integration/test_client_lookups.py",),
     ),
     Mutation(
