@@ -20,6 +20,7 @@ from typing import Final
 
 from kubernetes import client
 
+from nsqcore.process import output
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 # Short, because it is part of the time that nsqd has to stop.
@@ -80,20 +81,21 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
         try:
             goes = is_scaled_away(connect(), options)
         except Exception as error:  # noqa: BLE001 - whatever it is, the drain is not left out
-            sys.stderr.write(f"nothing is handed over: {error}\n")
+            output.tell(f"nothing is handed over: {error}")
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
         [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes)],
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    sys.stderr.write(done.stderr)
+    if done.stderr:
+        output.tell(done.stderr.removesuffix("\n"))
     if done.returncode and options.events:
         left = done.stderr.strip().rpartition("\n")[2].removeprefix("nsqd-drain: ")
         try:
-            sys.stderr.write(f"event: {tell(connect(), options, left)}\n")
+            output.tell(f"event: {tell(connect(), options, left)}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the drain
-            sys.stderr.write(f"no event about it: {error}\n")
+            output.tell(f"no event about it: {error}")
     return done.returncode
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.options.arguments import duration_of
+from nsqcore.process.output import tell
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
@@ -134,7 +135,7 @@ def _toml(text: str) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"place: {text}\n")
+    tell(f"place: {text}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

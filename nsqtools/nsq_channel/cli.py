@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nsqcore.near_misses import meant_name
 from nsqcore.options.options import parse
+from nsqcore.process.output import tell
 from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
 from nsqtools.process import run
 
@@ -18,7 +19,7 @@ _PROGRAM = "nsq_channel"
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0].lstrip("-") in {"h", "help"}:
-        sys.stderr.write(HELP)
+        tell(HELP.removesuffix("\n"))
         return 0
     if not words or words[0].startswith("-"):
         # parse() ends the program with the help, the version or a sentence.
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if action not in ACTIONS:
         near = meant_name(action, ACTIONS)
         meant = f"; is {near} meant?" if near else f"; {_PROGRAM} -help lists them"
-        sys.stderr.write(f"{action} is no action of {_PROGRAM}{meant}\n")
+        tell(f"{action} is no action of {_PROGRAM}{meant}")
         return 2
     options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
 

@@ -1,5 +1,8 @@
 """The preStop hook writes an event about the messages that it left; the drain itself is the real one."""
 
+from contextlib import redirect_stderr, suppress
+from pathlib import Path
+
 import pytest
 
 from bench.ports import free_port
@@ -69,6 +72,15 @@ def test_a_drain_that_fails_is_told_and_keeps_its_exit_code(api, kubernetes, two
     said = capfd.readouterr().err
     assert "nsqd-drain: POST http://" in said
     assert "event: mq-nsqd-2 was scaled away" in said
+
+
+def test_an_event_is_written_also_when_stderr_takes_nothing(api, kubernetes, two_replicas):
+    options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}")
+    # The suppressed error is that of closing the file.
+    with suppress(OSError), Path("/dev/full").open("w", buffering=1) as full, redirect_stderr(full):
+        code = hook(options, lambda: api)
+
+    assert (code, len(kubernetes.created)) == (1, 1)
 
 
 def test_an_account_without_the_right_changes_nothing_else(api, kubernetes, two_replicas, capfd):
