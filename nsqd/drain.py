@@ -71,8 +71,8 @@ def drain(options: DrainOptions) -> None:
     began = time.monotonic()
     said = -SAY_SECONDS
     handing = bool(options.hand_over_to)
-    state = ask("POST", _hand_over(options) if handing else "")
     until = began + options.timeout_s
+    state = _answer(ask, until, "POST", _hand_over(options) if handing else "")
     left_ms = 0
     why_not = ""
     while not state["drained"]:

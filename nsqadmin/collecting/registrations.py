@@ -57,7 +57,7 @@ class Registrations:
             async with gate:
                 found = await discovery.channels(topic)
             # What others say is kept too, or each page would wait for a node that falls silent.
-            if not found.failed:
+            if found.asked and not found.failed:
                 known[topic] = now, found.value
             return topic, found.value, found.errors
 

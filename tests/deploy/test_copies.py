@@ -96,7 +96,8 @@ def test_no_command_of_a_hook_expects_a_variable_to_be_replaced(release):
 
 
 def test_the_hook_of_a_pod_that_is_scaled_away_hands_its_messages_over(cluster, chart, monkeypatch):
-    release = render(chart, {"nsqd": {"drain": {"handOver": True, "events": True}}})
+    drain = {"handOver": True, "events": True, "pollIntervalSeconds": 1}
+    release = render(chart, {"nsqd": {"drain": drain}})
     lookupd = cluster.nsqlookupd()
     _, node = (cluster.nsqd(f"--node-id={number}", lookupds=[lookupd]) for number in (1, 2))
     node.post("/topic/create?topic=t")
@@ -214,7 +215,7 @@ def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, b
     release = render(chart, {"nsqd": values})
 
     notes = next(text for path, text in release.sources.items() if path.endswith("NOTES.txt"))
-    assert ("nothing can be published while one nsqd restarts: 4 or more keep publishing" in notes) == told
+    assert ("nothing can be published while one nsqd restarts: with 4 or more, publish" in notes) == told
 
 
 def test_brokers_elsewhere_may_keep_the_copies(chart):

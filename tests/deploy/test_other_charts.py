@@ -71,7 +71,7 @@ def test_schema_values_and_readme_name_the_same_keys(chart):
         ("nsq-consumer", {}, "/topic"),
         ("nsq-consumer", {"scaling": {"by": "hope"}}, "/scaling/by"),
         ("nsq-consumer", {"chanel": "a"}, "chanel"),
-        ("nsq-consumer", {"scaling": {"activationDepth": 0}}, "/scaling/activationDepth"),
+        ("nsq-consumer", {"scaling": {"activationDepth": -1}}, "/scaling/activationDepth"),
         ("nsq-load", {}, "/lookupdHttpAddress"),
         ("nsq-load", {"rate": 0}, "/rate"),
     ],

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from bench.ports import free_port
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.options import SourceOptions
@@ -125,14 +126,32 @@ def test_a_batch_read_waits_for_an_nsqd_that_is_not_listed_while_it_restarts(clu
     nodes.publish(nsqd, topic, b"a", b"b")
     nsqd.stop()
     wait_until(lambda: not nodes.lookupd.get(f"/lookup?topic={topic}")["producers"], "it is not listed")
-    with pytest.raises(SourceError, match=f"no nsqd that has topic '{topic}' is listed now, though"):
+    with pytest.raises(SourceError, match=f"no nsqd that has topic '{topic}' is listed now"):
         messages_of(nodes.parsed(topic))
     assert messages_of(nodes.parsed(topic, failOnDataLoss="false")) == 0
-    assert "is listed now, though nsqlookupd knows the topic; going on without it" in caplog.text
+    assert "is listed now; going on without it" in caplog.text
     back = threading.Timer(1, nsqd.start)
     back.start()
 
     assert messages_of(nodes.parsed(topic, retrySeconds="30")) == 2
+    back.join()
+
+
+def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_down(cluster, topic):
+    nodes = Nodes(cluster)
+    stays, restarts = nodes.nsqds
+    nodes.publish(stays, topic, b"a")
+    nodes.publish(restarts, f"{topic}-other", b"b", b"c")
+    restarts.stop()
+    wait_until(lambda: len(nodes.lookupd.get("/nodes")["producers"]) == 1, "it is not listed")
+    lookupds = f"127.0.0.1:{free_port()},{nodes.lookupd.http_address}"
+    both = f"{topic},{topic}-other"
+    with pytest.raises(SourceError, match=f"no nsqd that has topic '{topic}-other' is listed now"):
+        messages_of(nodes.parsed(both, lookupd_http_addresses=lookupds))
+    back = threading.Timer(1, restarts.start)
+    back.start()
+
+    assert messages_of(nodes.parsed(both, lookupd_http_addresses=lookupds, retrySeconds="30")) == 3
     back.join()
 
 

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ Place = tuple[str, str]
 
 # The pause before nsqlookupd is asked again for nsqds that it does not list.
 _REST_S: Final = 0.2
+# An nsqlookupd that was started is ready after its --reconnect-interval, by default 15 s.
+_READY_S: Final = 20.0
 
 log: Final = logging.getLogger("pyspark_nsq.source")
 
@@ -34,42 +36,62 @@ class SourceDiscovery:
         self._names: dict[str, str] = {}
         self._pattern = re.compile(options.topic_pattern) if options.topic_pattern else None
 
-    def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
+    def places(self, *, silence_ends: bool = True, retry_s: float | None = None) -> frozenset[Place] | None:
         """Return the present places of the topics; None if no topic is known.
 
-        If no nsqlookupd answers, it raises SourceError, or without *silence_ends* returns an empty set.
+        If no nsqlookupd answers for *retry_s*, it raises SourceError, or without *silence_ends* returns an
+        empty set.
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
-        return self._looked_up(silence_ends=silence_ends)
+        return self._looked_up(silence_ends=silence_ends, retry_s=retry_s)
 
     def wait_until_listed(self) -> None:
-        """Wait until nsqlookupd lists nsqds with the topic, and is not one that has just started.
+        """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
 
         For a read that happens once: while an nsqd or nsqlookupd restarts, it would be incomplete or empty.
         Raises SourceError when retrySeconds are over, unless data loss is accepted.
         """
-        deadline = time.monotonic() + (self._options.retry_s if self._options.fail_on_data_loss else 0.0)
-        while (reason := self._why_incomplete()) and time.monotonic() + _REST_S <= deadline:
-            time.sleep(_REST_S)
-        if reason:
+        options = self._options
+        if options.nsqd_http_addresses:
+            return
+        began = time.monotonic()
+        patience_s = options.retry_s if options.fail_on_data_loss else 0.0
+        ready_s = max(patience_s, _READY_S) if patience_s else 0.0
+        if reason := self._wait_while(self._why_unready, began + ready_s):
+            self._asking.lost(reason, SourceError)
+        if reason := self._wait_while(self._why_unlisted, began + patience_s):
             self._asking.lost(reason, SourceError)
 
-    def _why_incomplete(self) -> str:
-        """Say why not all nsqds are listed now, as far as nsqlookupd knows; empty if there is no reason."""
-        if self._options.nsqd_http_addresses:
-            return ""
+    @staticmethod
+    def _wait_while(why: Callable[[], str], deadline: float) -> str:
+        """Ask for a reason until there is none, or until the deadline; return the last one."""
+        while (reason := why()) and time.monotonic() + _REST_S <= deadline:
+            time.sleep(_REST_S)
+        return reason
+
+    def _why_unready(self) -> str:
+        """Say why no nsqlookupd knows all nsqds yet; empty if one does, or if none answers."""
         answers = self._asking.ask(self._options.lookupd_http_addresses, _why_unready, 0.0)
         reasons = {address: one for address, one in answers.items() if isinstance(one, str)}
-        if not reasons:
+        if not (reasons and all(reasons.values())):
             return ""  # the search says why none answers
-        if all(reasons.values()):
-            told = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
-            return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
-        if self.places() == frozenset():
-            described = self._options.described
-            return f"no nsqd that has topic {described} is listed now, though nsqlookupd knows the topic"
-        return ""
+        told = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
+        return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
+
+    def _why_unlisted(self) -> str:
+        """Say which topics no nsqd is listed for now; empty if there are none, or if they do not exist."""
+        options = self._options
+        found = self.places(silence_ends=False, retry_s=0.0)
+        if options.topic and found is None:
+            return ""  # the search says that it does not exist
+        if options.topic_pattern:
+            missing = [] if found else [options.described]
+        else:
+            missing = [repr(one) for one in options.topics if one not in {topic for topic, _ in found or ()}]
+        if not missing:
+            return ""
+        return f"no nsqd that has topic {', '.join(missing)} is listed now"
 
     def _listed(self) -> frozenset[Place]:
         """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
@@ -84,9 +106,9 @@ class SourceDiscovery:
                 self._names[address] = answer
         return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
 
-    def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
+    def _looked_up(self, *, silence_ends: bool, retry_s: float | None) -> frozenset[Place] | None:
         ask = self._lookup if self._options.topic else self._nodes
-        answers = self._asking.ask(self._options.lookupd_http_addresses, ask)
+        answers = self._asking.ask(self._options.lookupd_http_addresses, ask, retry_s)
         errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
         if len(down) == len(answers):

@@ -3,9 +3,9 @@
 import json
 import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -63,10 +63,10 @@ def test_a_node_that_does_not_answer_once_is_asked_again():
 
 
 def test_a_node_that_never_answers_again_ends_the_command_when_the_time_is_up():
-    with node(WAITING, None) as (options, asked), pytest.raises(DrainError, match=r"GET http://.*/drain: "):
-        drain(replace(options, timeout_s=0.6))
+    with node(None) as (options, asked), pytest.raises(DrainError, match=r"GET http://.*/drain: "):
+        _answer(partial(_ask, options), time.monotonic() + 3, "GET")
 
-    assert len(asked) > 2
+    assert len(asked) > 1
 
 
 def test_a_drain_that_somebody_ended_ends_the_command():
