@@ -55,6 +55,8 @@ def test_what_it_started_ends_with_it_when_its_terminal_is_closed_or_it_is_kille
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=surroundings(tmp_path),
+        # Tests that are run with nohup would hand on that SIGHUP is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - no other thread runs
     ) as process:
         assert process.stdout is not None
         children: set[int] = set()
