@@ -155,6 +155,13 @@ def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_d
     back.join()
 
 
+def test_a_batch_read_says_that_no_nsqlookupd_answers_and_not_that_nothing_is_listed(nodes, topic, caplog):
+    down = f"127.0.0.1:{free_port()}"
+    with pytest.raises(SourceError, match=f"no nsqlookupd answered the search for topic '{topic}': .*{down}"):
+        messages_of(nodes.parsed(topic, lookupd_http_addresses=down))
+    assert not caplog.records
+
+
 def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
     started = nodes.cluster.nsqlookupd("--reconnect-interval=1h")

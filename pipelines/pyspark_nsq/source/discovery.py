@@ -36,15 +36,14 @@ class SourceDiscovery:
         self._names: dict[str, str] = {}
         self._pattern = re.compile(options.topic_pattern) if options.topic_pattern else None
 
-    def places(self, *, silence_ends: bool = True, retry_s: float | None = None) -> frozenset[Place] | None:
+    def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
         """Return the present places of the topics; None if no topic is known.
 
-        If no nsqlookupd answers for *retry_s*, it raises SourceError, or without *silence_ends* returns an
-        empty set.
+        If no nsqlookupd answers, it raises SourceError, or without *silence_ends* returns an empty set.
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
-        return self._looked_up(silence_ends=silence_ends, retry_s=retry_s)
+        return self._looked_up(silence_ends=silence_ends)
 
     def wait_until_listed(self) -> None:
         """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
@@ -55,13 +54,13 @@ class SourceDiscovery:
         options = self._options
         if options.nsqd_http_addresses:
             return
-        began = time.monotonic()
         patience_s = options.retry_s if options.fail_on_data_loss else 0.0
-        ready_s = max(patience_s, _READY_S) if patience_s else 0.0
-        if reason := self._wait_while(self._why_unready, began + ready_s):
-            self._asking.lost(reason, SourceError)
-        if reason := self._wait_while(self._why_unlisted, began + patience_s):
-            self._asking.lost(reason, SourceError)
+        for why, seconds in (
+            (self._why_unready, max(patience_s, _READY_S) if patience_s else 0.0),
+            (self._why_unlisted, patience_s),
+        ):
+            if reason := self._wait_while(why, time.monotonic() + seconds):
+                self._asking.lost(reason, SourceError)
 
     @staticmethod
     def _wait_while(why: Callable[[], str], deadline: float) -> str:
@@ -80,18 +79,21 @@ class SourceDiscovery:
         return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
 
     def _why_unlisted(self) -> str:
-        """Say which topics no nsqd is listed for now; empty if there are none, or if they do not exist."""
+        """Say which topics no nsqd is listed for now; empty if there are none.
+
+        Also empty if no nsqlookupd answers, or if none knows the topic: then the search says so.
+        """
         options = self._options
-        found = self.places(silence_ends=False, retry_s=0.0)
-        if options.topic and found is None:
-            return ""  # the search says that it does not exist
-        if options.topic_pattern:
-            missing = [] if found else [options.described]
-        else:
-            missing = [repr(one) for one in options.topics if one not in {topic for topic, _ in found or ()}]
-        if not missing:
+        answers = self._asking.ask(options.lookupd_http_addresses, self._asked, 0.0)
+        told = [places for places in answers.values() if not isinstance(places, NodeError)]
+        if not told:
             return ""
-        return f"no nsqd that has topic {', '.join(missing)} is listed now"
+        listed = {topic for places in told for topic, _ in places}
+        if options.topic_pattern:
+            missing = [] if listed else [options.described]
+        else:
+            missing = [repr(topic) for topic in options.topics if topic not in listed]
+        return f"no nsqd that has topic {', '.join(missing)} is listed now" if missing else ""
 
     def _listed(self) -> frozenset[Place]:
         """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
@@ -106,9 +108,8 @@ class SourceDiscovery:
                 self._names[address] = answer
         return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
 
-    def _looked_up(self, *, silence_ends: bool, retry_s: float | None) -> frozenset[Place] | None:
-        ask = self._lookup if self._options.topic else self._nodes
-        answers = self._asking.ask(self._options.lookupd_http_addresses, ask, retry_s)
+    def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
+        answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked)
         errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
         if len(down) == len(answers):
@@ -126,6 +127,10 @@ class SourceDiscovery:
         if len(errors) == len(answers) or (not self._options.topic and not found):
             return None
         return found
+
+    def _asked(self, node: NodeConnection) -> frozenset[Place]:
+        """What one nsqlookupd lists."""
+        return self._lookup(node) if self._options.topic else self._nodes(node)
 
     def _lookup(self, node: NodeConnection) -> frozenset[Place]:
         topic = self._options.topic
