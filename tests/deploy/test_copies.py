@@ -86,11 +86,12 @@ def test_a_pod_that_is_scaled_away_hands_over_and_may_ask_whether_it_is(chart, e
     assert release.of_kind("RoleBinding")
 
 
-def test_no_command_of_a_hook_expects_a_variable_to_be_replaced(release):
-    """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks."""
+def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(release):
+    """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks and probes."""
     for spec in release.pod_specs():
         for container in spec["containers"]:
-            for handler in container.get("lifecycle", {}).values():
+            probes = [container[name] for name in container if name.endswith("Probe")]
+            for handler in (*container.get("lifecycle", {}).values(), *probes):
                 words = handler.get("exec", {}).get("command", [])
                 assert not [word for word in words if "$(" in word]
 

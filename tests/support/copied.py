@@ -11,6 +11,7 @@ from nsqd.replication.frames import AnyFrame, Appends, Begin, CopiedTopic, FileP
 from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.willing import Keeping
+from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import Shop
 
@@ -52,14 +53,7 @@ class Shelf:
         return self.answers()
 
     def work(self) -> None:
-        while jobs := self.link.jobs():
-            for job in jobs:
-                error = None
-                try:
-                    job.run(self.disk)
-                except OSError as failed:
-                    error = failed
-                self.link.ended(job, error)
+        run_all(self.link.jobs, self.disk, self.link.ended)
 
     def answers(self) -> list[AnyFrame]:
         data, self.link.out = b"".join(self.link.out), []

@@ -19,6 +19,7 @@ from nsqd.replication.willing import Keeping
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import TopicStore, store_of
+from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 
 DATA = Path("/data")
@@ -214,26 +215,10 @@ class Pair:
         link, kept = self.link, self.kept
         assert link is not None
         assert kept is not None
-        moved = False
-        while jobs := kept.jobs():
-            moved = True
-            for job in jobs:
-                error = None
-                try:
-                    job.run(self.disk)
-                except OSError as failed:
-                    error = failed
-                kept.ended(job, error)
-        while reads := link.jobs():
-            moved = True
-            for read in reads:
-                error = None
-                try:
-                    read.run(self.home.disk)
-                except OSError as failed:
-                    error = failed
-                link.ended(read, error, self.now)
-        return moved
+        moved = run_all(kept.jobs, self.disk, kept.ended)
+        return (
+            run_all(link.jobs, self.home.disk, lambda job, error: link.ended(job, error, self.now)) or moved
+        )
 
     def settle(self) -> None:
         """Let everything be copied, including checkpoints."""

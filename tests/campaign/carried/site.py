@@ -14,6 +14,7 @@ from nsqd.replication.keeper import KeeperLink
 from nsqd.server.replication.left_behind import NotTold
 from tests.campaign.carried.departing import Killed, Leaving, SiteLinking, Standing, begin_again
 from tests.campaign.carried.node import DATA, SECOND, CarryingNode
+from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 
 WALL = 1_700_000_000 * SECOND
@@ -295,14 +296,7 @@ class CarryingSite:
     def _move(self, line: Line, *, all_of_it: bool = False) -> None:
         link, kept, rng = line.link, line.kept, self.rng
         home, keeper = self.nodes[line.home], self.nodes[line.keeper]
-        while jobs := link.jobs():
-            for job in jobs:
-                error = None
-                try:
-                    job.run(home.disk)
-                except OSError as failed:
-                    error = failed
-                link.ended(job, error, self.now)
+        run_all(link.jobs, home.disk, lambda job, error: link.ended(job, error, self.now))
         line.out += b"".join(link.flush(self.now))
         if self.reach(line.home, line.keeper) and (line.home, line.keeper) not in self.deaf:
             size = (
@@ -349,14 +343,7 @@ class CarryingSite:
             there.turn()
 
     def _work(self, kept: KeeperLink, keeper: CarryingNode) -> None:
-        while jobs := kept.jobs():
-            for job in jobs:
-                error = None
-                try:
-                    job.run(keeper.disk)
-                except OSError as failed:
-                    error = failed
-                kept.ended(job, error)
+        run_all(kept.jobs, keeper.disk, kept.ended)
 
     def settle(self) -> None:
         """Let all bytes arrive."""
