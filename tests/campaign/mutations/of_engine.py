@@ -187,4 +187,11 @@ ENGINE: Final = (
         "        if length <= limits.max_msg_size:\n",
         ("tests/unit/nsqd/protocol",),
     ),
+    Mutation(
+        "letters-behind-a-restart-are-missed-by-others",
+        "nsqd/engine/topic.py",
+        "        if first == self._skipped[1]:\n",
+        "        if False:\n",
+        ("tests/integration/nsqd/test_dead_letters.py",),
+    ),
 )
