@@ -35,9 +35,15 @@ _LONGEST_REST_S: Final = 10.0
 
 
 class _Work(threading.local):
-    """The clock and the processor times of process and thread at a thread's last rest, in seconds."""
+    """The clock and the processor times of process and thread at a thread's last rest, in seconds.
 
-    wall = process = own = 0.0
+    A thread that has not rested yet counts from when it is first seen here.
+    """
+
+    def __init__(self) -> None:
+        self.wall = time.monotonic()
+        self.process = time.process_time()
+        self.own = time.thread_time()
 
 
 class Rate:

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -198,11 +199,26 @@ async def test_a_compaction_that_runs_when_all_is_closed_comes_to_nothing(house)
 # --- pace
 
 
-def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeypatch):
-    rate = Rate(1000)
+@pytest.fixture
+def clocks(monkeypatch):
+    """The clocks that a rate reads, in seconds; they stand still unless a test moves them."""
+    clocks = {"monotonic": 50.0, "thread_time": 5.0, "process_time": 20.0}
+    for clock in list(clocks):
+        monkeypatch.setattr(time, clock, partial(clocks.get, clock))
+    return clocks
+
+
+def waits_of(rate, monkeypatch):
+    """The list of the waits, in seconds, that the rate asks for from now on; nothing really waits."""
     waited = []
     monkeypatch.setattr(rate._ended, "wait", waited.append)
-    monkeypatch.setattr(time, "monotonic", lambda: 50.0)
+    return waited
+
+
+@pytest.mark.usefixtures("clocks")
+def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeypatch):
+    rate = Rate(1000)
+    waited = waits_of(rate, monkeypatch)
 
     rate.spend(1000)
     assert waited == []
@@ -213,21 +229,27 @@ def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeyp
 
 
 @pytest.mark.parametrize(("others", "rest"), [(0.05, []), (0.5, [pytest.approx(0.3)])])
-def test_a_thread_that_has_worked_rests_when_others_want_the_processor(monkeypatch, others, rest):
+def test_a_thread_that_has_worked_rests_when_others_want_the_processor(monkeypatch, clocks, others, rest):
     rate = Rate(1 << 30)
-    waited = []
-    clocks = {"monotonic": 50.0, "thread_time": 5.0, "process_time": 20.0}
-    monkeypatch.setattr(rate._ended, "wait", waited.append)
-    for clock in list(clocks):
-        monkeypatch.setattr(time, clock, partial(clocks.get, clock))
-    rate.spend(0)
-    waited.clear()
+    waited = waits_of(rate, monkeypatch)
     for name, seconds in (("monotonic", 1.0), ("thread_time", 0.1), ("process_time", 0.1 + others)):
         clocks[name] += seconds
 
     rate.spend(0)
 
     assert waited == rest
+
+
+def test_a_thread_does_not_rest_for_what_went_before_its_first_work(monkeypatch, clocks):
+    rate = Rate(1 << 30)
+    waited = waits_of(rate, monkeypatch)
+    clocks.update(thread_time=9.0, process_time=900.0)
+
+    in_thread = threading.Thread(target=rate.spend, args=(0,))
+    in_thread.start()
+    in_thread.join()
+
+    assert waited == []
 
 
 def test_nobody_waits_any_more_after_the_end():
