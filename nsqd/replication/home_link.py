@@ -195,9 +195,10 @@ class HomeLink:
         self.out.put(HandOver(appointment))
 
     @property
-    def has_everything(self) -> bool:
+    def has_said_all(self) -> bool:
         """Whether all that the home has now was said: nothing is left to be filled in."""
-        return self.is_filled and self.streaming.is_filled
+        said = all(stream.linked and stream.filled for stream in self.streams())
+        return self.is_up and said and self.streaming.is_filled
 
     def unreadable(self) -> str:
         """A file that could not be read, so that the copy does without it; empty when there is none."""
@@ -233,8 +234,12 @@ class HomeLink:
 
     @property
     def is_filled(self) -> bool:
-        """Whether the keeper has all that the home has, and its word counts."""
-        return self.is_up and all(stream.linked and stream.filled for stream in self.streams())
+        """Whether the keeper has all that the home has, durably, and its word counts."""
+        return self.is_up and all(map(self.has_whole, self.streams()))
+
+    def has_whole(self, stream: TopicStream) -> bool:
+        """Whether the keeper has every file of a topic, durably, and its word counts for it."""
+        return stream.linked and stream.filled and self.out.synced >= stream.stated
 
     def streams(self) -> list[TopicStream]:
         return self.streaming.all()

@@ -29,7 +29,7 @@ class Linked(Protocol):
 
     @property
     def is_filled(self) -> bool:
-        """Whether the keeper has all that the home has, and its word counts."""
+        """Whether the keeper has all that the home has, durably, and its word counts."""
 
     def counts(self, log: LogWriter) -> bool:
         """Whether the keeper's word counts for a topic."""

@@ -67,6 +67,10 @@ class SaidToKeeper:
             self._under_way.append((self.sent, now_ns))
         return out
 
+    def want_durable(self) -> None:
+        """Have all that was said so far made durable at the keeper."""
+        self._sync_wanted = True
+
     # --- what the keeper has ---
 
     def acknowledged(self, ack: Ack) -> None:

@@ -84,7 +84,13 @@ class Streaming:
 
     def _link(self, stream: TopicStream) -> None:
         stream.linked = True
-        self._out.put(CopyState(stream.number, CopyState.LINKED))
+        self._state(stream, CopyState.LINKED)
+
+    def _state(self, stream: TopicStream, state: int) -> None:
+        """Tell the keeper the state of a copy; it is believed to have it when all of that is durable."""
+        self._out.put(CopyState(stream.number, state))
+        self._out.want_durable()
+        stream.stated = self._out.sent
 
     # --- what is written ---
 
@@ -120,6 +126,7 @@ class Streaming:
                 self._out.put(Seal(stream.number, stream.live_name, before.size))
                 stream.whole.add(stream.live_name)
             else:
+                stream.filled = False
                 self._to_look[stream] = None
         stream.live, stream.live_name = segment, segment.path.name
         stream.has[stream.live_name] = 0
@@ -177,7 +184,7 @@ class Streaming:
                 del self._to_look[stream]
                 if stream.is_filled and not stream.filled and not stream.reading:
                     stream.filled = True
-                    self._out.put(CopyState(stream.number, CopyState.FILLED))
+                    self._state(stream, CopyState.FILLED)
                 continue
             if not job.size:
                 stream.reading = False

@@ -63,6 +63,7 @@ class TopicStream:
         "needs_notes",
         "number",
         "reading",
+        "stated",
         "told",
         "unreadable",
         "whole",
@@ -87,6 +88,8 @@ class TopicStream:
         self.needs_notes = 0
         self.linked = False
         self.filled = False
+        # Bytes that were said when the keeper was last told so: it knows when it has as many.
+        self.stated = 0
         self.reading = False
         # Segments that could not be read to their end: they are skipped on this connection.
         self.unreadable: set[Segment] = set()
@@ -94,7 +97,7 @@ class TopicStream:
     def begin(self) -> None:
         """Stream every append from here on; what exists already is filled in behind."""
         self.begun = True
-        self.linked = False
+        self.linked = self.filled = False
         self.log.end_segment()
         self.live, self.live_name = None, ""
         self.needs_end, self.needs_notes = self.log.end, self.log.notes

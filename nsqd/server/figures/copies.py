@@ -43,7 +43,7 @@ def copies(replication: Replication | None) -> Iterator[Family]:
     )
     yield Family(
         "nsqd_keeper_filled_topics",
-        "topics whose copy at that keeper has every file",
+        "topics of which that keeper has every file, durably, in a copy that counts",
         _each(keepers, "filled_topics"),
         _KEEPER,
     )

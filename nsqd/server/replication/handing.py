@@ -224,7 +224,7 @@ class HandingOver:
                 unreadable = link.unreadable()
                 if unreadable:
                     raise HandOverFailed(f"{unreadable} cannot be read")
-                if link.has_everything:
+                if link.has_said_all:
                     return link
             elif now_s - reached_s > self._reach_s:
                 raise HandOverFailed(f"{self._taker}: {linking.problem}")
@@ -256,7 +256,7 @@ class HandingOver:
         if not await logs.note():
             raise HandOverFailed("a checkpoint cannot be written here")
         position = link.sync()
-        while not (link.has_everything and link.out.synced >= position):
+        while not (link.has_said_all and link.out.synced >= position):
             self._link(linking)
             if link.closing:
                 raise HandOverFailed(f"{self._taker}: {link.reason}")
@@ -316,7 +316,7 @@ class HandingOver:
             link = None if connection is None else connection.link
             if link is not None and link.keeper is not None and not link.closing:
                 reached_s = self._time()
-                ready = link.has_everything or link.state is HomeState.VISITING
+                ready = link.has_said_all or link.state is HomeState.VISITING
                 if ready and link.appointed.number != note.appointment:
                     # The taker lost part of that copy, or its disk, and now has another copy, which is whole.
                     if asked is not link:

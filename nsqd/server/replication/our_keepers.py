@@ -27,7 +27,7 @@ def _lacks(keeper: KeeperConnection) -> int:
     link = keeper.link
     if link is None:
         return 1 << 62
-    return link.out.behind if link.has_everything else 1 << 61
+    return link.out.behind if link.has_said_all else 1 << 61
 
 
 class OurKeepers:

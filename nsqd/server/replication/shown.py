@@ -57,7 +57,7 @@ def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
         "behind_seconds": 0.0 if link is None else link.out.behind_ns(now) / 1e9,
         "topics": len(streams),
         "linked_topics": sum(one.linked for one in streams),
-        "filled_topics": sum(one.filled for one in streams),
+        "filled_topics": 0 if link is None else sum(map(link.has_whole, streams)),
         "filled_bytes": 0 if link is None else link.streaming.bytes_filled,
     }
 

@@ -6,9 +6,10 @@ import random
 import pytest
 
 from nsqd.replication.choosing import Appointed
-from nsqd.replication.frames import Ack, Gone, Hello, Refuse, Welcome
-from nsqd.replication.framing import encode
+from nsqd.replication.frames import Ack, Ask, Gone, Have, Hello, Refuse, Told, Welcome
+from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.home_link import HomeLink
+from tests.support.jobs import run_all
 from tests.support.pair import KEEPER, Pair
 
 _S = 1_000_000_000
@@ -204,3 +205,73 @@ def test_whether_a_keeper_has_older_copies_is_known_when_it_says_so():
     link.receive(encode(Gone(2)), 0)
 
     assert link.has_no_older
+
+
+# --- when a keeper has all ---
+
+
+def said_all(pair):
+    """A connection on which the home has just said all that it has, before its last words arrive."""
+    pair.home.channel("c")
+    for number in range(100):
+        pair.home.publish(b"%d" % number)
+    pair.connect()
+    for _ in range(100):
+        pair._work()
+        if pair.link.has_said_all:
+            return pair.link
+        pair.step()
+        pair.home.checkpoint()
+        pair.now += _S
+    raise AssertionError("it is never said")
+
+
+def test_a_keeper_has_all_when_that_is_durable_and_not_when_it_is_said(pair):
+    link = said_all(pair)
+    assert not link.is_filled
+
+    pair.move()
+
+    assert link.is_filled
+    durable = pair._files(pair.disk.after_power_cut(random.Random(3)), pair.copy_path())
+    at_home = pair.at_home()
+    assert len(at_home) > 3
+    assert durable.items() >= {name: at_home[name] for name in at_home if name.endswith(".log")}.items()
+
+
+def test_a_keeper_that_lacks_an_append_has_all_again_when_it_was_filled_in(pair, monkeypatch):
+    link = said_all(pair)
+    pair.move()
+    monkeypatch.setattr("nsqd.replication.streaming.MAX_LIVE", 500)
+
+    pair.home.publish(b"x" * 1000)
+
+    pair.home.checkpoint()
+    # All that was said arrives, but the home has not read the append yet.
+    pair.kept.receive(b"".join(link.flush(pair.now)))
+    run_all(pair.kept.jobs, pair.disk, pair.kept.ended)
+    answers, pair.kept.out = pair.kept.out, []
+    link.receive(b"".join(answers), pair.now)
+    assert link.counts(pair.home.store())
+    assert not link.is_filled
+    pair.settle()
+    assert link.is_filled
+    assert pair.copied() == pair.at_home()
+
+
+def test_a_former_keeper_is_told_what_the_home_has_when_the_present_one_has_it_too(pair):
+    present = said_all(pair)
+    former = HomeLink(pair.home.home, Appointed(0, "former:4150"), pair.now, visit=True)
+    former.receive(encode(Welcome(b"f" * 16, 3, "former:4150")), pair.now)
+    former.receive(encode(Have(1, ())), pair.now)
+    former.flush(pair.now)
+
+    def told():
+        former.receive(encode(Ask(pair.home.home.identity, 0)), pair.now)
+        said = FrameReader().feed(b"".join(former.flush(pair.now)))
+        return any(isinstance(frame, Told) for frame in said)
+
+    assert not told()
+    pair.move()
+    assert present.is_filled
+    assert told()

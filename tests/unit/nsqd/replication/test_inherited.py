@@ -178,7 +178,7 @@ def whole(site):
     settle(site)
     position = line.link.sync()
     settle(site)
-    assert line.link.has_everything
+    assert line.link.has_said_all
     assert line.link.out.synced >= position
     return line
 
