@@ -19,6 +19,7 @@ from nsqd.replication.frames import (
     AnyFrame,
     Begin,
     CopiedTopic,
+    CopyState,
     Deleted,
     FellowHello,
     Fellows,
@@ -70,6 +71,8 @@ class KeeperLink:
         self._early_bytes = 0
         self._syncing = False
         self._sync_wanted = False
+        # Copies whose state was told while some of their files had no final names.
+        self._to_settle: set[CopyFolder] = set()
         self._acknowledged = (0, 0)
         self._for_good = False
         # Set when the peer is another keeper of a home that is gone, which asks.
@@ -187,8 +190,9 @@ class KeeperLink:
             found += [one for one in self._loads if not one.folder.is_at_work]
             self._loading += len(found)
             self._loads = [one for one in self._loads if one.folder.is_at_work]
-        # While a hand-over is offered, a sync waits until files have final names: a start removes the others.
-        waits = self.offered and not all(one.is_settled for one in self.folders)
+        # A start removes files without final names, so a sync that shows a state durable waits for the names.
+        self._to_settle = {one for one in self.folders if one in self._to_settle and not one.is_settled}
+        waits = bool(self._to_settle) or (self.offered and not all(one.is_settled for one in self.folders))
         if self._sync_wanted and not self._syncing and not waits:
             self._sync_wanted, self._syncing = False, True
             found.append(SyncUpTo(CopySync(self.folders), self.written))
@@ -432,6 +436,8 @@ class KeeperLink:
             self._sync_wanted = True
         else:
             self._named.write(frame)
+            if isinstance(frame, CopyState):
+                self._to_settle.add(self._named.folder(frame.folder))
 
     def _acknowledge(self) -> None:
         if self.state is KeeperState.CLOSED or self.hello is None or self.state is KeeperState.ASKING:

@@ -122,6 +122,13 @@ COPIES: Final = (
         ("tests/unit/nsqd/replication/test_home_link.py",),
     ),
     Mutation(
+        "whole-copy-is-durable-without-its-names",
+        _KEEPER,
+        "                self._to_settle.add(self._named.folder(frame.folder))\n",
+        "                pass\n",
+        ("tests/unit/nsqd/replication/test_copy_jobs.py",),
+    ),
+    Mutation(
         "file-of-a-former-life-is-no-conflict-whatever-is-in-it",
         _STREAMS,
         "                if without([(one.first, one.next_seq)], needless):\n",

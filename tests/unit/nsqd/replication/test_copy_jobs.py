@@ -7,6 +7,7 @@ from nsqd.replication.frames import (
     Ack,
     CopiedFile,
     CopiedTopic,
+    CopyState,
     Have,
     Refuse,
     Remove,
@@ -84,6 +85,27 @@ def test_what_is_to_be_durable_is_acknowledged_when_it_is(shelf, shop, said):
     assert ack == Ack(shelf.link.written, shelf.link.written)
     after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
     assert after.content(FIRST) == home_file(shop)
+
+
+def test_a_copy_is_durably_whole_when_its_files_have_their_final_names(shelf, shop, said):
+    shelf.begin()
+    shop.publish(b"one")
+    whole = home_file(shop)
+    filled = CopyState(1, CopyState.FILLED)
+    for frame in (part(f"{FIRST}.new", 0, whole), Rename(1, f"{FIRST}.new", FIRST), filled, SyncCopy()):
+        shelf.link.receive(encode(frame))
+
+    while shelf.link.synced < shelf.link.written:
+        jobs = shelf.link.jobs()
+        assert jobs
+        for job in jobs:
+            job.run(shelf.disk)
+            shelf.link.ended(job, None)
+            if shelf.link.synced == shelf.link.written:
+                break
+
+    after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
+    assert after.content(FIRST) == whole
 
 
 def test_a_job_that_failed_keeps_no_later_one_from_being_done(shelf, shop):
