@@ -191,7 +191,8 @@ class KeeperLink:
             self._loading += len(found)
             self._loads = [one for one in self._loads if one.folder.is_at_work]
         # A start removes files without final names, so a sync that shows a state durable waits for the names.
-        self._to_settle = {one for one in self.folders if one in self._to_settle and not one.is_settled}
+        if self._to_settle:
+            self._to_settle = {one for one in self.folders if one in self._to_settle and not one.is_settled}
         waits = bool(self._to_settle) or (self.offered and not all(one.is_settled for one in self.folders))
         if self._sync_wanted and not self._syncing and not waits:
             self._sync_wanted, self._syncing = False, True

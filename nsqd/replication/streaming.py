@@ -87,7 +87,7 @@ class Streaming:
         self._state(stream, CopyState.LINKED)
 
     def _state(self, stream: TopicStream, state: int) -> None:
-        """Tell the keeper the state of a copy; it is believed to have it when all of that is durable."""
+        """Tell the keeper the state of a copy, which is whole when all that was said so far is durable."""
         self._out.put(CopyState(stream.number, state))
         self._out.want_durable()
         stream.stated = self._out.sent

@@ -88,7 +88,7 @@ class TopicStream:
         self.needs_notes = 0
         self.linked = False
         self.filled = False
-        # Bytes that were said when the keeper was last told so: it knows when it has as many.
+        # How many bytes had been said when the keeper was last told that it is linked or filled.
         self.stated = 0
         self.reading = False
         # Segments that could not be read to their end: they are skipped on this connection.
