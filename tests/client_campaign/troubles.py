@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from nsqclient.testing import MemoryNsqd
 from tests.client_campaign.journal import Journal
 from tests.client_campaign.slow_line import slow_line
 from tests.client_campaign.traffic import TOPIC, Load, Traffic
+from tests.support.peers import served
 from tests.support.processes import Cluster, Daemon
 from tests.support.proxy import FaultyProxy
 
@@ -180,7 +181,6 @@ class Discovery:
         self.addresses = addresses
         self.mood = "well"
         self._goes_on = asyncio.Event()
-        self._answering: set[asyncio.Task[None] | None] = set()
 
     def be(self, mood: str) -> None:
         self.mood = mood
@@ -190,9 +190,7 @@ class Discovery:
             self._goes_on.set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        self._answering.add(task)
-        try:
+        with suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
             if self.mood == "silent":
                 await self._goes_on.wait()
@@ -206,25 +204,11 @@ class Discovery:
             if self.mood != "away":
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            self._answering.discard(task)
-            writer.close()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
-        try:
-            host, port = server.sockets[0].getsockname()
-            yield f"{host}:{port}"
-        finally:
-            server.close()
-            for task in list(self._answering):
-                if task is not None:
-                    task.cancel()
-            # Connections are really closed in the next rounds of the loop.
-            await asyncio.sleep(0.01)
+        async with served(self.answer) as address:
+            yield address
 
 
 async def many(run: Run) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.support.peers import http_served
+
 
 def granted(
     *,
@@ -80,13 +82,9 @@ class AuthServer:
         self._released.set()
 
     async def _serve(self, started: threading.Event) -> None:
-        runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self.tls).start()
-        self.port = runner.addresses[0][1]
-        started.set()
-        await asyncio.to_thread(self._stopped.wait)
-        await runner.cleanup()
+        async with http_served(self._handle, tls=self.tls) as (_, self.port):
+            started.set()
+            await asyncio.to_thread(self._stopped.wait)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         body = await request.read()

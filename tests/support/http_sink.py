@@ -8,6 +8,8 @@ from typing import Self
 
 from aiohttp import web
 
+from tests.support.peers import http_served
+
 Behaviour = Callable[[int], Awaitable[web.StreamResponse | None]]
 """What to do with the n-th request: the answer, or None to drop the connection."""
 
@@ -54,16 +56,12 @@ class HttpSink:
         self._thread.join(10)
 
     async def _serve(self, started: threading.Event) -> None:
-        runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
-        self.port = runner.addresses[0][1]
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
-        started.set()
-        await stopped.wait()
-        await runner.cleanup()
+        async with http_served(self._handle, self.port) as (_, self.port):
+            stopped = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
+            started.set()
+            await stopped.wait()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()

@@ -162,6 +162,12 @@ class MemoryNsqd:
 
     async def _close(self) -> None:
         if self._server is not None:
+            # asyncio forgets a connection that was accepted just when its server is closed, and a session
+            # that is cancelled before it has begun cannot close it. So first nobody more is accepted.
+            with suppress(NotImplementedError):  # on Windows
+                for listener in self._server.sockets:
+                    asyncio.get_running_loop().remove_reader(listener)
+            await _some_turns()
             self._server.close()
         self._frozen(is_frozen=False)
         tasks = [session.task for session in self._sessions if session.task is not None]

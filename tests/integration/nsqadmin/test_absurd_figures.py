@@ -3,10 +3,12 @@
 import asyncio
 import json
 import threading
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
 
+from tests.support.peers import http_served
 from tests.support.site import ask
 from tests.support.stub_site import stub_site
 from tests.support.waiting import wait_until
@@ -23,26 +25,21 @@ def answering():
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    runners = []
+    servers = AsyncExitStack()
 
     async def start(answers):
         async def handler(request):
             found = answers.get(request.path)
             return web.Response(status=404 if found is None else 200, text=json.dumps(found))
 
-        runner = web.ServerRunner(web.Server(handler))
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
+        host, port = await servers.enter_async_context(http_served(handler))
         return f"{host}:{port}"
 
     def run(work):
         return asyncio.run_coroutine_threadsafe(work, loop).result(10)
 
     yield lambda answers: run(start(answers))
-    for runner in runners:
-        run(runner.cleanup())
+    run(servers.aclose())
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -1,6 +1,7 @@
 """The cluster client against a server whose answers the test chooses."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqcore.cluster.secret import SecretFile
+from tests.support.peers import http_served, served
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ async def http():
 @pytest.fixture
 async def answering():
     """A function that starts a server with one answer to everything; returns its address and its requests."""
-    runners = []
+    servers = AsyncExitStack()
 
     async def start(status=200, body="{}"):
         seen = []
@@ -32,17 +34,11 @@ async def answering():
             seen.append(f"{request.method} {request.raw_path} {shown}".rstrip())
             return web.Response(status=status, text=body)
 
-        runner = web.ServerRunner(web.Server(handler))
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        runners.append(runner)
-        host, port = runner.addresses[0][:2]
+        host, port = await servers.enter_async_context(http_served(handler))
         return f"{host}:{port}", seen
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+    async with servers:
+        yield start
 
 
 async def failure(call):
@@ -84,16 +80,13 @@ async def test_an_unknown_host_is_an_unreachable_node(http):
 
 
 async def test_a_node_that_does_not_answer_in_time_is_unreachable(http):
-    async def silent(reader, writer):
+    async def silent(reader, _writer):
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        error = await failure(LookupdApi(http, f"127.0.0.1:{port}").create_topic("t"))
+    async with served(silent) as address:
+        error = await failure(LookupdApi(http, address).create_topic("t"))
 
-    assert str(error) == f'Post "http://127.0.0.1:{port}/topic/create?topic=t": timed out after 0.5s'
+    assert str(error) == f'Post "http://{address}/topic/create?topic=t": timed out after 0.5s'
 
 
 @pytest.mark.parametrize("body", ["", "no json", "[]", '{"topics":{}}', '{"topics":[1]}', "[" * 5000])
@@ -191,12 +184,8 @@ async def test_an_answer_is_not_unpacked(http):
         reply.enable_compression(web.ContentCoding.gzip)
         return reply
 
-    runner = web.ServerRunner(web.Server(handler))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    error = await failure(NsqdApi(http, f"{host}:{port}").info())
-    await runner.cleanup()
+    async with http_served(handler) as (host, port):
+        error = await failure(NsqdApi(http, f"{host}:{port}").info())
 
     assert error.reason.startswith("unusable answer")
 

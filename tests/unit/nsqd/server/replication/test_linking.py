@@ -10,6 +10,7 @@ from nsqd.log.disk import Disk
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.home import Home, HomeSettings
 from nsqd.server.replication.linking import KeeperAtWork, Linking, behind
+from tests.support.peers import served
 from tests.support.waiting import eventually
 
 
@@ -65,21 +66,18 @@ class Keeper:
     def __init__(self):
         self.open = self.accepted = 0
 
-    async def serve(self, reader, writer):
+    async def serve(self, reader, _writer):
         self.accepted += 1
         self.open += 1
         await reader.read(-1)
         self.open -= 1
-        writer.close()
 
 
 @pytest.fixture
 async def keeper():
     keeper = Keeper()
-    server = await asyncio.start_server(keeper.serve, "127.0.0.1")
-    keeper.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    yield keeper
-    server.close()
+    async with served(keeper.serve) as keeper.address:
+        yield keeper
 
 
 def linking_to(keeper, kind=Linking):
