@@ -30,7 +30,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        # Property tests make millions of short-lived objects, and looking through them is a tenth of their time.
+        # Property tests make millions of short-lived objects; looking at them took a tenth of their time.
         gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
