@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqd.log.disk import Disk, words_of
+from tests.support.descriptors import open_below
 
 
 @pytest.fixture
@@ -35,10 +36,6 @@ def full_after(size):
 
 def mode(path):
     return path.stat().st_mode & 0o777
-
-
-def descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 # --- appending
@@ -109,11 +106,11 @@ def test_a_read_that_fails_closes_the_file(tmp_path):
             raise OSError(5, "Input/output error")
 
     (tmp_path / "file").write_bytes(b"content")
-    before = descriptors()
+    before = open_below(tmp_path)
     with pytest.raises(OSError, match="Input/output error"):
         Broken().read_file(tmp_path / "file")
 
-    assert descriptors() == before
+    assert open_below(tmp_path) == before
 
 
 # --- writing in place
@@ -170,12 +167,12 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_over(disk, tmp_path, 
 
 def test_a_replacement_that_fails_leaves_the_old_file(disk, tmp_path):
     disk.replace(tmp_path / "file", b"old", durable=True)
-    before = descriptors()
+    before = open_below(tmp_path)
     with pytest.raises(OSError, match="File too large"), full_after(5):
         disk.replace(tmp_path / "file", b"0123456789", durable=True)
 
     assert (tmp_path / "file").read_bytes() == b"old"
-    assert descriptors() == before
+    assert open_below(tmp_path) == before
 
 
 def test_what_an_interrupted_replacement_left_is_no_hindrance(disk, tmp_path):
@@ -243,7 +240,7 @@ def test_a_copy_of_a_file_has_another_identity_and_a_renamed_one_the_same(disk, 
 
 
 def test_syncing_works_on_files_and_folders_and_leaks_nothing(disk, tmp_path):
-    before = descriptors()
+    before = open_below(tmp_path)
     fd = disk.create(tmp_path / "file")
     disk.sync(fd)
     disk.close(fd)
@@ -253,7 +250,7 @@ def test_syncing_works_on_files_and_folders_and_leaks_nothing(disk, tmp_path):
     with pytest.raises(NotADirectoryError):
         disk.sync_folder(tmp_path / "file")
 
-    assert descriptors() == before
+    assert open_below(tmp_path) == before
 
 
 def test_no_file_is_handed_on_to_a_program_that_is_started(disk, tmp_path):

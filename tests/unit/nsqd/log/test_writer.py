@@ -9,8 +9,9 @@ from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.happened import Mark
 from nsqd.storage.topic_store import topic_folder
+from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
-from tests.support.stores import FIRST, descriptors, finish, noted
+from tests.support.stores import FIRST, finish, noted
 
 NO_SPACE = pytest.raises(OSError, match="No space left")
 
@@ -143,12 +144,12 @@ def test_the_file_of_a_trial_that_failed_and_cannot_be_removed_is_removed_later(
 @pytest.mark.parametrize("room", range(0, 260, 13))
 def test_a_first_write_that_fails_anywhere_leaves_nothing_behind(shop, room):
     shop.new(FullDisk(room))
-    before = descriptors()
+    before = open_below(shop.folder.parent)
     with NO_SPACE:
         shop.publish(b"x" * 200)
 
     assert shop.names() == []
-    assert descriptors() == before
+    assert open_below(shop.folder.parent) == before
     assert (shop.store.end, shop.store.unsynced) == (0, 0)
 
 
@@ -170,12 +171,12 @@ def test_a_crash_after_a_write_that_failed_anywhere_costs_nothing_that_was_store
 
 def test_a_folder_that_takes_no_files_fails_the_write_and_leaks_nothing(shop):
     shop.new(ReadOnlyFolder())
-    before = descriptors()
+    before = open_below(shop.folder.parent)
     for _ in range(3):
         with pytest.raises(OSError, match="Read-only"):
             shop.publish(b"a")
 
-    assert descriptors() == before
+    assert open_below(shop.folder.parent) == before
 
 
 @pytest.mark.parametrize("call", ["make_folder", "create", "append"])
@@ -356,14 +357,14 @@ def test_all_files_of_a_log_name_it_also_after_a_restart_and_another_log_has_ano
 
 def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
     shop.publish(b"a")
-    before = descriptors()
+    before = open_below(shop.folder.parent)
 
     deleted = shop.store.delete()
 
     assert not shop.folder.exists()
     assert deleted.name.endswith(".deleted")
     assert (shop.store.read(FIRST), shop.store.begin_sync()) == (Gap(FIRST, FIRST + 1, Why.REMOVED), None)
-    assert descriptors() == before - 1
+    assert len(open_below(shop.folder.parent)) == len(before) - 1
 
 
 def test_a_store_that_was_never_written_to_is_retired_without_a_trace(shop):
