@@ -20,7 +20,7 @@ from tests.support.site import Site, build_site
 from tests.support.tabs import tabs
 from tests.support.waiting import wait_until
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
