@@ -7,8 +7,9 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.layout import FileHeader
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
+from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk
-from tests.support.stores import Shop, descriptors
+from tests.support.stores import Shop
 
 FIRST = 1000
 
@@ -74,9 +75,9 @@ def test_the_budget_is_one_for_all_segments_and_a_thing_that_is_larger_is_kept_a
     assert cache.size == stretch(100).weight
 
 
-def test_of_a_segment_that_is_gone_nothing_is_kept(segment_of):
+def test_of_a_segment_that_is_gone_nothing_is_kept(segment_of, tmp_path):
     cache, segment, other = Cache(Disk()), segment_of(1), segment_of(2)
-    before = descriptors()
+    before = len(open_below(tmp_path))
     for one in (segment, other):
         cache.keep_stretch(one, 0, stretch(0))
         cache.keep_starts(one, 0, starts())
@@ -87,9 +88,9 @@ def test_of_a_segment_that_is_gone_nothing_is_kept(segment_of):
     assert cache.stretch(segment, 0, 500) is None
     assert cache.starts(segment, 0, 500) is None
     assert cache.stretch(other, 0, 500) is not None
-    assert descriptors() == before + 1
+    assert len(open_below(tmp_path)) == before + 1
     cache.forget(other)
-    assert (cache.size, descriptors()) == (0, before)
+    assert (cache.size, len(open_below(tmp_path))) == (0, before)
 
 
 def test_what_was_read_of_a_page_that_has_grown_since_does_not_count(segment_of):
@@ -101,17 +102,17 @@ def test_what_was_read_of_a_page_that_has_grown_since_does_not_count(segment_of)
     assert cache.starts(segment, 0, 600) is None
 
 
-def test_few_files_are_kept_open(segment_of):
+def test_few_files_are_kept_open(segment_of, tmp_path):
     cache = Cache(Disk())
-    before = descriptors()
+    before = len(open_below(tmp_path))
     segments = [segment_of(number) for number in range(1, 41)]
     for segment in segments:
         assert cache.read(segment, 8, 8) == b"%08d" % segment.number
 
-    assert descriptors() - before == 16
+    assert len(open_below(tmp_path)) - before == 16
     for segment in segments:
         cache.forget(segment)
-    assert descriptors() == before
+    assert len(open_below(tmp_path)) == before
 
 
 def test_a_file_that_cannot_be_read_is_opened_again(segment_of):

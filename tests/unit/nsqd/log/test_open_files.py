@@ -8,8 +8,9 @@ from nsqd.log.disk import Disk
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.open_files import OpenFiles
 from nsqd.storage.topic_store import TopicStore
+from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk
-from tests.support.stores import Shop, descriptors, finish
+from tests.support.stores import Shop, finish
 
 
 class Street:
@@ -42,13 +43,13 @@ def street(tmp_path):
     street.close()
 
 
-def test_no_more_are_open_than_may_be_and_all_are_written_to(street):
-    before = descriptors()
+def test_no_more_are_open_than_may_be_and_all_are_written_to(street, tmp_path):
+    before = len(open_below(tmp_path))
     for body in (b"1", b"2", b"3"):
         for shop in street:
             shop.publish(body)
             assert shop.sync() is None
-            assert descriptors() - before <= 2
+            assert len(open_below(tmp_path)) - before <= 2
 
     assert [list(shop.bodies().values()) for shop in street] == [[b"1", b"2", b"3"]] * 4
     assert [shop.names() for shop in street] == [["00000001.log"]] * 4
@@ -157,8 +158,8 @@ def test_a_file_that_somebody_removed_or_cut_meanwhile_is_left_and_the_log_goes_
     assert "not there as it was left" in shop.warnings[0]
 
 
-def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street):
-    before = descriptors()
+def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street, tmp_path):
+    before = len(open_below(tmp_path))
     shop = rested(street)
     shop.store.seal()
     assert shop.sync() is None
@@ -170,5 +171,5 @@ def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street):
     assert other.drop(other.store.end, 0) == 1
     assert other.sync() is None
 
-    assert descriptors() == before
+    assert len(open_below(tmp_path)) == before
     assert len(street.files) == 0
