@@ -26,7 +26,10 @@ async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterato
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection(host, port, limit=_PIECE)
-            await asyncio.gather(carry(reader, far_writer), carry(far_reader, writer))
+            try:
+                await asyncio.gather(carry(reader, far_writer), carry(far_reader, writer))
+            finally:
+                far_writer.close()  # also when both were cancelled before they had begun
 
     async with served(accept, limit=_PIECE) as address:
         yield address

@@ -164,7 +164,7 @@ class MemoryNsqd:
         if self._server is not None:
             # asyncio forgets a connection that was accepted just when its server is closed, and a session
             # that is cancelled before it has begun cannot close it. So first nobody more is accepted.
-            with suppress(NotImplementedError):  # on Windows
+            with suppress(NotImplementedError):  # the loop of Windows has no readers
                 for listener in self._server.sockets:
                     asyncio.get_running_loop().remove_reader(listener)
             await _some_turns()
