@@ -57,7 +57,8 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
     logs = [
         f"--- {daemon.folder.name}\n{_first_and_last(daemon.logs())}"
         for daemon in cluster.daemons
-        if daemon.process
+        # A test may have removed the folder of a node that has left.
+        if daemon.process and daemon.folder.exists()
     ]
     cluster.close()
     # Shown by pytest beside the traceback, and only when the test failed.

@@ -13,6 +13,7 @@ from typing import Final
 
 from nsqd.log.disk import Disk
 from nsqd.replication.choosing import Appointed, Appointments
+from nsqd.replication.frames import Fellow
 
 FILE_NAME: Final = "appointments.json"
 
@@ -62,6 +63,11 @@ class AppointmentsFile:
         except BaseException:
             known.last, known.current, known.former = before.last, before.current, before.former
             raise
+
+    def fellows(self) -> tuple[Fellow, ...]:
+        """All present and former keepers, which may have copies."""
+        known = self.appointments
+        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def again(self, old: Appointed, above: int) -> Appointed:
         """The next number, made durable, for a keeper whose copy stays as it is. Raises OSError."""

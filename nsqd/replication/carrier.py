@@ -75,17 +75,24 @@ class Carrier:
             self._look_at(identity, now_ns)
 
     def _look_at(self, identity: bytes, now_ns: int) -> None:
-        self.fellows.look(identity)
+        self.fellows.look(identity, self.successors.of(identity))
         known = self._known.setdefault(identity, {})
+        for appointment in self._copies.appointments(identity):
+            if appointment not in known and self._copies.topics(identity, appointment):
+                self._add(identity, appointment, now_ns)
+        self._rank(identity)
+
+    def _add(self, identity: bytes, appointment: Rank, now_ns: int) -> None:
         if identity in self.inherited:
             # Its home does not come back, so it is given no time.
             now_ns -= self.carry_after_ns
-        for appointment in self._copies.appointments(identity):
-            if appointment not in known and self._copies.topics(identity, appointment):
-                serving = Serving(appointment, self.carry_after_ns, now_ns)
-                if identity in self._here:
-                    serving.home_came()
-                known[appointment] = CarriedCopy(identity, serving)
+        serving = Serving(appointment, self.carry_after_ns, now_ns)
+        if identity in self._here:
+            serving.home_came()
+        self._known.setdefault(identity, {})[appointment] = CarriedCopy(identity, serving)
+
+    def _rank(self, identity: bytes) -> None:
+        known = self._known[identity]
         newest = max(known, default=0)
         for appointment, one in known.items():
             one.serving.stale = appointment < newest
@@ -156,9 +163,15 @@ class Carrier:
         today = HOME if identity in self._visitors else self._today.get(identity, 0)
         return [one for one in self.of(identity) if one.serving.appointment < today]
 
-    def began(self, identity: bytes, appointment: int) -> None:
-        """The home goes on in the copy of that appointment; copies of earlier ones are older."""
+    def began(self, identity: bytes, appointment: Rank, now_ns: int, *, has_topics: bool) -> None:
+        """The home goes on in the copy of that appointment; copies of earlier ones are older.
+
+        Other keepers that ask are told that the home is here, also of a copy that was begun since it came.
+        """
         self._today[identity] = appointment
+        if has_topics and appointment not in self._known.get(identity, ()):
+            self._add(identity, appointment, now_ns)
+            self._rank(identity)
 
     def answered(self, identity: bytes, holdings: Holdings) -> None:
         """The home has told what it has; its keepers of today have all of that too."""
@@ -479,9 +492,14 @@ class Carrier:
                 rank = one.serving.appointment
                 mine = given_out(rank, self._opens.held(one.topics[name]), holders)
                 whole = not any(other > rank for other, _ in holders)
-                if one.leaves or self.fellows.waits(identity, rank):
+                if one.leaves or self.waits(one):
                     whole, mine = False, []
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
+
+    def waits(self, one: CarriedCopy) -> bool:
+        """Whether a copy must wait for other keepers of its home, before anything of it is given out."""
+        rank = one.serving.appointment
+        return self.fellows.waits(one.identity, rank, self.successors.numbers(one.identity))
 
     def _holders(self, copies: Iterable[CarriedCopy], name: str) -> list[tuple[Rank, Ranges]]:
         """The copies that give out a topic: the rank of each, and what can be read in it."""

@@ -6,14 +6,13 @@ then come twice, which is better than never.
 """
 
 import json
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from nsqd.log.ranges import Ranges
-from nsqd.replication import appointing
-from nsqd.replication.choosing import Appointments
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Fellow
 from nsqd.replication.holdings import Holdings
@@ -73,8 +72,11 @@ class KnownFellows:
 
     # --- who there is ---
 
-    def look(self, identity: bytes) -> None:
-        """Read who keeps for this home. Raises OSError; a damaged note is ignored: duplicates may come."""
+    def look(self, identity: bytes, appointed: Iterable[Fellow]) -> None:
+        """Read who keeps for this home. Raises OSError; a damaged note is ignored: duplicates may come.
+
+        *appointed* are keepers that this node appointed in the home's place: they may have given out since.
+        """
         if identity in self._homes:
             return
         known = self._homes[identity] = _Of()
@@ -83,10 +85,7 @@ class KnownFellows:
                 Fellow(int(number), str(address))
                 for number, address in json.loads(self._copies.read(identity, FILE_NAME))
             ]
-        with suppress(FileNotFoundError, ValueError, TypeError):
-            # Keepers that this node had appointed in the home's place: they may have given out since.
-            said = Appointments.from_json(json.loads(self._copies.read(identity, appointing.FILE_NAME)))
-            known.keepers += [Fellow(one.number, one.address) for one in (*said.current, *said.former)]
+        known.keepers += appointed
 
     def known(self, identity: bytes) -> tuple[Fellow, ...]:
         """The keepers of this home."""
@@ -155,8 +154,11 @@ class KnownFellows:
             if one.standing is FellowStanding.CARRIED and topic in one.holdings.held
         ]
 
-    def waits(self, identity: bytes, rank: Rank) -> bool:
-        """Whether a copy of that rank must wait: others were not heard yet, or are about to give out."""
+    def waits(self, identity: bytes, rank: Rank, from_here: Container[Rank] = ()) -> bool:
+        """Whether a copy of that rank must wait: others were not heard yet, or are about to give out.
+
+        Copies *from_here* were made by this node in the home's place; it does not wait for these.
+        """
         known = self._homes.get(identity)
         if known is None:
             return False
@@ -165,7 +167,9 @@ class KnownFellows:
         if not higher <= known.asked and passed < ASK_NS:
             return True
         soon = any(
-            one.appointment > rank and one.standing in (FellowStanding.SOON, FellowStanding.HOME_IS_HERE)
+            one.appointment > rank
+            and one.appointment not in from_here
+            and one.standing in (FellowStanding.SOON, FellowStanding.HOME_IS_HERE)
             for copies in known.said.values()
             for one in copies
         )

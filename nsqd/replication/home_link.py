@@ -182,8 +182,16 @@ class HomeLink:
         """Ask whether the keeper will take so many bytes permanently; one that will not refuses."""
         self.offers = size
         self.streaming.hurries = True
-        if self.state in (HomeState.MEETING, HomeState.STREAMING):
+        if self.is_streamed_to and self._latest_of_others() > self.appointed.number:
+            # The keeper's copy gets a number above the others only when both meet.
+            self.end("it takes over all of it, and is appointed anew for that")
+        elif self.state in (HomeState.MEETING, HomeState.STREAMING):
             self.out.put(Offer(size))
+
+    def _latest_of_others(self) -> int:
+        """The number of the latest appointment of another keeper; 0 when there is none."""
+        others = [one for one in self.home.fellows() if one.address != self.appointed.address]
+        return max((one.number for one in others), default=0)
 
     def sync(self) -> int:
         """Have all that was said made durable there; returns the position that `out.synced` must reach."""
@@ -358,6 +366,9 @@ class HomeLink:
         names = {one.name for one in streams} | {name for _, name in self._untold_to}
         unknown = keeper is not None and not names.issuperset(keeper.topics)
         latest = 0 if keeper is None else keeper.appointment
+        if self.offers is not None:
+            # Whoever gets all of it ranks above the other keepers, so that these leave it alone.
+            latest = max(latest, self._latest_of_others())
         # Another node, or one that has lost its disk, counts as another keeper.
         who = "" if keeper is None else keeper.identity.hex()
         changed = bool(self.appointed.identity) and self.appointed.identity != who

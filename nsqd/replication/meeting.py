@@ -133,7 +133,7 @@ class KeeperMeeting:
         if not (link.named if link.is_visit else link.state is KeeperState.COPYING):
             return
         if not link.is_visit:
-            self._carrier.began(identity, link.appointment)
+            self._carrier.began(identity, link.appointment, now_ns, has_topics=bool(link.topics))
         left = len(self._carrier.left_over(identity))
         if left and now_ns - self._asked_ns.get(identity, -ASK_EVERY_NS) >= ASK_EVERY_NS:
             self._asked_ns[identity] = now_ns

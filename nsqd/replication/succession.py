@@ -47,7 +47,7 @@ def stands_in(carrier: Carrier, identity: bytes, now_ns: int, patience_ns: int) 
     if identity not in carrier.inherited and now_ns - one.carried_ns < patience_ns:
         return None
     rank = one.serving.appointment
-    if carrier.fellows.waits(identity, rank):
+    if carrier.waits(one):
         return None
     if any(topic.unfounded for topic in one.topics.values()):
         # The new copy would come from one that was never whole.

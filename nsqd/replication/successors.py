@@ -25,11 +25,15 @@ class Successors:
             self._files[identity] = found
         return found
 
+    def numbers(self, identity: bytes) -> set[int]:
+        """The numbers of the present keepers in the place of one home; none before its file was read."""
+        found = self._files.get(identity)
+        return set() if found is None else {one.number for one in found.appointments.current}
+
     def forget(self, identity: bytes) -> None:
         """Forget the file of a home: its folder is another node's, or was removed."""
         self._files.pop(identity, None)
 
     def of(self, identity: bytes) -> tuple[Fellow, ...]:
         """Keepers that may have copies: a home that comes back visits them. Raises OSError."""
-        known = self.file(identity).appointments
-        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
+        return self.file(identity).fellows()

@@ -17,7 +17,6 @@ from nsqd.replication.frames import HandOver
 from nsqd.replication.framing import encode
 from tests.support.gate import Gate
 from tests.support.mounts import small_disk
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -29,13 +28,6 @@ FROZEN_S = 3
 numbers = itertools.count(300)
 # The head of the frame with which a home tells the taker that it has written its note.
 SAYS_SO = encode(HandOver(1))[:5]
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
-    yield cluster
-    cluster.close()
 
 
 def nsqd(cluster, *flags):

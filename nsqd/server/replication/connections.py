@@ -15,7 +15,7 @@ from nsqcore.process.logs import Log
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Appointed, KeeperPatience
-from nsqd.replication.frames import Fellow, Refuse
+from nsqd.replication.frames import Refuse
 from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeLink
 from nsqd.server.replication.linking import Linking
@@ -91,11 +91,6 @@ class KeeperConnections:
         return self._known.get(address)
 
     # --- who they are ---
-
-    def fellows(self) -> tuple[Fellow, ...]:
-        """All present and former keepers, which may have copies."""
-        known = self.file.appointments
-        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def keep_up(self, _current: object = None) -> None:
         """Keep a connection to each present and former keeper, and end those to others."""

@@ -10,7 +10,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine import facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
-from nsqd.replication import handed_over
+from nsqd.replication import handed_over, succession
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.frames import Refuse
@@ -222,9 +222,9 @@ class Departure:
         disk = self._data.disk
         folder = carrier.folder_of(identity)
         file = carrier.successors.file(identity)
-        # The next number is above those of all copies that ever were, so the taker's copy is the newest.
-        file.appointments.last = max(file.appointments.last, one.serving.appointment)
         options = self._copying.options
+        # The next number is above those of all copies that ever were, so the taker's copy is the newest.
+        succession.begin(file, one, carrier.fellows.known(identity), options.address)
         home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
         logs = CarriedLogs(
             one,

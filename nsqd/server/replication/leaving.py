@@ -443,4 +443,7 @@ def apart_home(
     identity: bytes, node_id: int, address: str, secret: Callable[[], bytes], file: AppointmentsFile
 ) -> Home:
     """A `Home` for logs that are handed over and get no new messages."""
-    return Home(HomeSettings(secret=secret), identity, node_id, address, again=file.again)
+    home = Home(HomeSettings(secret=secret), identity, node_id, address, again=file.again)
+    # The taker hears of the other keepers, which it asks, and which let go of what it has.
+    home.fellows = file.fellows
+    return home

@@ -136,9 +136,9 @@ async def _make_sure(
     if note.confirmed:
         return
     log.info("HAND-OVER: %s is told again that it has the messages of %s", note.to, note.identity)
-    home = apart_home(
-        identity, node_id, address, secret, AppointmentsFile(disk, folder, identity, log.warning)
-    )
+    file = AppointmentsFile(disk, folder, identity, log.warning)
+    file.load()
+    home = apart_home(identity, node_id, address, secret, file)
     home.stands_in = of_others
     try:
         await teller(note, home, disk, log, tls)

@@ -63,10 +63,10 @@ class OurKeepers:
 
     def open(self, home: Home) -> None:
         """Begin to copy *home*."""
-        keepers = self._connections = KeeperConnections(
+        self._connections = KeeperConnections(
             home, self.file, self._disk, self._log, self._tls, readers=_READERS
         )
-        home.fellows, home.others_keep = keepers.fellows, self._others_keep
+        home.fellows, home.others_keep = self.file.fellows, self._others_keep
 
     def begin(self) -> None:
         """Appoint fixed keepers, and connect, before anybody is served. Raises OSError."""

@@ -133,7 +133,7 @@ class StandingIn:
             await self._logs.close()
 
     def _fellows(self) -> tuple[Fellow, ...]:
-        return (self._me, *self._keepers.fellows())
+        return (self._me, *self._keepers.file.fellows())
 
     # --- what is said and heard ---
 

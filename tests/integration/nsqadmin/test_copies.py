@@ -4,10 +4,7 @@ import itertools
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.nursery import ROOT
-from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.stub_site import stub_site
 from tests.support.waiting import wait_until
@@ -66,13 +63,6 @@ async def test_a_node_that_knows_no_copies_has_a_page_without_them():
 
     assert "Is kept by" not in page.text
     assert told["copies"] is None
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
-    yield cluster
-    cluster.close()
 
 
 def test_a_nodes_page_says_who_keeps_it_and_what_its_keeper_carries(cluster):

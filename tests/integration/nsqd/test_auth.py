@@ -6,7 +6,6 @@ import pytest
 
 from bench.ports import free_port
 from tests.support.auth_server import AuthServer, always_saying, granted
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import identify, mpub, pub, sized, sub
 
@@ -22,13 +21,6 @@ def auth(secret=b"secret"):
 def servers():
     with AuthServer() as server:
         yield server
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture

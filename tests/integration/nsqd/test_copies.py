@@ -18,19 +18,11 @@ from nsqd.replication.framing import MAGIC, FrameReader, encode
 from nsqd.storage.topic_store import TopicStore
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
-from tests.support.processes import Cluster
 from tests.support.proxy import FaultyProxy
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, mpub, pub
 
 numbers = itertools.count(10)
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path)
-    yield cluster
-    cluster.close()
 
 
 def keeper(cluster, *flags):

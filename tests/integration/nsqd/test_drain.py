@@ -14,18 +14,10 @@ from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
-from tests.support.processes import Cluster
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, mpub, pub
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate
+from nsqd.replication.frames import Fellow
 from tests.support.simulated_disk import SimulatedDisk
 
 ME = bytes(16)
@@ -34,6 +35,15 @@ def test_what_is_noted_is_found_at_the_next_start(opened):
     found = opened().appointments
 
     assert (new.number, found) == (8, file.appointments)
+
+
+def test_keepers_of_former_days_are_among_those_that_may_have_copies(opened):
+    file = opened()
+    old = file.appointments.appoint(Candidate("old:4150"))
+    file.appointments.appoint(Candidate("new:4150"))
+    file.appointments.dismiss(old)
+
+    assert file.fellows() == (Fellow(2, "new:4150"), Fellow(1, "old:4150"))
 
 
 def test_a_copied_data_path_has_appointed_nobody(opened, warned):

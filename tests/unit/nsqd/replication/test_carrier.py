@@ -11,7 +11,9 @@ from nsqd.replication.carried_copy import CloseCopy
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.holdings import Holdings
 from nsqd.replication.serving import CopyPhase
+from tests.support.copied import DATA
 from tests.support.engine import SECOND, Node
+from tests.support.simulated_disk import SimulatedDisk
 
 HOME = bytes(range(16))
 AFTER = 30 * SECOND
@@ -41,6 +43,7 @@ class Shelf:
         # Appointments of which nobody here knows which channels are owed their messages.
         self.unfounded = set()
         self.places = {}
+        self.disk = SimulatedDisk(DATA)
 
     # The calls of a carrier to the folders.
 
@@ -61,6 +64,9 @@ class Shelf:
 
     def read(self, _identity, name):
         raise FileNotFoundError(name)
+
+    def folder_of(self, identity):
+        return DATA / identity.hex()
 
     def remove(self, _identity, appointment):
         self.removed.append(appointment)
@@ -421,7 +427,7 @@ def test_an_older_copy_goes_though_its_channels_owe_what_was_never_filled_in(kee
     # The checkpoint of copy 1 tells of both messages, but the home never sent the second.
     keeper.shelf.hole = (101, 102)
     keeper.came()
-    keeper.carrier.began(HOME, 2)
+    keeper.carrier.began(HOME, 2, keeper.node.now_ns, has_topics=True)
     keeper.carrier.answered(HOME, Holdings({"t": [(100, 101)]}, {"t": {}}))
     keeper.tick(30)
     keeper.tick()
@@ -436,7 +442,7 @@ def test_an_older_copy_stays_while_a_topic_of_it_cannot_be_read(keeper):
     }
     keeper.shelf.spoilt = {"u"}
     keeper.came()
-    keeper.carrier.began(HOME, 2)
+    keeper.carrier.began(HOME, 2, keeper.node.now_ns, has_topics=True)
     keeper.carrier.answered(HOME, Holdings({"t": [(100, 101)]}, {"t": {}}))
     keeper.tick(30)
     keeper.tick()

@@ -46,6 +46,25 @@ def test_the_higher_of_two_keepers_gives_out_what_both_have(site):
     assert found == {high: b"012345", low: b""}
 
 
+def test_a_keeper_says_that_the_home_is_there_also_of_a_copy_that_was_begun_since_the_home_came(site):
+    identity = site.nodes[1].identity
+    high, _ = higher(site)
+
+    said = Fellowship(site.nodes[high].carrier, f"n{high}:4150").says(identity, site.nodes[high].now)
+
+    assert said == [FellowCopy(2, FellowStanding.HOME_IS_HERE), Told()]
+
+
+def test_a_keeper_that_lost_the_home_gives_out_nothing_while_the_home_is_at_a_higher_one(site):
+    high, low = higher(site)
+    site.deaf = {(1, low), (low, 1)}
+    site.advance(50)
+
+    found, _ = given(site)
+
+    assert found == {high: b"", low: b""}
+
+
 def test_keepers_that_do_not_reach_each_other_both_give_out_all(site):
     site.deaf = {(2, 3), (3, 2)}
     site.kill(1)
@@ -126,7 +145,7 @@ def test_where_the_home_is_no_keeper_says_which_channel_is_the_channel():
     keeper.shelf.files[2] = {"t": (100, [b"a"], {})}
     fellowship = Fellowship(keeper.carrier, "n2:4150")
     keeper.came()
-    keeper.carrier.began(HOME, 2)
+    keeper.carrier.began(HOME, 2, keeper.node.now_ns, has_topics=True)
     # The home has lost what the older copy has; its channel is the channel of this copy.
     keeper.carrier.answered(HOME, Holdings({"t": []}, {"t": {"c": ChannelFacts(9, [])}}))
     keeper.tick(30)
@@ -237,5 +256,5 @@ def test_keepers_that_could_not_be_noted_are_noted_when_the_home_names_them_agai
     fellows.note(HOME, named)
 
     started = KnownFellows(Copies(disk, DATA))
-    started.look(HOME)
+    started.look(HOME, ())
     assert started.known(HOME) == named

@@ -8,7 +8,7 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience
-from nsqd.replication.frames import Fellow, Refuse
+from nsqd.replication.frames import Refuse
 from nsqd.server.replication.connections import KeeperConnections
 
 IDENTITY = bytes(16)
@@ -94,7 +94,6 @@ def noted(path):
 async def test_whoever_is_appointed_is_connected_to_and_those_of_former_days_are_visited(kept):
     assert {address: line.visit for address, line in kept.lines.items()} == {"new:1": False, "old:1": True}
     assert kept.home.addresses == {"new:1"}
-    assert kept.connections.fellows() == (Fellow(2, "new:1"), Fellow(1, "old:1"))
     assert [one.linking.appointed.address for one in kept.connections] == ["new:1"]
 
 

@@ -45,6 +45,45 @@ def test_what_is_handed_over_is_the_taker_s(site):
     assert has(site.nodes[2]) == b"01234"
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_taker_ranks_above_all_keepers_and_gives_out_at_once(copied_site, place):
+    site = copied_site(3, messages=6, replicas=2)
+    identity = site.nodes[1].identity
+    keepers = sorted(site.nodes[1].file.appointments.current, key=lambda one: one.number)
+    taker = int(keepers[place].address[1])
+    other = site.nodes[5 - taker]
+    site.leave(1, keepers[place].address)
+    until(site, "handed over")
+
+    assert note_of(site).appointment > max(one.serving.appointment for one in other.carrier.of(identity))
+    site.lose_disk(1)
+    settle(site, 2)
+    assert has(site.nodes[taker]) == b"012345"
+    # Nor does the other begin later.
+    settle(site, 40)
+    assert has(other) == b""
+
+
+def test_what_is_handed_on_ranks_above_what_other_keepers_of_that_home_have(copied_site):
+    site = copied_site(4, messages=6, replicas=2)
+    identity = site.nodes[1].identity
+    low, high = sorted(site.nodes[1].file.appointments.current, key=lambda one: one.number)
+    (taker,) = {2, 3, 4} - {int(one.address[1]) for one in (low, high)}
+    site.lose_disk(1)
+    settle(site, 35)
+
+    site.leave(int(low.address[1]), f"n{taker}:4150")
+    for _ in range(60):
+        if site.nodes[int(low.address[1])].leaving.state == "handed over":
+            break
+        settle(site, 1)
+
+    (taken,) = site.nodes[taker].carrier.of(identity)
+    assert taken.serving.appointment == high.number + 1
+    settle(site, 5)
+    assert has(site.nodes[taker]) + has(site.nodes[int(high.address[1])]) == b"012345"
+
+
 def test_what_a_batch_publishes_that_began_before_the_drain_is_handed_over_too(site):
     node = site.nodes[1]
     node.broker.under_way += 1
