@@ -180,7 +180,7 @@ class _Command:
             await asyncio.gather(shown, return_exceptions=True)
         for address in [one for one in logs.keepers() if one != taker]:
             self._say(
-                f"{address} may have an older copy, which it gives out: what was finished there comes again"
+                f"{address} may have an older copy: what was finished there may come again"
             )
         tell(
             f"{self._path} is handed over to {taker}: {owed} messages, {self._progress.size} bytes",

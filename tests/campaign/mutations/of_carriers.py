@@ -449,4 +449,32 @@ CARRIERS: Final = (
         "            self.progress.refused = False\n",
         ('tests/integration/nsqd/test_hand_over.py -k "one_sentence"',),
     ),
+    Mutation(
+        "a-taker-ranks-below-keepers-that-were-appointed-later",
+        "nsqd/replication/home_link.py",
+        "            latest = max(latest, self._latest_of_others())\n",
+        "            pass\n",
+        (_HANDING_TESTS,),
+    ),
+    Mutation(
+        "what-is-handed-on-has-the-number-of-another-keeper",
+        "nsqd/server/replication/departure.py",
+        "        succession.begin(file, one, carrier.fellows.known(identity), options.address)\n",
+        "        file.appointments.last = max(file.appointments.last, one.serving.appointment)\n",
+        (_HANDING_TESTS,),
+    ),
+    Mutation(
+        "a-keeper-does-not-know-what-its-home-has-begun",
+        _CARRIER,
+        "        if has_topics and appointment not in self._known.get(identity, ()):\n",
+        "        if False:\n",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
+        "who-stands-in-waits-for-its-own-copies",
+        "nsqd/replication/fellows.py",
+        "            and one.appointment not in from_here\n",
+        "",
+        (_HANDING_TESTS,),
+    ),
 )
