@@ -179,9 +179,7 @@ class _Command:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
         for address in [one for one in logs.keepers() if one != taker]:
-            self._say(
-                f"{address} may have an older copy: what was finished there may come again"
-            )
+            self._say(f"{address} may have an older copy: what was finished there may come again")
         tell(
             f"{self._path} is handed over to {taker}: {owed} messages, {self._progress.size} bytes",
             sys.stdout,
