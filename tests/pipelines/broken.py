@@ -66,6 +66,17 @@ class Case:
         nsqd.post(f"/channel/empty?topic=t&channel={channel}")
 
 
+def spoil_body(path, *, last=True):
+    """Flip a bit in the last body of a file, or in one in its middle.
+
+    Its bytes at a fixed place may be a note, without which all messages are there.
+    """
+    content = bytearray(path.read_bytes())
+    body = b"." * 40
+    content[content.rindex(body) if last else content.index(body, len(content) // 2)] ^= 1
+    path.write_bytes(content)
+
+
 def batch(case):
     reader = NsqBatchReader(case.nodes.parsed("t", channel=""))
     return [

@@ -9,6 +9,7 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.broken import spoil_body
 from tests.pipelines.conftest import Nodes, bounds, depth
 from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
 from tests.support.waiting import wait_until
@@ -86,10 +87,7 @@ def test_a_segment_that_is_gone_ends_the_query_with_its_range(segmented):
 
 def test_a_byte_that_is_wrong_ends_the_query_with_its_range(segmented):
     reader, lenient, start, nsqd, folder = segmented
-    path = sorted(folder.glob("*.log"))[1]
-    content = bytearray(path.read_bytes())
-    content[-10] ^= 1
-    path.write_bytes(content)
+    spoil_body(sorted(folder.glob("*.log"))[1])
     nsqd.start()
     end = reader.latestOffset(start, ALL)
 
