@@ -139,7 +139,7 @@ class _Command:
         identity = data.reservation.identity
         file = AppointmentsFile(self._disk, self._path, identity, self._say)
         file.load()
-        known = {one.address for one in (*file.appointments.current, *file.appointments.former)}
+        known = {one.address for one in file.fellows()}
         problems: list[str] = []
         takers = list(self._options.to)
         tries = 0

@@ -483,6 +483,7 @@ class Carrier:
 
     def allow(self, identity: bytes) -> None:
         """Let each copy give out what no higher one has, here or at another keeper that was reached."""
+        waiting = {one.serving.appointment for one in self.of(identity) if one.leaves or self.waits(one)}
         for name in sorted({name for one in self.of(identity) for name in one.topics}):
             holders = self._holders(self.of(identity), name)
             holders += self.fellows.holders(identity, name)
@@ -492,7 +493,7 @@ class Carrier:
                 rank = one.serving.appointment
                 mine = given_out(rank, self._opens.held(one.topics[name]), holders)
                 whole = not any(other > rank for other, _ in holders)
-                if one.leaves or self.waits(one):
+                if rank in waiting:
                     whole, mine = False, []
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
 

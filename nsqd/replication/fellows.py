@@ -79,13 +79,14 @@ class KnownFellows:
         """
         if identity in self._homes:
             return
-        known = self._homes[identity] = _Of()
+        known = _Of()
         with suppress(FileNotFoundError, ValueError, TypeError):
             known.keepers = [
                 Fellow(int(number), str(address))
                 for number, address in json.loads(self._copies.read(identity, FILE_NAME))
             ]
         known.keepers += appointed
+        self._homes[identity] = known
 
     def known(self, identity: bytes) -> tuple[Fellow, ...]:
         """The keepers of this home."""

@@ -26,9 +26,15 @@ class Successors:
         return found
 
     def numbers(self, identity: bytes) -> set[int]:
-        """The numbers of the present keepers in the place of one home; none before its file was read."""
+        """The numbers of the keepers in the place of one home; none before its file was read.
+
+        Former ones count if they ever answered: the others of those were appointed by the home.
+        """
         found = self._files.get(identity)
-        return set() if found is None else {one.number for one in found.appointments.current}
+        if found is None:
+            return set()
+        known = found.appointments
+        return {one.number for one in (*known.current, *(one for one in known.former if one.identity))}
 
     def forget(self, identity: bytes) -> None:
         """Forget the file of a home: its folder is another node's, or was removed."""

@@ -174,7 +174,8 @@ class ApartLogs:
         self._around = around
         self.troubles = Troubles(around.clock)
         self._pool = ThreadPoolExecutor(2, "hand over")
-        self._linking: Linking | None = None
+        # The number of the taker's appointment, if it was not a keeper before.
+        self._new = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def topics(self) -> list[Topic]:
@@ -201,10 +202,11 @@ class ApartLogs:
     def appoint(self, taker: str) -> Linking:
         """Appoint the taker, and connect to it. Raises OSError."""
         with self._file.change() as known:
-            appointed = next((one for one in known.current if one.address == taker), None)
-            appointed = appointed or known.appoint(Candidate(taker))
+            found = next((one for one in known.current if one.address == taker), None)
+            appointed = found or known.appoint(Candidate(taker))
+        self._new = appointed.number if found is None else 0
         self.home.addresses = {one.address for one in known.current}
-        linking = self._linking = self._around.connect(
+        linking = self._around.connect(
             self.home, appointed, self._log, self._pool, self._disk, tls=self._tls, heard=self._heard
         )
         linking.hand_over(self.size)
@@ -219,17 +221,19 @@ class ApartLogs:
         self._file.appointments.met(appointed.number, identity)
 
     def keepers(self) -> list[str]:
-        """The addresses of all nsqd that ever answered as keepers of these logs."""
-        known = self._file.appointments
-        return sorted({one.address for one in (*known.current, *known.former) if one.identity})
+        """The addresses of all nsqd that may have copies of these logs."""
+        return sorted({one.address for one in self._file.fellows()})
 
     def dismiss(self) -> None:
         """Give up this try. The number stays noted, so the next try goes on with the same copy."""
         for task in self._tasks:
             task.cancel()
-        known = self._file.appointments
-        # An appointed nsqd that never answered has no copy, so it is forgotten.
-        known.current = [one for one in known.current if one.identity]
+        try:
+            with self._file.change() as known:
+                # A taker that was appointed here and never answered has no copy, so it is forgotten.
+                known.current = [one for one in known.current if one.identity or one.number != self._new]
+        except OSError as error:
+            self._log.warning("HAND-OVER: a taker that did not answer stays noted - %s", error)
 
     def give_up_number(self, taker: str) -> None:
         """Make the next try use another appointment. Raises OSError."""

@@ -121,7 +121,7 @@ class CarryingNode:
         self.meeting = KeeperMeeting(self.keeping, self.carrier)
         self.fellowship = Fellowship(self.carrier, self.address)
         self.keeping.answers = self.fellowship.answers(lambda: self.now)
-        self.home.fellows = self._fellows
+        self.home.fellows = self.file.fellows
         known = [*self.file.appointments.current, *self.file.appointments.former]
         self.coming = ComingHome(self.broker, {one.address for one in known}, CARRY_ASK, now, claim)
         self.home.holdings = self.coming.holdings
@@ -137,10 +137,6 @@ class CarryingNode:
 
     def _unwilling(self) -> str:
         return "the keeper is draining" if self.broker.draining else ""
-
-    def _fellows(self) -> tuple[Fellow, ...]:
-        known = self.file.appointments
-        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def _gone(self, keeper: Appointed, appointment: int) -> None:
         """Note that a keeper has no copies up to an appointment."""

@@ -333,6 +333,23 @@ def test_another_keeper_lets_go_of_what_was_handed_over_to_a_taker_without_copie
     assert bodies(take(taker, len(sent))) == sorted(sent)
 
 
+def test_another_keeper_lets_go_of_a_data_path_without_a_process_that_was_handed_over(cluster):
+    taker, other = nsqd(cluster), nsqd(cluster)
+    node = nsqd(cluster, *(f"--keepers=127.0.0.1:{one.tcp_port}" for one in (taker, other)), "--replicas=2")
+    make(node, "c")
+    sent = publish(node, *(b"%d" % number for number in range(50)))
+    for one in (taker, other):
+        wait_until(lambda one=one: one.get("/carried")["keeps"][0]["topics"] == ["t"], "it has a copy")
+    node.kill()
+
+    code, _, err = hand_over(node.folder, f"127.0.0.1:{taker.tcp_port}")
+
+    assert code == 0
+    assert f"127.0.0.1:{other.tcp_port} may have an older copy" in err
+    wait_until(lambda: not other.get("/carried")["keeps"], "the other has let go of its copy", seconds=90)
+    assert bodies(take(taker, len(sent))) == sorted(sent)
+
+
 def test_from_three_nodes_to_one_nothing_is_left_behind(cluster):
     lookupd = cluster.nsqlookupd()
     nodes = [nsqd(cluster, "--replicas=1", lookupds=[lookupd]) for _ in range(3)]

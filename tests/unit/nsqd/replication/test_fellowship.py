@@ -245,6 +245,19 @@ def test_what_is_said_of_no_copy_is_not_understood():
     assert not FellowHears().take(FellowCopy(1, 9))
 
 
+def test_a_note_of_the_keepers_that_cannot_be_read_now_is_read_again():
+    disk = SimulatedDisk(DATA)
+    KnownFellows(Copies(disk, DATA)).note(HOME, (Fellow(1, "a:4150"),))
+    fellows = KnownFellows(Copies(disk, DATA))
+    disk.fail(errno.EIO, path="*fellows.json")
+    with pytest.raises(OSError, match=r"[Ii]nput/output"):
+        fellows.look(HOME, ())
+
+    fellows.look(HOME, ())
+
+    assert fellows.known(HOME) == (Fellow(1, "a:4150"),)
+
+
 def test_keepers_that_could_not_be_noted_are_noted_when_the_home_names_them_again():
     disk = SimulatedDisk(DATA)
     named = (Fellow(1, "a:4150"), Fellow(2, "b:4150"))

@@ -7,6 +7,7 @@ import pytest
 from nsqd.replication import handed_over
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.choosing import Candidate
+from nsqd.replication.durable import make_folders
 from nsqd.replication.for_good import ForGood
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.inherited import Inherited, NoteForGood
@@ -36,6 +37,22 @@ def test_a_log_that_was_handed_over_is_given_out_at_once_after_each_start(keeper
     keeper.tick()
 
     assert [one.phase for one in carrier] == [CopyPhase.CARRIED]
+
+
+def test_before_a_log_is_given_out_after_a_start_those_who_were_given_copies_of_it_are_asked(keeper):
+    make_folders(keeper.shelf.disk, keeper.shelf.folder_of(HOME))
+    file = keeper.carrier.successors.file(HOME)
+    file.appointments.last = 1
+    file.appointments.appoint(Candidate("n3:4150"))
+    file.save()
+    keeper.shelf.given = NOTE
+    carrier = again(keeper)
+    keeper.tick()
+    assert carrier.waits(keeper.copy())
+
+    carrier.fellows.silent(HOME, "n3:4150")
+
+    assert not carrier.waits(keeper.copy())
 
 
 def hello(appointment=3, *, identity=HOME, stands_in=False):

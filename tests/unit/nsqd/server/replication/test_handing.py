@@ -21,14 +21,15 @@ def site(copied_site):
     return copied_site(2)
 
 
-def until(site, *states):
-    """Let time pass until the first node reaches one of *states*."""
+def until(site, *states, number=1):
+    """Let time pass until a node, which is the first one if no other is named, reaches one of *states*."""
+    node = site.nodes[number]
     for _ in range(60):
-        if site.nodes[1].leaving.state in states:
+        if node.leaving.state in states:
             return
         site.advance(0.5)
         site.settle()
-    raise AssertionError(f"it is {site.nodes[1].leaving.state}: {site.nodes[1].said}")
+    raise AssertionError(f"it is {node.leaving.state}: {node.said}")
 
 
 def note_of(site):
@@ -64,6 +65,69 @@ def test_the_taker_ranks_above_all_keepers_and_gives_out_at_once(copied_site, pl
     assert has(other) == b""
 
 
+@pytest.mark.parametrize("lives", [1, 2])
+def test_a_taker_that_has_had_it_copied_gives_it_out_at_once_after_each_start(copied_site, lives):
+    site = copied_site(3, messages=6, replicas=2)
+    identity = site.nodes[1].identity
+    taker = int(site.nodes[1].file.appointments.current[0].address[1])
+    other = site.nodes[5 - taker]
+    site.leave(1, f"n{taker}:4150")
+    until(site, "handed over")
+    site.lose_disk(1)
+    settle(site, 10)
+    # The newest copy is now that which the taker has had made, and the taker is its home.
+    (copied, *_) = other.carrier.of(identity)
+    assert copied.serving.appointment > site.nodes[taker].carrier.of(identity)[0].serving.appointment
+
+    for _ in range(lives):
+        site.kill(taker)
+        site.start(taker)
+        settle(site, 5)
+
+    assert has(site.nodes[taker]) == b"012345"
+
+
+def test_a_taker_that_was_away_for_long_asks_who_has_its_copy_before_it_gives_anything_out(copied_site):
+    site = copied_site(3, messages=6, replicas=2)
+    taker = int(site.nodes[1].file.appointments.current[0].address[1])
+    site.leave(1, f"n{taker}:4150")
+    until(site, "handed over")
+    site.lose_disk(1)
+    settle(site, 10)
+    site.kill(taker)
+    settle(site, 40)
+    site.start(taker)
+
+    seen = b""
+    for _ in range(40):
+        site.advance(0.1)
+        if "t" in site.nodes[taker].broker.topics:
+            seen += has(site.nodes[taker])
+
+    assert seen == b""
+    assert has(site.nodes[5 - taker]) == b"012345"
+
+
+def test_a_taker_that_is_told_once_more_still_knows_the_other_keepers(copied_site):
+    site = copied_site(3, messages=6, replicas=2)
+    identity = site.nodes[1].identity
+    taker, other = (int(one.address[1]) for one in site.nodes[1].file.appointments.current)
+    site.leave(1, f"n{taker}:4150")
+    until(site, "stopping")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            break
+        site.settle()
+    site.kill(1)
+    assert not note_of(site).confirmed
+
+    assert site.start(1)
+
+    assert note_of(site) is None
+    assert f"n{other}:4150" in site.nodes[taker].carrier.fellows.others(identity, f"n{taker}:4150")
+
+
 def test_what_is_handed_on_ranks_above_what_other_keepers_of_that_home_have(copied_site):
     site = copied_site(4, messages=6, replicas=2)
     identity = site.nodes[1].identity
@@ -73,10 +137,7 @@ def test_what_is_handed_on_ranks_above_what_other_keepers_of_that_home_have(copi
     settle(site, 35)
 
     site.leave(int(low.address[1]), f"n{taker}:4150")
-    for _ in range(60):
-        if site.nodes[int(low.address[1])].leaving.state == "handed over":
-            break
-        settle(site, 1)
+    until(site, "handed over", number=int(low.address[1]))
 
     (taken,) = site.nodes[taker].carrier.of(identity)
     assert taken.serving.appointment == high.number + 1

@@ -13,6 +13,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.choosing import Candidate
 from nsqd.server.replication.handing import HandingOver, HandOverProgress
 from nsqd.server.replication.leaving import StoppedLogs, Surroundings, apart_home
 from nsqd.storage.data_path import DataPath, StorageOptions
@@ -47,8 +48,12 @@ def broker(disk):
 
 
 @pytest.fixture
-async def logs(broker, disk):
-    file = AppointmentsFile(disk, DATA, bytes(16), print)
+def file(disk):
+    return AppointmentsFile(disk, DATA, bytes(16), print)
+
+
+@pytest.fixture
+async def logs(broker, disk, file):
     home = apart_home(bytes(16), 1, "me:4150", bytes, file)
     logs = StoppedLogs(broker, home, DATA, disk, file, QUIET, None)
     yield logs
@@ -65,6 +70,21 @@ async def test_a_fact_that_cannot_be_noted_ends_the_hand_over_with_the_reason(br
     async with asyncio.timeout(10):
         with pytest.raises(OSError, match=r"\[Errno 5\]"):
             await handing.run()
+
+
+async def test_a_taker_that_never_answered_is_forgotten_and_a_keeper_whose_answer_was_not_noted_is_not(
+    logs, file
+):
+    # The home was killed before it noted which node answered there.
+    file.appointments.appoint(Candidate("keeper:4150"))
+
+    for taker in (TAKER, "keeper:4150"):
+        logs.appoint(taker)
+        logs.dismiss()
+
+    assert logs.keepers() == ["keeper:4150"]
+    file.load()
+    assert logs.keepers() == ["keeper:4150"]
 
 
 def test_a_checkpoint_that_cannot_be_written_is_tried_once_a_second_and_that_is_logged_once(broker, disk):
