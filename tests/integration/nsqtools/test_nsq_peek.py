@@ -169,9 +169,9 @@ def test_it_follows_what_is_published_over_a_restart(nsqd, tmp_path):
         nsqd.start()
         nsqd.post("/pub?topic=t", b"three")
         wait_until(lambda: tool.printed() == b"one\ntwo\nthree\n", "it goes on where it was")
+        tool.until_said(f"{nsqd.http_address} answers again")
 
         assert tool.stop(signal.SIGINT) == 0
-        assert f"{nsqd.http_address} answers again" in tool.said()
 
 
 def test_following_begins_at_the_end_and_ends_after_n(nsqd, tmp_path):
