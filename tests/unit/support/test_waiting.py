@@ -7,27 +7,12 @@ import pytest
 from tests.support.waiting import eventually, wait_until
 
 
-def of_a_list_that_grows(size: int):
-    """The last of *size* values, of which each look adds one."""
+def test_a_coroutine_that_looks_up_what_is_not_there_yet_is_asked_again():
     grown: list[int] = []
 
-    def last() -> int:
-        grown.append(len(grown) + 1)
-        return grown[size - 1]
-
-    return last
-
-
-def test_a_condition_that_looks_up_what_is_not_there_yet_is_asked_again():
-    assert wait_until(of_a_list_that_grows(3), "there are three") == 3
-    assert asyncio.run(eventually(of_a_list_that_grows(3), "there are three")) == 3
-
-
-def test_a_coroutine_that_looks_up_what_is_not_there_yet_is_asked_again():
-    last = of_a_list_that_grows(3)
-
     async def condition() -> int:
-        return last()
+        grown.append(len(grown) + 1)
+        return grown[2]
 
     assert asyncio.run(eventually(condition, "there are three")) == 3
 

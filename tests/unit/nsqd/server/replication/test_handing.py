@@ -32,6 +32,17 @@ def until(site, *states, number=1):
     raise AssertionError(f"it is {node.leaving.state}: {node.said}")
 
 
+def until_noted(site):
+    """Let time pass until the first node has noted the hand-over; from then on it does not hear the taker."""
+    until(site, "stopping")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            return
+        site.settle()
+    raise AssertionError(f"it is {site.nodes[1].leaving.state}: {site.nodes[1].said}")
+
+
 def note_of(site):
     return handed_over.load(site.disks[1], DATA)
 
@@ -113,12 +124,7 @@ def test_a_taker_that_is_told_once_more_still_knows_the_other_keepers(copied_sit
     identity = site.nodes[1].identity
     taker, other = (int(one.address[1]) for one in site.nodes[1].file.appointments.current)
     site.leave(1, f"n{taker}:4150")
-    until(site, "stopping")
-    for _ in range(40):
-        site.advance(0.5)
-        if site.nodes[1].leaving.state == "noted":
-            break
-        site.settle()
+    until_noted(site)
     site.kill(1)
     assert not note_of(site).confirmed
 
@@ -193,13 +199,7 @@ def test_a_note_of_which_nobody_knows_whether_it_is_there_counts(site):
 
 def test_behind_the_note_nothing_is_taken_back_while_the_taker_is_not_there(site):
     site.leave(1, TAKER)
-    until(site, "stopping")
-    # From here on the taker hears the home, but the home does not hear the taker.
-    for _ in range(40):
-        site.advance(0.5)
-        if site.nodes[1].leaving.state == "noted":
-            break
-        site.settle()
+    until_noted(site)
     site.kill(2)
     site.advance(20)
 
@@ -224,12 +224,7 @@ def test_until_the_note_it_may_be_taken_back(site):
 
 def test_a_taker_that_lost_its_disk_behind_the_note_is_given_all_of_it_again(site):
     site.leave(1, TAKER)
-    until(site, "stopping")
-    for _ in range(40):
-        site.advance(0.5)
-        if site.nodes[1].leaving.state == "noted":
-            break
-        site.settle()
+    until_noted(site)
     first = note_of(site)
     site.lose_disk(2)
     site.advance(5)
@@ -259,12 +254,7 @@ def test_a_node_whose_topics_are_all_deleted_on_the_way_leaves_all_the_same(site
 
 def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site):
     site.leave(1, TAKER)
-    until(site, "stopping")
-    for _ in range(40):
-        site.advance(0.5)
-        if site.nodes[1].leaving.state == "noted":
-            break
-        site.settle()
+    until_noted(site)
     site.kill(2)
     site.start(2)
     site.nodes[2].broker.draining = True
@@ -277,12 +267,7 @@ def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site)
 def noted(site):
     """The home has noted that all is the taker's, and is killed before the taker is told."""
     site.leave(1, TAKER)
-    until(site, "stopping")
-    for _ in range(40):
-        site.advance(0.5)
-        if site.nodes[1].leaving.state == "noted":
-            break
-        site.settle()
+    until_noted(site)
     site.kill(1)
     return note_of(site)
 
