@@ -20,6 +20,7 @@ from statistics import median
 from typing import Final
 
 from bench import load
+from bench.disk import disk_in_use
 from bench.load import LoadError
 from bench.server import OURS, Program, Server
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
@@ -219,17 +220,6 @@ class Soak:
             self._published,
             finished,
         )
-
-
-def disk_in_use(folder: Path) -> int:
-    """Return the bytes of all files below *folder*; a file that is removed meanwhile counts as 0."""
-    found = 0
-    for path in folder.rglob("*"):
-        try:
-            found += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
-    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

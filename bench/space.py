@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import load
+from bench.disk import disk_in_use
 from bench.load import LoadError
 from bench.server import OURS, Address, Program, Server
 
@@ -68,17 +69,6 @@ CASES: Final = {
 }
 
 
-def disk_in_use(folder: Path) -> int:
-    """Return the bytes of the topic's files; a file that is removed meanwhile counts as 0."""
-    found = 0
-    for path in folder.glob(f"{TOPIC}.topic/*"):
-        try:
-            found += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return found
-
-
 def publish(address: Address, bytes_per_second: int, seconds: float) -> int:
     """Publish at that rate; return the number of bytes."""
     conn = load.connect(address, heartbeat_interval=-1)
@@ -118,7 +108,7 @@ def watch(server: Server, folder: Path, case: Case, rate: int, seconds: float) -
     found = []
     while len(found) < seconds + REST_S:
         time.sleep(1)
-        found.append(disk_in_use(folder))
+        found.append(disk_in_use(folder / f"{TOPIC}.topic"))
     ended.set()
     for thread in threads:
         thread.join(10)

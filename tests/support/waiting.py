@@ -11,12 +11,12 @@ POLL_SECONDS: Final = 0.02
 
 
 def _is_not_there_yet(error: Exception) -> bool:
-    """Whether a condition looked up what does not exist yet, like the first of no connections.
+    """Whether a condition looked up what does not exist yet, like the first of no connections, or a file.
 
     Any other error is none that waiting mends, like an answer that is not JSON.
     """
     too_few = isinstance(error, ValueError) and str(error).startswith("not enough values to unpack")
-    return too_few or isinstance(error, (LookupError, StopIteration))
+    return too_few or isinstance(error, (LookupError, StopIteration, FileNotFoundError))
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = 30) -> T:
@@ -30,7 +30,7 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = 30) -> T:
         try:
             if value := condition():
                 return value
-        except (LookupError, StopIteration, ValueError) as error:
+        except (LookupError, StopIteration, FileNotFoundError, ValueError) as error:
             if not _is_not_there_yet(error):
                 raise
             missing = error
@@ -50,7 +50,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, secon
                 value = await value
             if value:
                 return value
-        except (LookupError, StopIteration, ValueError) as error:
+        except (LookupError, StopIteration, FileNotFoundError, ValueError) as error:
             if not _is_not_there_yet(error):
                 raise
             missing = error

@@ -17,7 +17,7 @@ def test_a_coroutine_that_looks_up_what_is_not_there_yet_is_asked_again():
     assert asyncio.run(eventually(condition, "there are three")) == 3
 
 
-@pytest.mark.parametrize("raised", [IndexError, KeyError, StopIteration, "unpacks"])
+@pytest.mark.parametrize("raised", [IndexError, KeyError, StopIteration, FileNotFoundError, "unpacks"])
 def test_each_way_to_look_up_what_is_not_there_yet_is_known(raised):
     looks: list[int] = []
 
