@@ -45,8 +45,10 @@ REST_S: Final = 20.0
 FLAGS: Final = ("--max-bytes-per-file=4194304", "--mem-queue-size=1000")
 # How much more the second half may have: a factor, and an additional amount.
 _GROWTH: Final = {"memory": (1.02, 1.0), "descriptors": (1.0, 4.0), "disk": (1.1, 4.0), "cpu": (1.1, 0.0)}
-# The share of samples in which caches fill and consumers connect.
+# The share of samples in which caches fill and consumers connect, at least one.
 _WARM_UP: Final = 0.1
+# One to warm up and one in each half.
+_LEAST_SAMPLES: Final = 3
 _BODY: Final = FRAME_OVERHEAD - 8
 _ID: Final = _BODY - MESSAGE_ID_BYTES
 
@@ -71,7 +73,12 @@ class Sample:
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """Return sentences about the figures that were higher in the second half than in the first."""
+    """Return sentences about the figures that were higher in the second half than in the first.
+
+    Raises LoadError if there are too few samples to tell.
+    """
+    if len(samples) < _LEAST_SAMPLES:
+        raise LoadError(f"{len(samples)} samples are too few to tell whether anything grew")
     steady = samples[max(1, int(len(samples) * _WARM_UP)) :]
     first, second = steady[: len(steady) // 2], steady[len(steady) // 2 :]
     found = []
@@ -229,16 +236,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=20, help="seconds from one sample to the next")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     args = parser.parse_args(arguments)
+    if not 0 < args.every <= args.seconds / (_LEAST_SAMPLES + 1):
+        parser.error(f"--seconds must be at least {_LEAST_SAMPLES + 1} times --every, and --every above 0")
     program = Program("ours", args.cmd, args.data_root)
     print("| s | resident MiB | descriptors | disk MiB | us of CPU a message | published | finished |")
     print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     with program.folder() as data, program.serving(FLAGS, data) as server:
         try:
-            samples = Soak(server, data).run(args.seconds, args.every)
+            grown = growth(Soak(server, data).run(args.seconds, args.every))
         except LoadError as error:
             print(error, file=sys.stderr)
             return 1
-    grown = growth(samples)
     print("\n".join(grown) or "nothing grew")
     return int(bool(grown))
 

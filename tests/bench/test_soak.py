@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.load import LoadError
 from bench.soak import Sample, growth, main
 
 STEADY = Sample(0.0, 60.0, 40, 20.0, 100.0, 0, 0)
@@ -32,6 +33,19 @@ def test_what_grows_with_time_is_named(name, slope):
 
 def test_what_is_filled_at_the_beginning_has_not_grown():
     assert growth([replace(STEADY, memory=40.0), *run_of(29)]) == []
+
+
+def test_too_few_samples_are_no_verdict():
+    assert growth(run_of(3)) == []
+    with pytest.raises(LoadError, match="2 samples are too few to tell whether anything grew"):
+        growth(run_of(2))
+
+
+@pytest.mark.parametrize("given", [["--seconds=3", "--every=1"], ["--every=0"], ["--every=-1"]])
+def test_a_run_that_would_have_too_few_samples_is_not_begun(capsys, given):
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert "--seconds must be at least 4 times --every, and --every above 0" in capsys.readouterr().err
 
 
 @pytest.mark.slow
