@@ -331,7 +331,7 @@ CARRIERS: Final = (
             pass
         except OSError as error:
 """,
-        (_MEETING_TESTS,),
+        (_CARRIER_TESTS,),
     ),
     Mutation(
         "a-carrier-goes-on-when-the-home-is-back",

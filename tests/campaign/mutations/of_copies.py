@@ -186,7 +186,7 @@ COPIES: Final = (
         _STREAMS,
         "        self.log.end_segment()\n",
         "",
-        _TESTS,
+        ("tests/unit/nsqd/replication/test_streaming.py",),
     ),
     Mutation(
         "files-go-from-the-copy-before-what-replaces-them-is-there",

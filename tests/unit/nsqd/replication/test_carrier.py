@@ -172,6 +172,17 @@ def test_a_home_that_does_not_come_is_carried(keeper):
     assert "3 messages wait" in keeper.said[0]
 
 
+def test_a_copy_that_the_home_began_since_it_came_is_carried_when_it_has_gone(keeper):
+    keeper.came()
+    keeper.shelf.files[2] = {"new": (100, [b"a", b"b"], {"c": []})}
+
+    keeper.went()
+    keeper.tick(30)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(topic="new"), 10)
+
+    assert bodies(outlet) == b"ab"
+
+
 def test_a_copy_of_which_all_topics_were_deleted_is_forgotten(keeper):
     keeper.shelf.files[1] = {}
 

@@ -313,6 +313,7 @@ async def test_what_is_carried_has_checkpoints_of_its_own_and_keeps_its_files(ho
     topic, folder = carry(bench, home, tmp_path)
     before = sorted(path.name for path in folder.glob("*.log"))
     assert len(before) > 1
+    kept_from = topic.log.kept_from
     bench.broker.empty_channel(bench.broker.topics["t"], bench.broker.topics["t"].channels["c"])
 
     for _ in range(3):
@@ -323,6 +324,7 @@ async def test_what_is_carried_has_checkpoints_of_its_own_and_keeps_its_files(ho
     assert {path.name for path in (folder / "here").iterdir()} == {"checkpoint.0", "checkpoint.1"}
     again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
     assert again.channels["c"].lowest() is None
+    assert topic.log.kept_from == kept_from
 
 
 async def test_what_was_done_to_a_carried_log_can_be_written_at_once(home, tmp_path):
