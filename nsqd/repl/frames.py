@@ -288,11 +288,14 @@ class CopyKind:
     """What a copy is, in a status."""
 
     NONE: Final = 0
+    # A replica without a stream whose topics are not recovered.
     REPLICA: Final = 1
     # A replica into which an owner streams at the moment.
     STREAMED: Final = 2
-    PROMOTED: Final = 3
-    ORIGIN: Final = 4
+    # A replica without a stream whose topics are recovered: it learns channel state.
+    OPEN: Final = 3
+    PROMOTED: Final = 4
+    ORIGIN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +310,13 @@ class CopyId:
 class Status:
     """What the sender says of one of its copies of a log; `ChannelState` frames precede it.
 
-    *serial* counts the statuses of this copy on this connection. *checkpointed* is the serial of the
-    receiver's last status whose channel state is in a checkpoint here and at this owner's replicas.
-    *full* is set when the channel states since the last full status name every channel of the copy.
-    *counted* has the replicas because of which the copy is fully replicated. *last* is set on the status
-    of the sender's last copy of this log: the receiver forgets other copies of the sender.
+    *serial* counts the statuses about this log on this connection. *checkpointed* is the serial of the
+    receiver's last status whose channel state is in a checkpoint here and at the replicas of this owner.
+    *full* is set when the channel states in front of it name every topic of the copy; otherwise they name
+    the topics that have changed.
+    *counted* has the replicas because of which the copy is fully replicated. With *ask* the sender wants the
+    full channel state of the receiver's copies. *last* is set on the status of the sender's last copy of this
+    log: the receiver forgets other copies of the sender.
     """
 
     KIND: ClassVar[int] = 17
@@ -325,6 +330,7 @@ class Status:
     full: bool
     fully_replicated: bool
     draining: bool
+    ask: bool
     last: bool
     owner: bytes
     counted: tuple[CopyId, ...]
