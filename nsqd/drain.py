@@ -1,15 +1,12 @@
 """Empty an nsqd before it is stopped: a preStop hook, or a command before a node is removed.
 
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
-    python -m nsqd.drain --hand-over-to=mq-nsqd-0:4150 --timeout=1h
 
-Publishes are refused from the start, so producers fail over; consumers go on reading. The remaining messages
-are permanently handed over to another nsqd that keeps copies for others when half of the time is over, or
-earlier if none of them can go by itself: they are paused, deferred for longer than the drain may take, or
-unread for as long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It
-is tried again when it fails without being refused, because a node or a connection is gone.
-The command exits with 0 when nothing remains here. It exits with 1 and one sentence about what remains when
-nobody takes it or the time is up. If the last scrape of /metrics saw messages, it waits for one more first.
+Publishes are refused from the start, so producers fail over; consumers go on reading. The command exits with 0
+when nothing remains here. It exits with 1 and one sentence about what remains when none of it can go by itself
+(it is paused, deferred for longer than the drain may take, or unread for as long as a consumer needs to find
+it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If the last scrape
+of /metrics saw messages, it waits for one more first.
 """
 
 import http.client
@@ -21,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
@@ -36,8 +32,6 @@ _ANSWER_SECONDS: Final = 5.0
 # How long to wait for the next scrape of /metrics, which is told that nothing remains. Otherwise the last
 # figures that Prometheus has of a node that goes would be those of messages that others have had since.
 SCRAPE_SECONDS: Final = 60.0
-# A hand-over that failed without being refused is tried again after at most this time.
-AGAIN_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +41,6 @@ class DrainOptions:
     at_least_s: float
     poll_interval_s: float
     secret: SecretFile = NO_SECRET
-    hand_over: bool = True
-    """Whether the remaining messages go to another nsqd."""
-    hand_over_to: str = ""
-    """The address of that nsqd; if empty, the node finds one."""
     tls: ssl.SSLContext | None = None
     """If set, ask over HTTPS; *http_address* is that of the HTTPS port then."""
 
@@ -70,37 +60,17 @@ def drain(options: DrainOptions) -> None:
     poll_ms = round(options.poll_interval_s * 1000)
     began = time.monotonic()
     said = -SAY_SECONDS
-    handing = bool(options.hand_over_to)
     until = began + options.timeout_s
-    state = _answer(ask, until, "POST", _hand_over(options) if handing else "")
+    state = _answer(ask, until, "POST", "")
     left_ms = 0
-    why_not = ""
     while not state["drained"]:
-        passed = time.monotonic() - began
-        left_ms = round((options.timeout_s - passed) * 1000)
-        is_stuck = stuck(state, poll_ms, left_ms)
-        if options.hand_over and not handing and (is_stuck or passed > options.timeout_s / 2):
-            handing = True
-            state = _answer(ask, until, "POST", _hand_over(options))
-            continue
-        handed = state.get("hand_over", {}) if handing else {}
-        over = handed.get("state") in ("failed", "nobody")
-        if over:
-            why_not = handed["problem"]
-        # An nsqd that does not report `refused` may have been refused: it is not asked twice.
-        again = over and not handed.get("refused", True)
-        if left_ms <= 0 or (is_stuck and not again and (over or not handing)):
+        left_ms = round((options.timeout_s - (time.monotonic() - began)) * 1000)
+        if left_ms <= 0 or stuck(state, poll_ms, left_ms):
             break
-        if again:
-            _say(f"draining {address}: not handed over, trying again: {why_not}")
-            time.sleep(min(AGAIN_SECONDS, left_ms / 1000))
-            state = _answer(ask, until, "POST", _hand_over(options))
-            continue
-        lines = _lines(state, stuck=is_stuck)
-        if lines and passed - said >= SAY_SECONDS:
+        passed = time.monotonic() - began
+        if state["remaining"] and passed - said >= SAY_SECONDS:
             said = passed
-            for line in lines:
-                _say(f"draining {address}: {line}")
+            _say(f"draining {address}: {sentence(state)}")
         time.sleep(POLL_SECONDS)
         state = _answer(ask, until, "GET")
         if not state["draining"]:
@@ -116,7 +86,7 @@ def drain(options: DrainOptions) -> None:
     # Meanwhile others are told that the node takes no more publishes.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
-        raise DrainError(sentence(state, 0, left_ms) + (f"; not handed over: {why_not}" if why_not else ""))
+        raise DrainError(sentence(state, 0, left_ms))
 
 
 def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> dict[str, Any]:
@@ -131,26 +101,6 @@ def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> 
             if isinstance(error.__cause__, ConnectionRefusedError) or time.monotonic() >= until:
                 raise
         time.sleep(POLL_SECONDS)
-
-
-def _hand_over(options: DrainOptions) -> str:
-    query = {"hand_over": "true"}
-    if options.hand_over_to:
-        query["taker"] = options.hand_over_to
-    return f"?{urlencode(query)}"
-
-
-def _lines(state: dict[str, Any], *, stuck: bool) -> list[str]:
-    """Lines that show the progress; stuck messages are reported at the end, unless they are handed over."""
-    lines = [sentence(state)] if state["remaining"] and not stuck else []
-    handing = state.get("hand_over", {})
-    if handing.get("state") in ("filling", "stopping", "noting", "noted", "waiting"):
-        to = f" to {handing['to']}" if handing["to"] else ""
-        lines.append(
-            f"handing over{to}, {handing['what']}: {handing['state']},"
-            f" {handing['sent_bytes']} of {handing['bytes']} bytes"
-        )
-    return lines
 
 
 def _say(line: str) -> None:
@@ -205,18 +155,6 @@ def argument_parser() -> ArgumentParser:
         help="trusted certificate authorities, instead of those of the system",
     )
     add("--tls-skip-verify", action="store_true", help="accept any certificate, as of an nsqd at 127.0.0.1")
-    add(
-        "--hand-over",
-        default="auto",
-        choices=("auto", "never"),
-        help="whether the remaining messages move permanently to another nsqd, or stay on the disk",
-    )
-    add(
-        "--hand-over-to",
-        type=Address(4150),
-        metavar="HOST:PORT",
-        help="TCP address of the nsqd that takes it, from the start on, instead of one that the node finds",
-    )
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")
     duration(
@@ -241,8 +179,6 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         at_least_s=given.at_least / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
-        hand_over=given.hand_over == "auto" or bool(given.hand_over_to),
-        hand_over_to=given.hand_over_to or "",
         tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
 

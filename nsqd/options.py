@@ -76,15 +76,15 @@ def _replicas(value: int) -> str | None:
     return None if 0 <= value <= MOST_REPLICAS else f"--replicas must be between 0 and {MOST_REPLICAS}"
 
 
-def _without_keeper(value: str) -> str | None:
-    return None if value in {"accept", "refuse"} else "--without-keeper must be accept or refuse"
+def _replicas_missing(value: str) -> str | None:
+    return None if value in {"accept", "refuse"} else "--replicas-missing must be accept or refuse"
 
 
-def _fill_rate(value: str) -> str | None:
+def _catch_up_rate(value: str) -> str | None:
     try:
         size_bytes(value)
     except ValueError as error:
-        return f"--fill-rate {error}"
+        return f"--catch-up-rate {error}"
     return None
 
 
@@ -198,54 +198,53 @@ class NsqdOptions(DaemonOptions):
         0,
         kind=INT,
         check=_replicas,
-        help="number of other nsqd (keepers) that must have a message too before its publisher is answered",
+        help="number of other nsqd (replicas) that must have a message too before its publisher is answered",
     )
-    keepers: tuple[str, ...] = option(
+    replica: tuple[str, ...] = option(
         (),
         kind=STR_LIST,
-        check=address_check("keepers", 4150, split_host_port),
-        help="TCP address of an nsqd that keeps copies of this one's messages (may be given multiple times)",
+        check=address_check("replica", 4150, split_host_port),
+        help="TCP address of an nsqd that is a replica of this one (may be given multiple times);"
+        " without it nsqlookupd names candidates",
     )
-    without_keeper: str = option(
+    replicas_missing: str = option(
         "accept",
-        check=_without_keeper,
-        help="what publishers are told while fewer keepers than --replicas are linked (accept or refuse)",
+        check=_replicas_missing,
+        help="what publishers are answered while fewer replicas than --replicas are in sync (accept or refuse)",
     )
-    keeper_timeout: Duration = option(
+    replica_ack_timeout: Duration = option(
         2 * SECOND,
         kind=DURATION,
-        check=_longer_than("keeper-timeout", 0, "0"),
-        help="how long to wait for a keeper to acknowledge; a slower one is not waited for"
-        " until it has caught up",
+        check=_longer_than("replica-ack-timeout", 0, "0"),
+        help="how long to wait for the acknowledgement of a replica; a slower one counts again when it has"
+        " acknowledged everything",
     )
-    keeper_patience: Duration = option(
+    replica_replace_after: Duration = option(
         5 * MINUTE,
         kind=DURATION,
-        check=_longer_than("keeper-patience", 0, "0"),
-        help="how long a keeper may be gone before another one replaces it",
+        check=_longer_than("replica-replace-after", 0, "0"),
+        help="how long a replica may be unreachable before another one replaces it",
     )
-    keeper_tls: bool = option(
-        False, kind=BOOL, help="use TLS to keepers, and check their certificates with --tls-root-ca-file"
+    replication_tls: bool = option(
+        False, kind=BOOL, help="use TLS to replicas, and check their certificates with --tls-root-ca-file"
     )
-    keeper_secret_file: str = option(
-        "", help="file with the AUTH secret to send to keepers that use auth servers"
+    cluster_secret_file: str = option(
+        "",
+        help="file with the secret of the cluster, at least 32 bytes; further lines are accepted too."
+        " Nothing is replicated without it",
     )
-    fill_rate: str = option(
-        "50MB", check=_fill_rate, help="bytes per second at which older files are sent to a keeper"
+    catch_up_rate: str = option(
+        "50MB", check=_catch_up_rate, help="bytes per second at which older files are sent to a replica"
     )
-    carry_after: Duration = option(
+    failover_timeout: Duration = option(
         30 * SECOND,
         kind=DURATION,
-        check=_longer_than("carry-after", 0, "0"),
-        help="how long another nsqd must be gone before its messages are delivered from the copies here",
+        check=_longer_than("failover-timeout", 0, "0"),
+        help="how long another nsqd must be silent before its messages are delivered from the copies here",
     )
-    carry_ask: Duration = option(
-        2 * SECOND,
-        kind=DURATION,
-        check=_longer_than("carry-ask", 0, "0"),
-        help="how long old messages wait at start for keepers to say what they have delivered",
+    accept_replicas: bool = option(
+        True, kind=BOOL, help="be a replica for other nsqd; only with --cluster-secret-file"
     )
-    keep_for_others: bool = option(True, kind=BOOL, help="keep copies of the messages of other nsqd")
     queue_scan_worker_pool_max: int = option(
         4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
     )
@@ -398,10 +397,12 @@ class NsqdOptions(DaemonOptions):
             )
         if self.http_auth and not self.auth_http_address:
             return "--http-auth needs --auth-http-address: only its servers know the secrets"
-        if self.keepers and self.replicas > len(self.keepers):
-            return f"--replicas={self.replicas} needs as many --keepers, not {len(self.keepers)}"
-        if self.replicas and not (self.keepers or self.lookupd_tcp_address):
-            return f"--replicas={self.replicas} needs --keepers, or an nsqlookupd that names some"
+        if self.replicas and not self.cluster_secret_file:
+            return f"--replicas={self.replicas} needs --cluster-secret-file: only members are replicas"
+        if self.replica and self.replicas > len(self.replica):
+            return f"--replicas={self.replicas} needs as many --replica, not {len(self.replica)}"
+        if self.replicas and not (self.replica or self.lookupd_tcp_address):
+            return f"--replicas={self.replicas} needs --replica, or an nsqlookupd that names candidates"
         return None
 
     @property

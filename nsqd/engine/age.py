@@ -29,14 +29,14 @@ class Ages:
     def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
         """The time in ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time.
 
-        Messages of carried logs that are given out here count too.
+        Messages of promoted copies count too.
         """
         oldest_ns = self._oldest_ns(topic, channel, now_ns)
         if channel.siblings:
-            for carried in topic.carried:
-                sibling = carried.channels.get(channel.name)
+            for copy in topic.promoted:
+                sibling = copy.channels.get(channel.name)
                 if sibling is not None and sibling.count():
-                    found_ns = self._oldest_ns(carried, sibling, now_ns)
+                    found_ns = self._oldest_ns(copy, sibling, now_ns)
                     oldest_ns = min(oldest_ns or found_ns, found_ns or oldest_ns)
         return oldest_ns
 

@@ -1,35 +1,29 @@
-"""Figures of a channel, or a topic, together with the carried logs that are served beside it. Pure."""
+"""Figures of a channel, or a topic, together with the promoted copies beside it. Pure."""
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 
 
 def logs_of(channel: Channel) -> tuple[Channel, ...]:
-    """The channel itself and those of carried logs."""
+    """The channel itself and those of promoted copies."""
     return (channel, *channel.siblings)
 
 
 def topics_of(topic: Topic) -> tuple[Topic, ...]:
-    """The topic itself and those that are carried."""
-    return (topic, *topic.carried)
+    """The topic itself and those of promoted copies."""
+    return (topic, *topic.promoted)
 
 
-def depth(channel: Channel, *, leaving: bool = False) -> int:
-    """Messages that wait here, also for the dead letters, and own ones that are held back for a moment.
+def depth(channel: Channel, *, asks_holders: bool = False) -> int:
+    """Messages that wait here, also for the dead letters.
 
-    A depth of 0 would say that nothing is owed. So while a home asks its keepers, what a carrier has
-    delivered counts here too, for --carry-ask at most; what is in flight there, until it is answered. On a
-    node that is *leaving*, what is held back is held for the taker, who counts it.
+    While the node asks the other holders of its log, own messages that are withheld count too: a depth of 0
+    would say that nothing is pending.
     """
     waiting = sum(one.depth + one.dying.count for one in logs_of(channel))
-    return waiting if leaving else waiting + held_back(channel)
-
-
-def held_back(channel: Channel) -> int:
-    """Messages of the own log that are owed and withheld. What is withheld of a carried log is its home's."""
-    if not channel.withheld:
-        return 0
-    return max(0, channel.count_owed(0, channel.end) - channel.count())
+    if not (asks_holders and channel.withheld):
+        return waiting
+    return waiting + max(0, channel.count_owed(0, channel.end) - channel.count())
 
 
 def in_flight(channel: Channel) -> int:
@@ -43,17 +37,17 @@ def deferred(channel: Channel) -> int:
 
 
 def is_paused(channel: Channel) -> bool:
-    """Whether messages wait here because the channel was paused, here or at the home of a carried log."""
+    """Whether messages wait here because the channel was paused, here or in a promoted copy."""
     return channel.paused or any(one.paused and one.count() > 0 for one in channel.siblings)
 
 
 def is_topic_paused(topic: Topic) -> bool:
-    """Whether messages wait at the topic because it was paused, here or at the home of a carried log."""
-    return topic.paused or any(one.paused and one.backlog.count() > 0 for one in topic.carried)
+    """Whether messages wait at the topic because it was paused, here or in a promoted copy."""
+    return topic.paused or any(one.paused and one.backlog.count() > 0 for one in topic.promoted)
 
 
-def carried_depth(channel: Channel) -> int:
-    """Messages of other nsqd that are owed here and not withheld: waiting, in flight and deferred."""
+def promoted_depth(channel: Channel) -> int:
+    """Messages of promoted copies that are owed and not withheld: waiting, in flight and deferred."""
     return sum(one.count() for one in channel.siblings)
 
 
@@ -67,6 +61,6 @@ def waiting_at(topic: Topic) -> int:
     return sum(one.backlog.depth + len(one.backlog.deferred) for one in topics_of(topic))
 
 
-def carried_waiting_at(topic: Topic) -> int:
-    """Messages of other nsqd that wait at the topic, deferred ones included."""
-    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topic.carried)
+def promoted_waiting_at(topic: Topic) -> int:
+    """Messages of promoted copies that wait at the topic, deferred ones included."""
+    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topic.promoted)

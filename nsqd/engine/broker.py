@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Room
@@ -66,10 +66,11 @@ class Broker:
         "_timers",
         "dirty",
         "disk_low",
+        "asks_holders",
+        "decommissioning",
         "draining",
         "events",
         "ids",
-        "leaving",
         "limits",
         "sequences",
         "settings_of",
@@ -94,8 +95,10 @@ class Broker:
         self.settings_of: SettingsOf = no_policies
         # Nothing new is accepted, so that consumers can empty the node.
         self.draining = False
-        # Nothing is delivered any more, and nothing new is made: another node takes over.
-        self.leaving = False
+        # Nothing new is made: all logs of the node are transferred to others.
+        self.decommissioning = False
+        # Old messages wait until other nodes have said which of them they have delivered.
+        self.asks_holders = False
         # Free disk space is below the watermark: nothing new is accepted until there is more.
         self.disk_low = False
         # Topics with staged messages.
@@ -159,10 +162,10 @@ class Broker:
             self._bind(topic)
             owed = {"owed": kept} if kept else {}
             self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
-            for carried in topic.carried:
-                if not carried.channels and not channel.ephemeral:
-                    # A first channel also takes what waits at the carried topic.
-                    channel.share(carried.add_channel(name, generation=topic.draw_generation(name)))
+            for copy in topic.promoted:
+                if not copy.channels and not channel.ephemeral:
+                    # A first channel also takes the backlog of the copy.
+                    channel.share(copy.add_channel(name, generation=topic.draw_generation(name)))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
             # A first channel takes the topic's deferred messages over.
@@ -183,12 +186,12 @@ class Broker:
         for channel_name in list(topic.channels):
             orphans.extend(self._remove_channel(topic, channel_name))
         topic.empty()
-        for carried in topic.carried:
-            carried.empty()
-            carried.deleted = True
-            if isinstance(carried, CarriedTopic):
-                # The files belong to its home, so the next checkpoint beside them states the deletion.
-                carried.given_up = carried.changed = True
+        for copy in topic.promoted:
+            copy.empty()
+            copy.deleted = True
+            if isinstance(copy, ReplicaTopic):
+                # Nothing is written to its log, so the next checkpoint states the deletion.
+                copy.tombstoned = copy.changed = True
         self.events.append(Event(Change.TOPIC_DELETED, topic))
         return orphans
 
@@ -219,7 +222,7 @@ class Broker:
         """Follow changed policies: *settings_of* gives those for a topic or channel."""
         self.settings_of = settings_of
         for topic in self.topics.values():
-            for one in (topic, *topic.carried):
+            for one in (topic, *topic.promoted):
                 one.apply(settings_of)
             self._bind(topic)
             self.uphold(topic)
@@ -281,10 +284,10 @@ class Broker:
         topic.paused = paused
         self._note(topic, notes.PAUSE if paused else notes.UNPAUSE)
         self._resume(topic)
-        for carried in topic.carried:
-            carried.paused = paused
-            carried.changed = True
-            self._resume(carried)
+        for copy in topic.promoted:
+            copy.paused = paused
+            copy.changed = True
+            self._resume(copy)
 
     def hold_topic(self, topic: Topic, *, held: bool) -> None:
         """Keep messages back until the channels that the topic has elsewhere are made here too."""
@@ -297,8 +300,8 @@ class Broker:
         if waiting is not None:
             topic.empty()
             self._note(topic, notes.EMPTY, sequence=waiting)
-        for carried in topic.carried:
-            carried.empty()
+        for copy in topic.promoted:
+            copy.empty()
 
     def pause_channel(self, topic: Topic, channel: Channel, *, paused: bool) -> None:
         for one in (channel, *channel.siblings):
@@ -406,9 +409,9 @@ class Broker:
         channel = topic.remove_channel(name)
         if not topic.deleted:
             self._note(topic, notes.DELETE, name)
-        for carried in topic.carried:
-            if name in carried.channels:
-                self.forget(carried.remove_channel(name))
+        for copy in topic.promoted:
+            if name in copy.channels:
+                self.forget(copy.remove_channel(name))
         self.forget(channel)
         orphans = list(channel.consumers)
         for consumer in orphans:

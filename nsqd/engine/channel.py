@@ -89,9 +89,9 @@ class Channel(Answered):
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
         self.ready: deque[Consumer] = deque()
-        # For a carried log: the channel of this nsqd whose consumers it shares.
+        # For a promoted copy: the channel of this nsqd whose consumers it shares.
         self.host: Channel | None = None
-        # The channels that share these consumers, one for each carried log; mostly none.
+        # The channels that share these consumers, one for each promoted copy; mostly none.
         self.siblings: list[Channel] = []
         # Bytes that were delivered in turn with siblings: see `nsqd.server.in_turn`.
         self.served_bytes = 0
@@ -135,7 +135,7 @@ class Channel(Answered):
         self._came_back(ranges, consumer, RETURNED)
 
     def share(self, sibling: "Channel") -> None:
-        """Let the channel of a carried log give its messages to the consumers of this one."""
+        """Let the channel of a promoted copy give its messages to the consumers of this one."""
         sibling.host = self
         sibling.consumers = self.consumers
         sibling.ready = self.ready

@@ -50,7 +50,7 @@ class Delivering(Owed):
         # The message that was drawn for a sampled consumer and could not be read yet.
         self._drawn: int | None = None
         self.in_flight = InFlight()
-        # For a carried log: the ids of its messages.
+        # For a promoted copy: the ids of its messages.
         self.ids: MessageIds | None = None
         self.delivered_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.

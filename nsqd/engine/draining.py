@@ -24,7 +24,6 @@ class Remains:
 
 
 def of_channel(channel: Channel) -> Remains:
-    # What is held back for a taker counts until everything is handed over.
     return Remains(all_logs.depth(channel), all_logs.in_flight(channel), all_logs.deferred(channel))
 
 
@@ -41,17 +40,12 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     remaining = sum(topic["remaining"] for topic in topics)
     return {
         "draining": broker.draining,
-        # Staged messages are stored in a moment, and owed then. A node that asks its keepers does not know
-        # yet what it owes.
-        "drained": broker.draining and not remaining and broker.at_rest and not _holds_back(broker),
+        # Staged messages are stored in a moment, and owed then. A node that asks the other holders of its log
+        # does not know yet what it owes.
+        "drained": broker.draining and not remaining and broker.at_rest and not broker.asks_holders,
         "remaining": remaining,
         "topics": topics,
     }
-
-
-def _holds_back(broker: Broker) -> bool:
-    durable = [topic for topic in broker.topics.values() if not topic.ephemeral]
-    return any(one.withheld for topic in durable for one in topic.channels.values() if not one.ephemeral)
 
 
 def _topic(topic: Topic, unread: Unread, now_ns: int) -> dict[str, Any]:

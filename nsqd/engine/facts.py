@@ -8,7 +8,6 @@ fact. Nobody concludes from "not owed" that something is finished.
 
 from dataclasses import dataclass, field
 
-from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
 
@@ -53,19 +52,6 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
     return ChannelFacts(
         channel.generation, finished_of(channel.finished, channel.end, channel.ahead, had(topic))
     )
-
-
-def all_facts(topic: Topic) -> dict[str, ChannelFacts]:
-    """The facts of each channel that outlives the process.
-
-    A carrier also tells of channels that its home had and that were deleted here. Channels that were made and
-    deleted here meanwhile are left out, or the home would make them.
-    """
-    names = [name for name, channel in topic.channels.items() if not channel.ephemeral]
-    if isinstance(topic, CarriedTopic):
-        names += [name for name, one in topic.gone.items() if topic.known_at_home.get(name) == one]
-    told = {name: facts(topic, name) for name in names}
-    return {name: one for name, one in told.items() if one is not None}
 
 
 def finished_of(finished: RangeSet, end: int, ahead: Ranges, of: Ranges) -> Ranges:

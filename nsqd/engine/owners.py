@@ -1,4 +1,4 @@
-"""Which log a message belongs to that a consumer answers: the channel's, or one that is carried beside it."""
+"""Which log a message belongs to that a consumer answers: the channel's, or that of a promoted copy."""
 
 from nsqd.engine.channel import Channel
 from nsqd.log.ids import MessageIds

@@ -90,8 +90,8 @@ class TopicState:
     gone: dict[str, int] = field(default_factory=dict)
     # See `Topic.alone`.
     alone: list[tuple[int, int, str]] = field(default_factory=list)
-    # See `CarriedTopic.given_up`.
-    given_up: bool = False
+    # See `ReplicaTopic.tombstoned`.
+    tombstoned: bool = False
 
 
 @dataclass(slots=True)

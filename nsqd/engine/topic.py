@@ -55,7 +55,6 @@ class Topic(Staging):
         "_skipped",
         "alone",
         "backlog",
-        "carried",
         "changed",
         "channels",
         "deleted",
@@ -66,6 +65,7 @@ class Topic(Staging):
         "message_bytes",
         "message_count",
         "paused",
+        "promoted",
         "settings",
         "source",
     )
@@ -93,8 +93,8 @@ class Topic(Staging):
         self.memory_limit = memory_limit
         self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
         self.channels: dict[str, Channel] = {}
-        # The logs of other nsqd that are served here, each as a topic of its own: see `carried`.
-        self.carried: list[Topic] = []
+        # Promoted copies of other logs, each as a topic of its own: see `promoted`.
+        self.promoted: list[Topic] = []
         # Messages that no channel owes yet: published before the first channel, or while paused.
         self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)
         self.paused = False

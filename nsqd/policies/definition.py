@@ -15,7 +15,7 @@ from nsqd.policies.quantities import count, duration_ns, size_bytes
 REJECT: Final = "reject"
 DROP_OLDEST: Final = "drop-oldest"
 # Copies of one log; each costs as much as writing the log once more.
-MOST_REPLICAS: Final = 5
+MOST_REPLICAS: Final = 2
 # A growing delay stops here if nothing else is said: NSQ's own --max-req-timeout.
 _RETRY_DELAY_MAX_NS: Final = HOUR
 

@@ -34,8 +34,8 @@ from nsqd.protocol.replies import OK
 from nsqd.protocol.states import ALLOWED
 
 MAGIC: Final = b"  V2"
-# The magic of connections between a home and its keepers: see `nsqd.replication`.
-STREAM_MAGIC: Final = b"  R1"
+# The magic of connections between nodes: see `nsqd.replication`.
+STREAM_MAGIC: Final = b"  R2"
 MAX_LINE: Final = 16_384
 _MAX_PUBLISH_LINES: Final = 1024
 

@@ -6,9 +6,9 @@ Channel state is positive: it names finished messages. Nothing is concluded from
 from collections.abc import Iterator
 from typing import Final
 
-from nsqd.engine import carried, facts
+from nsqd.engine import facts, promoted
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged
@@ -40,7 +40,7 @@ def states_of(
     topic: Topic, origin: bytes, copy: int, pending: dict[ChannelKey, Ranges]
 ) -> Iterator[ChannelState]:
     """Frames with the channel state of one topic; *pending* is what is said to be pending."""
-    if isinstance(topic, CarriedTopic) and topic.given_up:
+    if isinstance(topic, ReplicaTopic) and topic.given_up:
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, facts.had(topic), _NOTHING, live=False)
     elif waiting := pending.get(NO_CHANNEL):
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, _NOTHING, waiting, live=True)
@@ -88,18 +88,18 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
         if not state.live:
             return _finish_waiting(topic, finished)
         known = ChannelFacts(state.generation, finished)
-        carried.learn(broker, topic, state.channel, known, higher=False, stored=lambda: claim(topic))
+        promoted.learn(broker, topic, state.channel, known, higher=False, stored=lambda: claim(topic))
         return True
     if channel.generation != state.generation:
         return False
-    return carried.unite(broker, topic, channel, finished) > 0
+    return promoted.unite(broker, topic, channel, finished) > 0
 
 
 def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:
     """The topic was emptied or deleted at another copy, which had these messages."""
     news = _finish_waiting(topic, finished)
     for channel in topic.channels.values():
-        news = carried.unite(broker, topic, channel, finished) > 0 or news
+        news = promoted.unite(broker, topic, channel, finished) > 0 or news
     return news
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
@@ -57,6 +57,8 @@ class LocalCopy:
     take_over_epoch: int = 0
     # Delivery is suspended, because the copy is being transferred.
     is_transferring: bool = False
+    # Since when its delivery is suspended.
+    transfer_ns: int = 0
     is_gone: bool = False
     # Why it is not dropped, in words.
     waits_for: str = ""
@@ -130,7 +132,7 @@ class OpenCopy:
     copies: Copies
     data: DataPath
     broker: Broker
-    found: dict[str, CarriedTopic] = field(default_factory=dict)
+    found: dict[str, ReplicaTopic] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def run(self, _disk: Disk) -> None:

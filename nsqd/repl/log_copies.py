@@ -6,8 +6,8 @@ Numbers in comments are those of the rules in docs/internals/replication.md. No 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from nsqd.engine import carried, withholding
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine import promoted, withholding
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged
 from nsqd.repl.channel_states import finished_here, merge, pending_of, states_of
@@ -251,6 +251,7 @@ class LogCopies:
             if copy.is_owner:
                 self._raise_epoch(copy, now_ns)
                 self._check_replicated(copy, now_ns)
+                self._transfer(copy, now_ns)
             else:
                 self._check_failover(copy, now_ns)
             if not copy.is_busy:
@@ -313,7 +314,7 @@ class LogCopies:
         if topic is None or not copy.is_owner:
             return
         hold = copy.held_back(name)
-        if isinstance(topic, CarriedTopic):
+        if isinstance(topic, ReplicaTopic):
             topic.withheld = hold
         yielded = copy.yielded.get(name, {})
         for channel in topic.channels.values():
@@ -438,13 +439,56 @@ class LogCopies:
             found += ids
         return tuple(sorted(found, key=lambda one: (one.node, one.number)))
 
+    # --- rule 13: transfer ---
+
+    def _transfer(self, copy: LocalCopy, now_ns: int) -> None:
+        """Let a replica take over without waiting, because this node is decommissioned."""
+        if not self.node.is_decommissioning or not copy.tells_state or copy.asks(now_ns):
+            return
+        primary = self.primaries.get(copy)
+        if primary is None or not self.delivered(copy):
+            return
+        stream = self.node.transfer_stream(primary)
+        if stream is None or not stream.is_caught_up:
+            copy.waits_for = "a target that is caught up"
+            self._suspend(copy, suspended=False)
+            return
+        if not copy.transfer_ns:
+            copy.transfer_ns = now_ns
+        self._suspend(copy, suspended=True)
+        if any(promoted.in_flight(topic) for topic in copy.topics.values()):
+            copy.waits_for = "messages in flight"
+            if now_ns - copy.transfer_ns < self.node.broker.limits.msg_timeout_ns:
+                return
+        changed = [topic for topic in copy.topics.values() if topic.changed and not topic.ephemeral]
+        if changed or stream.sender.synced < stream.checkpoint_position:
+            copy.waits_for = "the last channel state at the target"
+            stream.sender.request_sync()
+            return
+        copy.waits_for = "the takeover by the target"
+        self.node.send_take_over(stream, max(copy.epoch, copy.seen) + 1)
+
+    def _suspend(self, copy: LocalCopy, *, suspended: bool) -> None:
+        if copy.is_transferring == suspended:
+            return
+        copy.is_transferring = suspended
+        copy.transfer_ns = 0 if not suspended else copy.transfer_ns
+        for name in copy.topics:
+            self._withhold(copy, name)
+
+    def resume_delivery(self) -> None:
+        """The transfer was cancelled."""
+        for copy in self.copies:
+            self._suspend(copy, suspended=False)
+
     # --- rules 11 and 12: dropping ---
 
     def _drop(self, copy: LocalCopy, now_ns: int) -> None:
         """Drop a copy if the rules allow it."""
-        if copy.is_origin or copy.is_streamed or not copy.is_open or copy.take_over_epoch:
+        decommissioned = self.node.is_decommissioning
+        if (copy.is_origin and not decommissioned) or copy.is_streamed or not copy.is_open or copy.take_over_epoch:
             return
-        if any(carried.in_flight(topic) for topic in copy.topics.values()):
+        if any(promoted.in_flight(topic) for topic in copy.topics.values()):
             return
         pending = self.pending(copy)
         if copy.problems:
@@ -466,7 +510,9 @@ class LogCopies:
     def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
         """Rule 11, for an owner on another node."""
         exchange = self.exchanges.get(known.node)
-        if exchange is None or not known.is_owner or not known.is_full or not known.fully_replicated:
+        if exchange is None or not known.is_owner or not known.is_full:
+            return False
+        if not (known.fully_replicated or (self.node.is_decommissioning and self.node.fewer_copies)):
             return False
         if copy.is_owner and known.claim < copy.claim:
             return False

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from nsqd.engine import carried
+from nsqd.engine import promoted
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk, words_of
 from nsqd.log.writer import LogWriter
 from nsqd.repl.channel_states import delete_below
 from nsqd.repl.copies import Copies, CopyRecord
 from nsqd.repl.exchange import no_copy
-from nsqd.repl.frames import REFUSALS, ChannelState, DeleteTopic, Log, Refuse, Snapshot, Status
+from nsqd.repl.claims import count
+from nsqd.repl.frames import REFUSALS, ChannelState, DeleteTopic, Log, Refuse, Snapshot, Status, TakeOver
 from nsqd.repl.handshake import Incarnations
 from nsqd.repl.incoming import IncomingLog
 from nsqd.repl.link import PeerLink
@@ -98,6 +99,10 @@ class ReplicationNode:
         # Checks that wait for an fsync of everything written here.
         self.local_syncs: list[Replicated] = []
         self.is_draining = False
+        # All logs are transferred to other nodes; to the node at that address, if one is given.
+        self.is_decommissioning = False
+        self.fewer_copies = False
+        self.target = ""
         # The identities of this node's replicas, the best first.
         self.replicas: list[bytes] = []
         self.failovers = 0
@@ -470,6 +475,9 @@ class ReplicationNode:
 
     def drop(self, log: LogCopies, copy: LocalCopy) -> None:
         """Remove a copy that is not needed any more."""
+        if copy.is_origin:
+            self.origin_dropped()
+            return
         copy.is_busy = True
         for topic in copy.topics.values():
             self._forget_topic(topic)
@@ -481,8 +489,8 @@ class ReplicationNode:
         if store is not None:
             self._copy_of.pop(store, None)
         self.to_checkpoint.pop(topic, None)
-        if isinstance(topic, CarriedTopic):
-            carried.detach(self.broker, topic, force=True)
+        if isinstance(topic, ReplicaTopic):
+            promoted.detach(self.broker, topic, force=True)
 
     def request_local_sync(self, check: Replicated) -> None:
         """Let the driver sync everything written here; it sets `synced_here`."""
@@ -586,12 +594,72 @@ class ReplicationNode:
         primary = log.primaries.get(copy)
         if primary is None:
             primary = log.primaries[copy] = Primary(self.settings, copy.origin, lambda _name: self.settings.replicas)
-        for topic in topics:
-            if isinstance(topic, CarriedTopic):
-                carried.attach(self.broker, topic, now_ns, [])
-                self._add_topic(log, copy, topic)
         log.ask(copy, now_ns)
+        for topic in topics:
+            if isinstance(topic, ReplicaTopic):
+                promoted.attach(self.broker, topic, now_ns)
+                self._add_topic(log, copy, topic)
         self.wants_turn = True
+
+    # --- decommission ---
+
+    def decommission(self, target: str, *, fewer_copies: bool) -> None:
+        """Transfer all logs; refuse publishes from now on."""
+        self.is_decommissioning, self.target, self.fewer_copies = True, target, fewer_copies
+        self.broker.draining = self.broker.decommissioning = True
+
+    def cancel_decommission(self) -> None:
+        """Keep the logs that were not transferred yet, and take publishes again."""
+        self.is_decommissioning, self.target = False, ""
+        self.broker.draining = self.broker.decommissioning = False
+        for log in self.logs.values():
+            log.resume_delivery()
+
+    def transfer_stream(self, primary: Primary) -> LogStream | None:
+        """The stream to the node that is to take this log over."""
+        found = [
+            (link.address == self.target, stream)
+            for link in self.links_of(primary)
+            if not link.peer_drains and (stream := link.stream_of(primary)) is not None
+        ]
+        found = [one for one in found if one[0] or not self.target]
+        return max(found, key=lambda one: one[1].is_caught_up, default=(False, None))[1]
+
+    def send_take_over(self, stream: LogStream, epoch: int) -> None:
+        """Let the replica of this stream take the log over; it ends the connection when it does."""
+        for link in self.links:
+            if stream in link.streams.values() and not stream.take_over_sent:
+                stream.take_over_sent = True
+                link.send(TakeOver(stream.number, epoch))
+
+    def origin_dropped(self) -> None:
+        """Another owner has all that is pending here: the next start does not deliver it."""
+        if not self.record.transferred:
+            self.record.transferred = True
+            self.save_node()
+
+    def decommission_state(self, now_ns: int) -> dict[str, Any]:
+        """The content of GET /decommission."""
+        owned = [(log, copy) for log in self.logs.values() for copy in log.copies if copy.is_owner]
+        remaining = sum(count(log.delivered(copy)) for log, copy in owned)
+        others = [copy for log in self.logs.values() for copy in log.copies if not copy.is_origin]
+        done = self.is_decommissioning and self.record.transferred and not others
+        waits = next((copy.waits_for for _, copy in owned if copy.waits_for), "")
+        if not waits and others:
+            waits = next((copy.waits_for for copy in others if copy.waits_for), "other nodes to drop or move copies")
+        del now_ns
+        return {
+            "decommissioning": self.is_decommissioning,
+            "done": done,
+            "waits_for": "" if done else waits,
+            "logs": len(owned),
+            "remaining": remaining,
+            "transferred": sum(copy.yielded_count for _, copy in owned),
+        }
+
+    def yielded(self) -> int:
+        """How many pending messages another owner delivers instead."""
+        return sum(copy.yielded_count for log in self.logs.values() for copy in log.copies)
 
     # --- deleted topics ---
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark
@@ -18,7 +18,7 @@ from nsqd.storage.topic_store import store_of
 
 def open_topic(
     data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord
-) -> CarriedTopic:
+) -> ReplicaTopic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
     Nobody may write into the folder from now on. Raises OSError, and NewerVersion.
@@ -30,7 +30,7 @@ def open_topic(
     ids = MessageIds(node_id_of(data.disk, folder) or record.origin_node_id)
     for origin in store.origins():
         ids.recognise(origin)
-    topic = CarriedTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
+    topic = ReplicaTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
     topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
     if state is not None:
         topic.log.kept_from = state.kept_from

@@ -185,7 +185,7 @@ class Changes:
     async def _create_known_channels(self, topic: Topic) -> None:
         try:
             for name in await self._lookups.channels_of(topic.name):
-                if not (topic.deleted or self._broker.leaving):
+                if not (topic.deleted or self._broker.decommissioning):
                     self._broker.channel(topic, name)
         finally:
             if not topic.deleted:

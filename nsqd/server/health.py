@@ -47,9 +47,9 @@ class Health:
         return f"NOK - {next(iter(self._errors.values()))}" if self._errors else "OK"
 
 
-def checkpoint_of(topic_name: str, home: str = "") -> str:
-    """The name under which failures of a topic's checkpoint are noted; *home* is that of a carried log."""
-    return f"checkpoint {topic_name} {home}" if home else f"checkpoint {topic_name}"
+def checkpoint_of(topic_name: str, origin: str = "") -> str:
+    """The name under which failures of a topic's checkpoint are noted; *origin* is that of a promoted copy."""
+    return f"checkpoint {topic_name} {origin}" if origin else f"checkpoint {topic_name}"
 
 
 def reading_of(topic_name: str) -> str:

@@ -1,4 +1,4 @@
-"""Delivery of a channel and its siblings, the channels of carried logs: the logs take turns, by bytes.
+"""Delivery of a channel and its siblings, the channels of promoted copies: the logs take turns, by bytes.
 
 So a backlog of ten million messages that another nsqd left does not delay what is published now.
 """

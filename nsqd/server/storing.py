@@ -10,7 +10,7 @@ from nsqd.log.frames import Block
 from nsqd.log.writer import LogWriter
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.replication.copying import Replication
+from nsqd.server.repl.service import Replication
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -19,20 +19,22 @@ from nsqd.storage.topic_store import TopicStore, store_of
 class Storing:
     """See the module."""
 
-    def __init__(self, broker: Broker, data: DataPath, health: Health, log: Log, fsync: Fsync) -> None:
+    def __init__(
+        self, broker: Broker, data: DataPath, health: Health, log: Log, fsync: Fsync, replication: Replication
+    ) -> None:
         self._broker = broker
         self._data = data
         self._health = health
         self._log = log
         self._fsync = fsync
+        self._replication = replication
 
-    def store(
-        self, now_ns: int, copying: Replication | None, few_wait: Callable[[], bool]
-    ) -> dict[Topic, str]:
+    def store(self, now_ns: int, few_wait: Callable[[], bool]) -> dict[Topic, str]:
         """Write and commit what is staged; returns the topics for which that failed, and why.
 
-        *copying*, if there is any, is told of the appends. *few_wait* says whether few publishers wait.
+        *few_wait* says whether few publishers wait.
         """
+        replication = self._replication
         failed: dict[Topic, str] = {}
         stored: dict[Topic, LogWriter] = {}
         size = 0
@@ -44,8 +46,8 @@ class Storing:
             if not (blocks or notes):
                 continue
             store = store_of(topic)
-            if copying is not None and blocks and store is not None:
-                reason = copying.lacks(store)
+            if blocks and store is not None:
+                reason = replication.lacks(store)
                 if reason:
                     failed[topic] = reason
                     self._abandon(topic)
@@ -59,9 +61,9 @@ class Storing:
                 failed[topic] = self._not_stored(topic, blocks, error)
                 continue
             broker.commit(topic)
-            if copying is not None and blocks and store is not None:
-                # A keeper may have been given up at this very append, because it did not keep up.
-                reason = copying.lacks(store)
+            if blocks and store is not None:
+                # A replica may have been disconnected at this append, because it did not keep up.
+                reason = replication.lacks(store)
                 if reason:
                     failed[topic] = reason
             if store is not None:
@@ -71,8 +73,7 @@ class Storing:
                     stored[topic] = store
                     size += sum(len(block.data) for block in blocks)
         broker.dirty.clear()
-        if copying is not None:
-            copying.flush()
+        replication.flush()
         if stored:
             self._sync(stored, size, failed, few_wait)
         return failed

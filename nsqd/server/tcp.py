@@ -43,10 +43,10 @@ class Clients:
     log: Log
     tls: ssl.SSLContext | None
     auth: AuthServers
+    # Takes over a connection of another node, with the bytes already read from it.
+    accept_peer: Callable[[asyncio.Transport, bytes], None]
     connections: dict["ClientConnection", None] = field(default_factory=dict)
     accepted: int = 0
-    # Takes over a connection of another node, with the bytes already read from it.
-    keep: Callable[[asyncio.Transport, bytes], None] | None = None
 
     def accept(self) -> asyncio.Protocol:
         return cast("asyncio.Protocol", ClientConnection(self))
@@ -89,7 +89,7 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._heartbeats = Heartbeats(self)
-        # Replies that wait for an fsync or a keeper, and later replies behind them.
+        # Replies that wait for an fsync or a replica, and later replies behind them.
         self._held: deque[HeldReplies] = deque()
         # Puts layers around the transport, once one was granted.
         self._upgrades: Upgrades | None = None
@@ -196,16 +196,14 @@ class ClientConnection:
             self._listen_again()
 
     def _hand_over(self, data: bytes) -> None:
-        """Give the connection to `Clients.keep`, because the peer is another node, not a client."""
-        transport, keep = self._transport, self._clients.keep
+        """Give the connection to replication, because the peer is another node, not a client."""
+        transport = self._transport
         self._transport = None
         self._heartbeats.end()
         self._clients.connections.pop(self, None)
         self.session.disconnect()
-        if transport is not None and keep is not None:
-            keep(transport, data)
-        elif transport is not None:
-            transport.abort()
+        if transport is not None:
+            self._clients.accept_peer(transport, data)
 
     def eof_received(self) -> bool:
         if self._portions:

@@ -1,4 +1,4 @@
-"""TLS as the options want it: for clients, the HTTPS listener, auth servers, nsqlookupds and keepers."""
+"""TLS as the options want it: for clients, the HTTPS listener, auth servers, nsqlookupds and replicas."""
 
 import ssl
 from typing import Any, Final
@@ -34,7 +34,7 @@ def own_certificates(options: NsqdOptions) -> Certificates | None:
 
 
 def trusted(options: NsqdOptions, *, certificate: str = "", key: str = "") -> Certificates:
-    """The authorities trusted for servers that nsqd asks: auth servers, nsqlookupd, keepers.
+    """The authorities trusted for servers that nsqd asks: auth servers, nsqlookupd, replicas.
 
     *certificate* is shown to them. Raises StartupError.
     """
@@ -45,12 +45,12 @@ def trusted(options: NsqdOptions, *, certificate: str = "", key: str = "") -> Ce
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
 
 
-def to_keepers(options: NsqdOptions) -> Certificates | None:
-    """The authorities trusted for keepers, and the certificate shown to them; None without TLS.
+def to_replicas(options: NsqdOptions) -> Certificates | None:
+    """The authorities trusted for replicas, and the certificate shown to them; None without TLS.
 
     Raises StartupError.
     """
-    if not options.keeper_tls:
+    if not options.replication_tls:
         return None
     if not options.has_certificate:
         return trusted(options)

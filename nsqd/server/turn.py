@@ -21,7 +21,7 @@ from nsqd.server.delivery import serve
 from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.server.held import AfterBoth
-from nsqd.server.replication.copying import Replication
+from nsqd.server.repl.service import Replication
 from nsqd.server.storing import Storing
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
@@ -66,6 +66,7 @@ class Turn:
         health: Health,
         log: Log,
         fsync: Fsync,
+        replication: Replication,
         *,
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
@@ -78,13 +79,12 @@ class Turn:
         self._health = health
         self._log = log
         self._fsync = fsync
-        self._storing = Storing(broker, data, health, log, fsync)
+        self._storing = Storing(broker, data, health, log, fsync, replication)
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         # Moves dying messages to the dead letters.
         self.bury: Callable[[Channel], None] = _leave_it
-        # Keepers that publishers may wait for, if there are any.
-        self.copying: Replication | None = None
+        self._replication = replication
         self._scheduled = False
         self._hurried = False
         self._closed = False
@@ -167,7 +167,7 @@ class Turn:
         now_ns = clock_ns()
         if broker.events:
             self._tell()
-        failed = self._storing.store(now_ns, self.copying, self._few_wait) if broker.dirty else None
+        failed = self._storing.store(now_ns, self._few_wait) if broker.dirty else None
         if self._answering:
             self._answer(failed)
         if self._publishes:
@@ -227,8 +227,8 @@ class Turn:
 
     @property
     def _waits(self) -> bool:
-        """Whether somebody may have to wait for an fsync, or for a keeper."""
-        return self._fsync.strict or bool(self._fsync.failing) or self.copying is not None
+        """Whether publishers may have to wait for an fsync, or for a replica."""
+        return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
 
     def _hold(self, connection: Answerer) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits."""
@@ -241,26 +241,24 @@ class Turn:
         return True
 
     def _waits_for(self, topic: Topic) -> bool:
-        """Whether publishers to *topic* must wait for an fsync or a keeper."""
+        """Whether publishers to *topic* must wait for an fsync or a replica."""
         store = store_of(topic)
         if store is None:
             return False
-        return self._fsync.waits_for(store) or (
-            self.copying is not None and self.copying.wait(store) is not None
-        )
+        return self._fsync.waits_for(store) or self._replication.wait(store) is not None
 
     def _when_kept(self, topic: Topic, tell: Tell, *, durable: bool) -> None:
         """Call *tell* when all that a publisher waits for is done; *durable*: an fsync in any mode."""
         store = store_of(topic)
-        wait = None if store is None or self.copying is None else self.copying.wait(store)
+        wait = None if store is None else self._replication.wait(store)
         if wait is None:
             self._when_durable(topic, tell)
         elif durable or self._fsync.waits_for(store):
             both = AfterBoth(tell)
-            wait.tells.append(partial(self._say, both.one))
+            wait.callbacks.append(partial(self._say, both.one))
             self._when_durable(topic, both.one)
         else:
-            wait.tells.append(partial(self._say, tell))
+            wait.callbacks.append(partial(self._say, tell))
 
     def _when_durable(self, topic: Topic, tell: Tell) -> None:
         store = store_of(topic)

@@ -13,13 +13,13 @@ from typing import Final
 from nsqcore.http.pace import Pace
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
 from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.server.space import Space
-from nsqd.storage.carried_store import CarriedStore
+from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.keeping import keep
 from nsqd.storage.slots import STEP_NS, CheckpointJob
@@ -49,7 +49,15 @@ class _Care:
 class Checkpoints:
     """Writes the checkpoints of the topics that changed; one task."""
 
-    def __init__(self, broker: Broker, data: DataPath, health: Health, log: Log) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        health: Health,
+        log: Log,
+        written: Callable[[Topic, TopicStore, CheckpointJob], None],
+    ) -> None:
+        """*written* is called for each checkpoint that was written."""
         self._broker = broker
         self._data = data
         self._health = health
@@ -60,8 +68,7 @@ class Checkpoints:
         # Of the wall clock, by which the checkpoints say when deferred messages are due.
         self._offset_ns = broker.wall.offset_ns
         self._removing: asyncio.Task[None] | None = None
-        # Called for each written checkpoint, if keepers copy the topics.
-        self.written: Callable[[TopicStore, CheckpointJob], None] | None = None
+        self._written = written
 
     @property
     def lag_s(self) -> float:
@@ -93,8 +100,8 @@ class Checkpoints:
         pace = Pace(_AT_ONCE)
         for topic in list(self._broker.topics.values()):
             await pace.done()
-            for carried in topic.carried:
-                self._look_at_carried(carried, now, changed)
+            for copy in topic.promoted:
+                self._look_at_copy(copy, now, changed)
             self._broker.sequences.note_used(topic.sequence_end)
             if topic.settings.retains:
                 keep(topic, time.time_ns())
@@ -127,22 +134,21 @@ class Checkpoints:
         if abs(wall.offset_ns - self._offset_ns) > STEP_NS:
             self._offset_ns = wall.offset_ns
             for topic in self._broker.topics.values():
-                for one in (topic, *topic.carried):
+                for one in (topic, *topic.promoted):
                     one.changed = True
 
-    def _look_at_carried(self, carried: Topic, now: float, changed: deque[Topic]) -> None:
-        """Note a changed carried log for a checkpoint; its files are not removed or compacted here."""
-        if carried.take_changed() and not carried.deleted:
-            care = self._care(carried)
+    def _look_at_copy(self, copy: Topic, now: float, changed: deque[Topic]) -> None:
+        """Note a changed promoted copy for a checkpoint; its files are not removed or compacted here."""
+        if copy.take_changed() and not copy.deleted:
+            care = self._care(copy)
             if care.changed_at is None:
                 care.changed_at = now
-            changed.append(carried)
+            changed.append(copy)
 
     async def write_at_once(self, topic: Topic) -> bool:
-        """Write a durable checkpoint of a topic, own or carried, now; False if that failed.
+        """Write a durable checkpoint of a topic, own or of a copy, now; False if that failed.
 
-        It is for changes that a crash must not undo, such as the deletion of a carried channel, and is called
-        before a log is put away or handed over.
+        It is for changes that a crash must not undo, such as the deletion of a channel of a copy.
         """
         store = store_of(topic)
         if store is None:
@@ -165,8 +171,8 @@ class Checkpoints:
 
     def _forget(self, topic: Topic) -> None:
         self._cares.pop(topic, None)
-        if isinstance(topic, CarriedTopic):
-            # It is not carried any more. An own topic that was deleted may have a successor of its name.
+        if isinstance(topic, ReplicaTopic):
+            # The copy was dropped. An own topic that was deleted may have a successor of its name.
             self._health.worked(_what(topic))
 
     async def _reserve(self) -> None:
@@ -196,8 +202,8 @@ class Checkpoints:
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> bool:
         """Write a checkpoint; returns whether it was written, even if the topic changed meanwhile."""
-        # The files of a carried log belong to another nsqd, which says when they are removed.
-        low_water = 0 if isinstance(store, CarriedStore) else topic.unwanted_below()
+        # The files of a copy are removed when the copy is dropped.
+        low_water = 0 if isinstance(store, CopyStore) else topic.unwanted_below()
         notes = store.notes
         if store.can_drop_below(low_water, notes):
             # Set before the files are dropped, because the checkpoint must contain it.
@@ -216,13 +222,13 @@ class Checkpoints:
             store.checkpoints.end(job)
             if store.doubt is doubt:
                 store.doubt = None
-            if self.written is not None and not topic.deleted:
-                self.written(store, job)
+            if not topic.deleted:
+                self._written(topic, store, job)
             self._health.worked(_what(topic))
             care = self._care(topic)
             if care.changed_at is not None and care.changed_at <= began:
                 care.changed_at = None
-            if topic.deleted or care.at_rest or isinstance(store, CarriedStore):
+            if topic.deleted or care.at_rest or isinstance(store, CopyStore):
                 return True
             covered = store.checkpoints
             # A channel created meanwhile may be owed messages that nobody was owed when the checkpoint began.
@@ -300,7 +306,7 @@ class Checkpoints:
 
     async def write_last(self) -> None:
         """Write the checkpoints of a clean stop: after a start from them nothing is delivered twice."""
-        for topic in [one for own in self._broker.topics.values() for one in (own, *own.carried)]:
+        for topic in [one for own in self._broker.topics.values() for one in (own, *own.promoted)]:
             store = store_of(topic)
             if store is None:
                 continue
@@ -312,6 +318,7 @@ class Checkpoints:
                 except OSError as error:
                     self._failed(topic, store, error, 0)
                     continue
+                self._written(topic, store, job)
                 break
         # One sync for all: two for each of thousands of topics would take too long.
         await asyncio.to_thread(self._data.disk.sync_all)
@@ -327,10 +334,10 @@ class Checkpoints:
         # The spare space was not enough either, so finished messages go before a checkpoint notes it.
         # After a crash before the next checkpoint they are reported as lost, which they are not. Notes stay
         # until a checkpoint has them.
-        if not isinstance(store, CarriedStore):
+        if not isinstance(store, CopyStore):
             store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)
 
 
 def _what(topic: Topic) -> str:
-    """The name under which failures of the checkpoint are noted; a carried log shares its topic's name."""
-    return checkpoint_of(topic.name, topic.home if isinstance(topic, CarriedTopic) else "")
+    """The name under which failures of the checkpoint are noted; a promoted copy shares its topic's name."""
+    return checkpoint_of(topic.name, topic.origin if isinstance(topic, ReplicaTopic) else "")

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.inflight import Run
 from nsqd.engine.journal import WIDTH
@@ -109,7 +109,7 @@ def encoder(
         "had": topic.log.had.ranges(mark.next),
         "gone": topic.gone.copy(),
         **({"alone": alone} if (alone := topic.alone.since(alone_from)) else {}),
-        **({"given_up": True} if isinstance(topic, CarriedTopic) and topic.given_up else {}),
+        **({"tombstoned": True} if isinstance(topic, ReplicaTopic) and topic.tombstoned else {}),
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
@@ -277,7 +277,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         had=_ranges(header["had"]) if "had" in header else None,
         gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
         alone=(before.alone if before else []) + alone,
-        given_up=bool(header.get("given_up", False)),
+        tombstoned=bool(header.get("tombstoned", False)),
     )
 
 

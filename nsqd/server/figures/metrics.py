@@ -7,19 +7,19 @@ from typing import Final
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.http.metrics import Family, PacedCollector, Sample
-from nsqd.engine import all_logs, carried
+from nsqd.engine import all_logs, promoted
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.figures.copies import copies
+from nsqd.server.figures.replication import replication_metrics
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.drain import Drain
 from nsqd.server.lookup.peer import LookupPeers
-from nsqd.server.replication.copying import Replication
+from nsqd.server.repl.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
@@ -89,18 +89,16 @@ _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
 
 
 class _Owed:
-    """What one scrape is told of messages that are owed: nothing after a hand-over."""
+    """Whether one scrape shows messages that are owed."""
 
-    def __init__(self, *, nothing: bool) -> None:
-        self._nothing = nothing
+    def __init__(self) -> None:
         self.any = False
 
     def seen(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         for labels, figure in samples:
-            shown = 0 if self._nothing else figure
             # As in a drain, ephemeral topics and channels owe nothing: they end with the node.
-            self.any = self.any or (shown > 0 and not any(map(is_ephemeral, labels)))
-            yield labels, shown
+            self.any = self.any or (figure > 0 and not any(map(is_ephemeral, labels)))
+            yield labels, figure
 
 
 class NsqdCollector(PacedCollector):
@@ -117,7 +115,7 @@ class NsqdCollector(PacedCollector):
         drain: Drain,
         ages: Ages,
         watermark: Watermark,
-        replication: Replication | None = None,
+        replication: Replication,
     ) -> None:
         self._broker = broker
         self._checkpoints = checkpoints
@@ -132,8 +130,8 @@ class NsqdCollector(PacedCollector):
 
     def families(self) -> Iterator[Family]:
         yield from self._node()
-        yield from copies(self._replication)
-        owed = _Owed(nothing=self._drain.handed_over)
+        yield from replication_metrics(self._replication)
+        owed = _Owed()
         name, text, of_topic = _TOPIC_OWED
         yield Family(f"nsqd_topic_{name}", text, owed.seen(self._of_topics(of_topic)), _TOPIC)
         for name, text, of_channel in ((*_DEPTH, self._depth), *_CHANNEL_OWED):
@@ -205,7 +203,7 @@ class NsqdCollector(PacedCollector):
         )
 
     def _depth(self, channel: Channel) -> int:
-        return all_logs.depth(channel, leaving=self._broker.leaving)
+        return all_logs.depth(channel, asks_holders=self._broker.asks_holders)
 
     # Other tasks run while these are read: a topic that is deleted meanwhile is in some of the families.
 
@@ -236,5 +234,5 @@ class NsqdCollector(PacedCollector):
     def _channels(self) -> Iterator[Channel]:
         for topic in list(self._broker.topics.values()):
             for channel in list(topic.channels.values()):
-                carried.gather_counts(channel)
+                promoted.gather_counts(channel)
                 yield channel

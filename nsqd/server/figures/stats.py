@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.pace import Pace
-from nsqd.engine import all_logs, carried
+from nsqd.engine import all_logs, promoted
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -19,7 +19,7 @@ from nsqd.protocol.auth import Authorizations
 from nsqd.protocol.identify import Upgrade
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
-from nsqd.server.replication.copying import Replication
+from nsqd.server.repl.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
 
@@ -47,6 +47,7 @@ class StatsReport:
         health: Health,
         started_at: int,
         disk: Callable[[], dict[str, int]],
+        replication: Replication,
     ) -> None:
         """*disk* returns the figures of the disk with the messages."""
         self.broker = broker
@@ -55,8 +56,7 @@ class StatsReport:
         self.started_at = started_at
         self._disk = disk
         self.ages = Ages()
-        # Knows of copies; set once the data path is loaded.
-        self.replication: Replication | None = None
+        self.replication = replication
 
     async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
         """The body of ``/stats?format=json``; with many topics or clients other tasks run in between."""
@@ -76,14 +76,14 @@ class StatsReport:
         if not wanted.topic:
             # Not in the original.
             result["disk"] = self._disk()
-            if self.replication is not None:
-                result["kept_by"] = self.replication.kept_by()
-                result["under_copied"] = self.replication.under_copied()
-                result["carries"] = [
-                    {"identity": one.identity.hex(), "phase": one.phase, "owed": one.owed}
-                    for one in self.replication.given_out()
-                    if one.phase != "kept"
-                ]
+            shown = self.replication.shown()
+            result["replicas"] = shown["replicas"]
+            result["under_replicated"] = self.replication.under_replicated()
+            result["promoted"] = [
+                {"identity": one["origin"], "pending": one["pending"]}
+                for one in shown["copies"]
+                if one["state"] != "replica"
+            ]
         return result
 
     async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:
@@ -106,9 +106,9 @@ class StatsReport:
     ) -> dict[str, Any]:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
-        have, asked = self.replication.copies_of(topic) if self.replication is not None else (0, 0)
-        # Not in the original; shown where copies are wanted.
-        copies = {"copies": have, "copies_wanted": asked} if asked else {}
+        have, asked = self.replication.replicas_of(topic)
+        # Not in the original; shown where replicas are wanted.
+        replicas = {"replicas_in_sync": have, "replicas_wanted": asked} if asked else {}
         return {
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
@@ -121,9 +121,9 @@ class StatsReport:
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
             "dropped_count": topic.backlog.dropped_count,
-            # The part of `depth` from other nsqd whose logs are served here.
-            "carried_depth": all_logs.carried_waiting_at(topic),
-            **copies,
+            # The part of `depth` from promoted copies.
+            "promoted_depth": all_logs.promoted_waiting_at(topic),
+            **replicas,
         }
 
     def _channel(
@@ -133,10 +133,10 @@ class StatsReport:
         wanted: StatsFilter,
         by_channel: dict[Channel, list[ClientConnection]],
     ) -> dict[str, Any]:
-        carried.gather_counts(channel)
+        promoted.gather_counts(channel)
         return {
             "channel_name": channel.name,
-            "depth": all_logs.depth(channel, leaving=self.broker.leaving),
+            "depth": all_logs.depth(channel, asks_holders=self.broker.asks_holders),
             "backend_depth": topic.backend_depth(channel),
             "in_flight_count": all_logs.in_flight(channel),
             "deferred_count": all_logs.deferred(channel),
@@ -157,8 +157,8 @@ class StatsReport:
             "dead_count": channel.dead_count,
             # When the oldest owed message was published, in ns since 1970, or 0.
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
-            # Messages of other nsqd: waiting, in flight and deferred; they are also counted above.
-            "carried_depth": all_logs.carried_depth(channel),
+            # Messages of promoted copies: waiting, in flight and deferred; they are also counted above.
+            "promoted_depth": all_logs.promoted_depth(channel),
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[ClientConnection]]:

@@ -1,20 +1,17 @@
 """POST and GET /drain: publishes are refused, so that consumers can empty the node before it is removed."""
 
 import asyncio
-import re
 from typing import Any, Final
 
-from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.http.api import Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.draining import report
 from nsqd.engine.remains import sentence
 from nsqd.engine.unread import Unread
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.replication.departure import Departure
 from nsqd.server.tcp import Clients
 
-_ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
 # How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
 _LOOK_S: Final = 5.0
 
@@ -27,51 +24,23 @@ class Drain:
         self._clients = clients
         self._log = log
         self._unread = Unread()
-        # Set once the data path is loaded.
-        self.departure: Departure | None = None
         # Whether the last scrape of /metrics was told of messages that are owed here.
         self.scraped_as_owing = False
 
     async def begin(self, request: Request) -> Response:
-        """Refuse publishes from now on; with ``cancel=true`` take them again.
-
-        With ``hand_over=true`` the remaining messages go to another nsqd: to the best one, or to ``taker``.
-        """
-        cancel = request.flag("cancel")
-        hand_over = request.flag("hand_over")
-        to = request.query.get("taker", "")
-        if to and not _ADDRESS.fullmatch(to):
-            raise ApiError(400, "INVALID_TAKER")
-        draining = not cancel
-        departure = self.departure
-        if cancel and departure is not None:
-            if not departure.may_be_cancelled:
-                raise ApiError(409, "HANDED_OVER")
-            await departure.cancel()
+        """Refuse publishes from now on; with ``cancel=true`` take them again."""
+        draining = not request.flag("cancel")
         if draining != self._broker.draining:
             self._broker.draining = draining
             if draining:
                 # Sessions remember publish lines as allowed, which they are no longer.
                 self._clients.forget_publish_lines()
             self._log.info("NSQ: draining, publishes are refused" if draining else "NSQ: drain cancelled")
-        if hand_over and draining and departure is not None:
-            departure.begin(to, self._broker.limits.msg_timeout_ns / 1e9)
         return json_reply(self._report())
-
-    async def stop(self) -> None:
-        """End a hand-over, because the node stops; what is not handed over stays."""
-        if self.departure is not None:
-            await self.departure.cancel()
 
     async def state(self, _request: Request) -> Response:
-        """The messages that remain, and the progress of a hand-over."""
+        """The messages that remain."""
         return json_reply(self._report())
-
-    @property
-    def handed_over(self) -> bool:
-        """Whether the messages in the files here belong to another nsqd."""
-        departure = self.departure
-        return departure is not None and bool(departure.handed_to) and not departure.under_way
 
     def remaining(self) -> int:
         """How many messages a drain still waits for; 0 without a drain."""
@@ -95,14 +64,6 @@ class Drain:
 
     def _report(self) -> dict[str, Any]:
         found = report(self._broker, self._unread, clock_ns())
-        if self.departure is not None:
-            if self.departure.under_way:
-                # Messages being handed over no longer wait here, but do not belong to the taker yet.
-                found["drained"] = False
-            elif self.handed_over:
-                found |= {"drained": True, "remaining": 0, "topics": []}
-            if self.departure.progress.state != "idle":
-                found["hand_over"] = self.departure.progress.shown()
         if found["drained"] and self.scraped_as_owing:
             found["scraped_as_owing"] = True
         return found

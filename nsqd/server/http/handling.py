@@ -26,7 +26,7 @@ from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.messages import topic_and_channel
 from nsqd.server.http.openapi import refuse_unknown
-from nsqd.server.http.topics import refuse_when_leaving
+from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.messages.finding import Finder, cannot_read
 from nsqd.server.messages.query import MAX_LIMIT, MessageQuery, parse_query, refused, truth
 from nsqd.server.turn import NotStored, Turn
@@ -95,7 +95,7 @@ class HandlingApi:
             raise ApiError(409, "NOT_OWED: the channel does not owe this message, or not yet")
         count = len(meant)
         if meant and not dry:
-            refuse_when_leaving(self._broker)
+            refuse_when_decommissioning(self._broker)
             count = deed(topic, channel, meant)
             await self._durable(topic)
         answer = {"topic": topic.name, "channel": channel.name, "count": count, "dry_run": dry}

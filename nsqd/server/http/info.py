@@ -26,7 +26,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
-from nsqd.server.replication.copying import Replication
+from nsqd.server.repl.service import Replication
 
 _NS_PER_MS = 1_000_000
 # How many topics or clients are written in one go: some milliseconds.
@@ -54,6 +54,7 @@ class InfoApi:
         *,
         draining: Callable[[], bool],
         ports: Callable[[], tuple[int, int]],
+        replication: Replication,
         set_option: Callable[[str, str], None],
     ) -> None:
         """*draining* returns whether publishes are refused, *ports* the bound ports (tcp, http).
@@ -68,8 +69,7 @@ class InfoApi:
         self._draining = draining
         self._ports = ports
         self._set_option = set_option
-        # Knows of copies; set once the data path is loaded.
-        self.replication: Replication | None = None
+        self._replication = replication
 
     async def ping(self, _request: Request) -> Response:
         return plain_reply(str(self._health), 200 if self._health.ok else 500)
@@ -86,9 +86,9 @@ class InfoApi:
             return plain_reply("NOK - draining", 503)
         if not self._health.ok:
             return plain_reply(str(self._health), 503)
-        few = 0 if self.replication is None else self.replication.under_copied()
-        # Without enough copies it still takes publishes, or answers each with the reason why not.
-        return plain_reply(f"OK - {few} topics have fewer copies than wanted" if few else "OK")
+        few = self._replication.under_replicated()
+        # Without enough replicas it still takes publishes, or answers each with the reason why not.
+        return plain_reply(f"OK - {few} topics have fewer replicas than wanted" if few else "OK")
 
     async def started(self, _request: Request) -> Response:
         """OK once the data path is loaded."""

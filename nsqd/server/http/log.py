@@ -26,7 +26,7 @@ from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.ranges import Ranges, merged, within
-from nsqd.server.http.topics import refuse_when_leaving
+from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
@@ -138,7 +138,7 @@ class LogApi:
         sequence = _sequence(request, "sequence")
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
-        refuse_when_leaving(self._broker)
+        refuse_when_decommissioning(self._broker)
         self._broker.commit_channel(topic, channel, sequence)
         try:
             # An answered commit survives the death of the process, so no reader reads its messages again.

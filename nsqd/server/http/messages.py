@@ -10,7 +10,7 @@ from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
 from nsqcore.http.pace import Pace
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
-from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.standing import MessageState, Standing, Standings, work_on
@@ -42,9 +42,9 @@ class MessagesApi:
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         others = [
-            {"log": one.home, "first": one.log.kept_from, "end": one.log.next_seq}
-            for one in topic.carried
-            if isinstance(one, CarriedTopic)
+            {"log": one.origin, "first": one.log.kept_from, "end": one.log.next_seq}
+            for one in topic.promoted
+            if isinstance(one, ReplicaTopic)
         ]
         if request.query.get("log"):
             topic, channel = of_log(topic, channel, request.query["log"])
@@ -71,7 +71,7 @@ class MessagesApi:
             "next": onward,
             "more": _more(topic, picked, query),
             "scanned": picked.scanned,
-            **({"carried": others} if others else {}),
+            **({"promoted": others} if others else {}),
             "gaps": [{"start": gap.start, "end": gap.end, "why": gap.why.value} for gap in picked.gaps],
         }
         head = json_bytes(answer)[:-1] + b',"messages":['
@@ -135,8 +135,8 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
 
 
 def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Channel | None]:
-    """Topic and channel in the log *log*, carried for the nsqd with that data path. Raises ApiError."""
-    found = next((one for one in topic.carried if isinstance(one, CarriedTopic) and one.home == log), None)
+    """Topic and channel in the promoted copy of the log of that identity. Raises ApiError."""
+    found = next((one for one in topic.promoted if isinstance(one, ReplicaTopic) and one.origin == log), None)
     if found is None:
         raise ApiError(404, "LOG_NOT_FOUND")
     if channel is not None and channel.name not in found.channels:

@@ -1,7 +1,6 @@
 """The routes of nsqd's HTTP side, on one page."""
 
 from nsqcore.http.router import Route
-from nsqd.server.http.carried import CarriedApi
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.handling import HandlingApi
@@ -11,6 +10,7 @@ from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.openapi import openapi
 from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.topics import TopicsApi
 
 
@@ -24,7 +24,7 @@ def routes(
     drain: Drain,
     policies: PoliciesApi,
     dead_letters: DeadLettersApi,
-    carried: CarriedApi,
+    replication: ReplicationApi,
 ) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
@@ -62,7 +62,9 @@ def routes(
         Route("GET", "/policies", policies.get),
         Route("PUT", "/policies", policies.put),
         Route("DELETE", "/policies", policies.delete),
-        Route("GET", "/carried", carried.get, logged=False),
+        Route("GET", "/replication", replication.get, logged=False),
+        Route("POST", "/decommission", replication.decommission),
+        Route("GET", "/decommission", replication.decommission_state, logged=False),
         Route("GET", "/metrics", info.metrics, logged=False, head=True),
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),

@@ -8,7 +8,7 @@ from typing import Final
 from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.process.logs import Log
-from nsqd.engine import all_logs, carried
+from nsqd.engine import all_logs, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
@@ -67,7 +67,7 @@ class TopicsApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
-        refuse_when_leaving(self._broker)
+        refuse_when_decommissioning(self._broker)
         topic = self._broker.topic(name, now_ns())
         answer = await self._saved(topic)
         # As in the original, a client that publishes next finds the channels that other nodes have.
@@ -86,14 +86,14 @@ class TopicsApi:
                 if store is not None:
                     self._fsync.go_on(store)
         await self._stored(self._turn.names_durable())
-        await self._carried_saved(topic)
+        await self._promoted_saved(topic)
         return empty_reply()
 
     def _delete_topic(self, topic: Topic) -> None:
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         # It was asked before, but the topic's files have been waited for since.
-        refuse_when_leaving(self._broker)
+        refuse_when_decommissioning(self._broker)
         try:
             # First on the disk: otherwise a topic whose files cannot be deleted would come back.
             self._data.delete(topic)
@@ -133,7 +133,7 @@ class TopicsApi:
                 break
         else:
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        refuse_when_leaving(self._broker)
+        refuse_when_decommissioning(self._broker)
         return topic
 
     # --- channels ---
@@ -170,7 +170,7 @@ class TopicsApi:
         self._placed(topic, channel)
         if place.where is not Where.SEQUENCE:
             # A sequence is a place in this node's own log only.
-            carried.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
+            promoted.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
         owed = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
@@ -246,12 +246,12 @@ class TopicsApi:
         """Wait until the change is durable, so that no crash or power cut undoes an answered request."""
         self._changes.persist_soon()
         await self._stored(self._turn.durable(topic))
-        await self._carried_saved(topic)
+        await self._promoted_saved(topic)
         return empty_reply()
 
-    async def _carried_saved(self, topic: Topic) -> None:
-        """Write checkpoints of the topic's changed carried logs, because nothing is noted in those logs."""
-        for one in list(topic.carried):
+    async def _promoted_saved(self, topic: Topic) -> None:
+        """Write checkpoints of the changed promoted copies, because nothing is noted in their logs."""
+        for one in list(topic.promoted):
             if one.take_changed() and not await self._checkpoints.write_at_once(one):
                 raise ApiError(503, "NOT_STORED")
 
@@ -272,9 +272,9 @@ class TopicsApi:
             consumer.sink.close()
 
 
-def refuse_when_leaving(broker: Broker) -> None:
+def refuse_when_decommissioning(broker: Broker) -> None:
     """Refuse a change, which would not be made at the nsqd that has the messages now. Raises ApiError."""
-    if broker.leaving:
+    if broker.decommissioning:
         raise ApiError(503, "HANDED_OVER")
 
 

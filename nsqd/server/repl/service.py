@@ -4,6 +4,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from nsqcore.process.lifecycle import StartupError
@@ -49,7 +50,6 @@ class Replication:
         broker: Broker,
         data: DataPath,
         fsync: Fsync,
-        checkpoints: Checkpoints,
         log: Log,
         ask_turn: Callable[[], None],
         *,
@@ -65,7 +65,6 @@ class Replication:
         self._broker = broker
         self._data = data
         self._fsync = fsync
-        self._checkpoints = checkpoints
         self._log = log
         self._ask_turn = ask_turn
         self._client_tls = client_tls
@@ -90,13 +89,22 @@ class Replication:
     # --- life ---
 
     @property
+    def accepts(self) -> bool:
+        """Whether this node is a replica for others."""
+        return self.is_on and self.options.accept_replicas
+
+    @property
     def is_on(self) -> bool:
         """Whether a cluster secret is set: without one nothing is replicated or accepted."""
         return bool(self.options.secret())
 
-    def begin(self) -> None:
-        """Start, after the data path is loaded and before clients are served. Raises StartupError."""
-        data, options = self._data, self.options
+    def begin(self, address: str) -> None:
+        """Start, after the data path is loaded and before clients are served; *address* is where it is found.
+
+        Raises StartupError.
+        """
+        self.options = options = replace(self.options, address=address)
+        data = self._data
         try:
             node_record.refuse_old_copies(data.disk, data.path)
             if not self.is_on:
@@ -122,8 +130,8 @@ class Replication:
         self._replicas.restore(record.replicas)
         node.replicas = self._replicas.identities
 
-    async def watch(self) -> None:
-        """Drive everything that depends on time, until cancelled."""
+    async def watch(self, checkpoints: Checkpoints) -> None:
+        """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""
         node = self.node
         if node is None:
             await asyncio.Event().wait()
@@ -132,7 +140,7 @@ class Replication:
             while True:
                 node.tick(now_ns())
                 self._connect(node)
-                self._run_jobs(node)
+                self._run_jobs(node, checkpoints)
                 self._begin_choosing(node)
                 self._begin_syncing(node)
                 self.flush()
@@ -297,12 +305,12 @@ class Replication:
 
     # --- jobs ---
 
-    def _run_jobs(self, node: ReplicationNode) -> None:
+    def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpoints) -> None:
         for job in node.take_jobs():
             self._start(self._do(node, job))
         for topic in list(node.to_checkpoint):
             del node.to_checkpoint[topic]
-            self._start(self._checkpoint(node, topic))
+            self._start(self._checkpoint(node, topic, checkpoints))
         if node.copies.removable and (self._removing is None or self._removing.done()):
             self._removing = asyncio.create_task(self._remove(node), name="removal of dropped copies")
 
@@ -321,9 +329,9 @@ class Replication:
         self.flush()
         self._ask_turn()
 
-    async def _checkpoint(self, node: ReplicationNode, topic: Topic) -> None:
+    async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpoints) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
-        if not await self._checkpoints.write_at_once(topic) and not topic.deleted:
+        if not await checkpoints.write_at_once(topic) and not topic.deleted:
             node.to_checkpoint[topic] = None
 
     async def _remove(self, node: ReplicationNode) -> None:
@@ -394,6 +402,37 @@ class Replication:
         for replica in found["replicas"]:
             replica["problem"] = problems.get(replica["identity"], "")
         return found
+
+    @property
+    def failovers(self) -> int:
+        """How many copies here took over for a silent owner since the start."""
+        return 0 if self.node is None else self.node.failovers
+
+    def yielded(self) -> int:
+        """How many pending messages another owner delivers instead."""
+        return 0 if self.node is None else self.node.yielded()
+
+    def refusals(self) -> dict[str, int]:
+        """Refused connections since the start, by reason."""
+        return {} if self.node is None else dict(self.node.refusals)
+
+    # --- decommission ---
+
+    def decommission(self, to: str, *, fewer_copies: bool) -> None:
+        """Transfer all logs to other nodes: to the node at *to*, or to a replica."""
+        if self.node is not None:
+            self.node.decommission(to, fewer_copies=fewer_copies)
+
+    def cancel_decommission(self) -> None:
+        """Keep the logs that were not transferred yet."""
+        if self.node is not None:
+            self.node.cancel_decommission()
+
+    def decommission_state(self) -> dict[str, Any]:
+        """The content of GET /decommission."""
+        if self.node is None:
+            return {"decommissioning": False, "done": False, "waits_for": "", "logs": 0, "remaining": 0, "transferred": 0}
+        return self.node.decommission_state(now_ns())
 
     def under_replicated(self) -> int:
         """The number of topics with fewer replicas in sync than are wanted."""

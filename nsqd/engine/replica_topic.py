@@ -1,8 +1,7 @@
-"""A topic of another nsqd that is served here: the log of that nsqd, and what is owed of it.
+"""A topic of another nsqd's log, of which this nsqd has a copy.
 
-It is a topic like any other, with a log, a backlog and channels of its own, but nobody publishes to it and no
-notes are written to its log, whose bytes are those of its home. Changes are in checkpoints of the nsqd that
-carries it. The operations on it are in `carried`.
+It is a topic like any other, with a log, a backlog and channels of its own. Nobody publishes to it, and no notes
+are written to its log. Changes are in its checkpoints. The operations on a promoted copy are in `promoted`.
 """
 
 from typing import Any
@@ -16,36 +15,31 @@ from nsqd.log.ranges import Ranges
 from nsqd.log.tail import BlockSource
 
 
-class CarriedTopic(Topic):
+class ReplicaTopic(Topic):
     """See the module."""
 
-    __slots__ = ("given_up", "home", "ids", "known_at_home", "unfounded", "withheld")
+    __slots__ = ("ids", "origin", "tombstoned", "withheld")
 
     def __init__(
         self,
         name: str,
-        home: str,
+        origin: str,
         ids: MessageIds,
         source: BlockSource,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
-        """*home* names the data path whose log it is; *ids* are those of its messages."""
+        """*origin* is the identity of the node that accepted the messages; *ids* are those of its messages."""
         super().__init__(name, ids, source, 0, 0, wall, settings_of)
-        self.home = home
+        self.origin = origin
         self.ids = ids
-        # The channels that its home had, and their generations.
-        self.known_at_home: dict[str, int] = {}
         # Messages that its channels withhold, including channels that are made later.
         self.withheld: Ranges = []
-        # The topic was deleted here: nobody is owed any message that it had then.
-        self.given_up = False
-        # Neither a checkpoint of its home nor the beginning of its log is here: any other holder knows better
-        # who is owed its messages.
-        self.unfounded = False
+        # The topic was deleted here: no message that it had then is pending.
+        self.tombstoned = False
 
     def __repr__(self) -> str:
-        return f"<CarriedTopic {self.name} of {self.home} channels {list(self.channels)}>"
+        return f"<ReplicaTopic {self.name} of {self.origin} channels {list(self.channels)}>"
 
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
         channel = super().add_channel(name, kept, generation)

@@ -1,0 +1,185 @@
+"""Delivering promoted copies of other logs, and learning from other copies what is finished.
+
+A promoted copy has a `ReplicaTopic` for each of its topics, beside the own topic of that name. Each of its
+channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and deliver in
+turn; all else is separate. So an own topic without promoted copies works as it always did.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from nsqd.engine import finishing, notes, withholding
+from nsqd.engine.channel import Channel
+from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import Ranges, merged, size_of, without
+
+if TYPE_CHECKING:
+    from nsqd.engine.broker import Broker
+
+# How many ranges one note has.
+_NOTED_AT_ONCE = 10_000
+# What the figures count of a channel.
+_COUNTS: Final = (
+    "requeue_count",
+    "returned_count",
+    "timeout_count",
+    "dropped_count",
+    "expired_count",
+    "dead_count",
+    "lost_count",
+    "delivered_count",
+)
+
+
+# --- attach and detach ---
+
+
+def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
+    """Deliver this topic of a promoted copy. Returns the own topic of its name.
+
+    That topic and its channels are made if they do not exist, so that consumers find them. A copy without a
+    channel gives its messages to the channels that the own topic has, or to the first that is made. What is
+    in `withheld` is not delivered.
+    """
+    own = broker.topic(copy.name, now_ns)
+    own.promoted.append(copy)
+    for channel in copy.channels.values():
+        withholding.withhold_only(channel, copy.withheld)
+    for name in list(copy.channels):
+        _join(broker, own, copy, name)
+    if not copy.channels:
+        copy.held = True
+        names = [name for name, channel in own.channels.items() if not channel.ephemeral]
+        for name in names:
+            copy.add_channel(name, generation=own.draw_generation(name))
+        copy.held = False
+        copy.pump()
+        for name in names:
+            _join(broker, own, copy, name)
+    return own
+
+
+def _join(broker: "Broker", own: Topic, copy: ReplicaTopic, name: str) -> None:
+    host, sibling = broker.channel(own, name), copy.channels[name]
+    if sibling not in host.siblings:
+        # The counts of its checkpoint were counted by its owner, or here before.
+        _take_counts(sibling)
+        host.share(sibling)
+    broker.serve(host)
+    broker.reschedule(sibling)
+
+
+def in_flight(copy: Topic) -> dict[str, Ranges]:
+    """The messages in flight of a copy, by channel; channels without any are left out.
+
+    Messages on their way to the dead letters are included.
+    """
+    flying = {
+        name: merged(channel.in_flight.ranges() + channel.dying.ranges())
+        for name, channel in copy.channels.items()
+    }
+    return {name: ranges for name, ranges in flying.items() if ranges}
+
+
+def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool:
+    """Stop delivering this topic; False if messages of it are in flight, unless *force* takes them back.
+
+    The own topic and its channels stay. The caller writes the last checkpoint and closes the store.
+    """
+    if in_flight(copy) and not force:
+        return False
+    own = broker.topics.get(copy.name)
+    if own is not None and copy in own.promoted:
+        own.promoted.remove(copy)
+    for channel in copy.channels.values():
+        if channel.host is not None:
+            gather_counts(channel.host)
+            channel.host.part(channel)
+        channel.dying.clear()
+        broker.forget(channel)
+        # The dead letters may still refer to the channel.
+        channel.deleted = True
+    copy.deleted = True
+    return True
+
+
+def gather_counts(host: Channel) -> None:
+    """Add the counts of promoted copies since the last call to the own channel; call it before counts are shown.
+
+    The checkpoints of the own channel have its counts. So a count that was shown does not fall when a copy is
+    dropped, or the node starts again.
+    """
+    for sibling in host.siblings:
+        for name, count in _take_counts(sibling).items():
+            setattr(host, name, getattr(host, name) + count)
+            host.changed = True
+        host.zones = [sum(pair) for pair in zip(host.zones, sibling.zones, strict=True)]
+        sibling.zones = [0, 0, 0]
+
+
+def _take_counts(sibling: Channel) -> dict[str, int]:
+    """The counts that are not 0, which then begin again."""
+    counts = {name: getattr(sibling, name) for name in _COUNTS}
+    for name in _COUNTS:
+        setattr(sibling, name, 0)
+    return {name: count for name, count in counts.items() if count}
+
+
+def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[Topic], int]) -> None:
+    """Finish all before a position in each promoted copy, because the own channel is set to a position.
+
+    It only goes forward: a message that another owner has finished is not delivered again here.
+    """
+    for one in topic.promoted:
+        sibling = one.channels.get(name)
+        if sibling is not None:
+            sibling.commit(position_of(one))
+            broker.serve(sibling)
+
+
+# --- channel state of other copies ---
+
+
+def learn(
+    broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Callable[[], Ranges]
+) -> int:
+    """Learn from another copy of the log what is finished on a channel; returns how many messages are news.
+
+    An unknown channel is made: the part of *stored* that is not finished is pending on it. A channel of
+    another generation, or one that was deleted here, is left alone. Hearing the same twice changes nothing.
+    """
+    channel = topic.channels.get(name)
+    if channel is None:
+        if topic.gone.get(name) == told.generation or (isinstance(topic, ReplicaTopic) and topic.tombstoned):
+            return 0
+        channel = _make(broker, topic, name, told, stored())
+    elif channel.generation != told.generation:
+        return 0
+    return unite(broker, topic, channel, told.finished)
+
+
+def _make(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Ranges) -> Channel:
+    pending = without(stored, told.finished)
+    if not isinstance(topic, ReplicaTopic):
+        return broker.channel(topic, name, pending, told.generation)
+    channel = topic.add_channel(name, pending, told.generation)
+    own = broker.topics.get(topic.name)
+    if own is not None and topic in own.promoted:
+        _join(broker, own, topic, name)
+    return channel
+
+
+def unite(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
+    """Finish what another copy has finished, and note it; returns how many messages are news."""
+    news = finishing.unite(channel, finished, topic.log.next_seq)
+    if news:
+        topic.changed = True
+        if not isinstance(topic, ReplicaTopic):
+            for at in range(0, len(news), _NOTED_AT_ONCE):
+                topic.note(notes.FINISH, channel.name, sequences=news[at : at + _NOTED_AT_ONCE])
+            broker.dirty[topic] = None
+        broker.serve(channel)
+    return size_of(news)

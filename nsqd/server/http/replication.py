@@ -1,0 +1,40 @@
+"""GET /replication, and POST and GET /decommission: all logs of this node are transferred to others."""
+
+import re
+from typing import Final
+
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqd.server.repl.service import Replication
+
+_ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
+
+
+class ReplicationApi:
+    """See the module."""
+
+    def __init__(self, replication: Replication) -> None:
+        self._replication = replication
+
+    async def get(self, _request: Request) -> Response:
+        """The replicas of this node, and the copies here."""
+        return json_reply(self._replication.shown())
+
+    async def decommission(self, request: Request) -> Response:
+        """Transfer all logs to other nodes; with ``cancel=true`` stop that.
+
+        ``to`` is the address of the target; ``fewer_copies=true`` accepts fewer replicas afterwards.
+        """
+        to = request.query.get("to", "")
+        if to and not _ADDRESS.fullmatch(to):
+            raise ApiError(400, "INVALID_TO")
+        if not self._replication.is_on:
+            raise ApiError(409, "NO_CLUSTER_SECRET")
+        if request.flag("cancel"):
+            self._replication.cancel_decommission()
+        else:
+            self._replication.decommission(to, fewer_copies=request.flag("fewer_copies"))
+        return json_reply(self._replication.decommission_state())
+
+    async def decommission_state(self, _request: Request) -> Response:
+        """How far the transfer is, and what it waits for."""
+        return json_reply(self._replication.decommission_state())

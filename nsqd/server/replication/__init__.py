@@ -1,1 +1,0 @@
-"""The connections between a home and its keepers: sockets, threads and time for `nsqd.replication`."""
