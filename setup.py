@@ -46,7 +46,7 @@ COMPILED: Final = {
         "answered",
         "bounds",
         "broker",
-        "carried_topic",
+        "replica_topic",
         "channel",
         "clock",
         "credit",
