@@ -133,12 +133,8 @@ def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
         connection.close()
 
 
-def argument_parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="nsqd-drain", description="Empty an nsqd before it is stopped.")
-
-    def duration(flag: str, default: int, text: str) -> None:
-        parser.add_argument(flag, default=default, type=duration_of, metavar="DURATION", help=text)
-
+def add_address_arguments(parser: ArgumentParser) -> None:
+    """Add the flags that say how to ask the nsqd."""
     add = parser.add_argument
     add(
         "--http-address",
@@ -155,18 +151,27 @@ def argument_parser() -> ArgumentParser:
         help="trusted certificate authorities, instead of those of the system",
     )
     add("--tls-skip-verify", action="store_true", help="accept any certificate, as of an nsqd at 127.0.0.1")
+    add(
+        "--auth-secret-file",
+        default="",
+        metavar="FILE",
+        help="with the AUTH secret, for an nsqd with --http-auth",
+    )
+
+
+def argument_parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="nsqd-drain", description="Empty an nsqd before it is stopped.")
+
+    def duration(flag: str, default: int, text: str) -> None:
+        parser.add_argument(flag, default=default, type=duration_of, metavar="DURATION", help=text)
+
+    add_address_arguments(parser)
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")
     duration(
         "--poll-interval",
         60 * SECOND,
         "how often consumers look for topics; a topic that nobody has read for that long is not waited for",
-    )
-    add(
-        "--auth-secret-file",
-        default="",
-        metavar="FILE",
-        help="with the AUTH secret, for an nsqd with --http-auth",
     )
     return parser
 
@@ -179,11 +184,12 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         at_least_s=given.at_least / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
-        tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
+        tls=trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
 
 
-def _trust(authorities: str, *, verify: bool) -> ssl.SSLContext:
+def trust(authorities: str, *, verify: bool) -> ssl.SSLContext:
+    """The certificates that are accepted from the nsqd. Raises OSError."""
     if not verify:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol
 
 from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Room
 from nsqd.engine.letting_go import drop_oldest
 from nsqd.engine.limits import Limits
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.timers import Timers
@@ -64,10 +64,10 @@ class Broker:
     __slots__ = (
         "_room",
         "_timers",
-        "dirty",
-        "disk_low",
         "asks_holders",
         "decommissioning",
+        "dirty",
+        "disk_low",
         "draining",
         "events",
         "ids",

@@ -13,7 +13,6 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
-from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges, merged, size_of, without
 
 if TYPE_CHECKING:
@@ -143,9 +142,7 @@ def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[
 # --- channel state of other copies ---
 
 
-def learn(
-    broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Callable[[], Ranges]
-) -> int:
+def learn(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Callable[[], Ranges]) -> int:
     """Learn from another copy of the log what is finished on a channel; returns how many messages are news.
 
     An unknown channel is made: the part of *stored* that is not finished is pending on it. A channel of

@@ -8,8 +8,8 @@ from typing import Final
 
 from nsqd.engine import facts, promoted
 from nsqd.engine.broker import Broker
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged
 from nsqd.repl.claims import NO_CHANNEL, ChannelKey
@@ -106,9 +106,7 @@ def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:
 def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
     """Messages that no channel has yet were held by a channel or topic that was deleted."""
     news = [
-        part
-        for start, end in finished
-        for part in topic.backlog.owed(start, min(end, topic.log.next_seq))
+        part for start, end in finished for part in topic.backlog.owed(start, min(end, topic.log.next_seq))
     ]
     if not news:
         return False
@@ -132,4 +130,3 @@ def finished_here(topic: Topic, key: ChannelKey, ranges: Ranges) -> Ranges:
     if known is None or known.generation != generation:
         return []
     return facts.within_all(merged(ranges), known.finished)
-

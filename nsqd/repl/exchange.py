@@ -162,7 +162,8 @@ class Exchange:
         copies = [copy for copy in log.copies if not copy.is_gone]
         heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
         news = self._sends_states and (
-            any(self._changed.values()) or any(copy.number in self._full for copy in copies if copy.tells_state)
+            any(self._changed.values())
+            or any(copy.number in self._full for copy in copies if copy.tells_state)
         )
         if not (news or self.asks or self._must_answer or heads != self._sent):
             return

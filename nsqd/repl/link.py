@@ -64,7 +64,9 @@ class LinkState(IntEnum):
 class PeerLink:
     """See the module; used by the connector and by the acceptor."""
 
-    def __init__(self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool) -> None:
+    def __init__(
+        self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool
+    ) -> None:
         self.node = node
         self.connector = connector
         self.state = LinkState.HANDSHAKE

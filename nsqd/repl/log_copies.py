@@ -172,9 +172,7 @@ class LogCopies:
     def peer_takes_states(self, peer: bytes) -> bool:
         """Whether the peer has a copy that can learn channel state."""
         return any(
-            one.is_owner or one.kind == CopyKind.OPEN
-            for (node, _), one in self.known.items()
-            if node == peer
+            one.is_owner or one.kind == CopyKind.OPEN for (node, _), one in self.known.items() if node == peer
         )
 
     def has_no_copy(self, peer: bytes) -> None:
@@ -296,7 +294,9 @@ class LogCopies:
                     for key, ranges in channels.items():
                         mine[key] = merged([*mine.get(key, ()), *ranges])
         changed = {
-            name for name in yielded.keys() | copy.yielded.keys() if yielded.get(name) != copy.yielded.get(name)
+            name
+            for name in yielded.keys() | copy.yielded.keys()
+            if yielded.get(name) != copy.yielded.get(name)
         }
         if not changed:
             return
@@ -486,7 +486,12 @@ class LogCopies:
     def _drop(self, copy: LocalCopy, now_ns: int) -> None:
         """Drop a copy if the rules allow it."""
         decommissioned = self.node.is_decommissioning
-        if (copy.is_origin and not decommissioned) or copy.is_streamed or not copy.is_open or copy.take_over_epoch:
+        if (
+            (copy.is_origin and not decommissioned)
+            or copy.is_streamed
+            or not copy.is_open
+            or copy.take_over_epoch
+        ):
             return
         if any(promoted.in_flight(topic) for topic in copy.topics.values()):
             return
@@ -496,7 +501,9 @@ class LogCopies:
             return
         if pending:
             using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
-            using += [self.delivered(one) for one in self.copies if self._may_rely_on_local(copy, one, now_ns)]
+            using += [
+                self.delivered(one) for one in self.copies if self._may_rely_on_local(copy, one, now_ns)
+            ]
             if subtract(pending, using):
                 copy.waits_for = copy.waits_for or "an owner that has all of it fully replicated"
                 return
@@ -588,4 +595,3 @@ class LogCopies:
 
 def _size(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
-

@@ -13,7 +13,7 @@ from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
 from nsqd.repl.catch_up import CatchUp, put_parts
 from nsqd.repl.fields import BadFrame
-from nsqd.repl.frames import DeleteTopic, Have, Log, Ready, Rename, Seal, Snapshot, Topic
+from nsqd.repl.frames import Have, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.repl.framing import MAX_APPEND, appends_head
 from nsqd.repl.sender import MAX_LAG_BYTES, Sender
 from nsqd.repl.topic_stream import ReadJob, TopicStream
@@ -58,6 +58,7 @@ class LogStream:
         self.problem = ""
         # Everything up to the newest checkpoint ends at this position of the connection.
         self.checkpoint_position = 0
+        self.take_over_sent = False
         self._next_topic = next_topic
         self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns)
         self._streams: dict[LogWriter, TopicStream] = {}
@@ -233,13 +234,6 @@ class LogStream:
         """The log has a new topic."""
         if self.state is StreamState.STREAMING and log not in self._streams:
             self._begin(self._name(log, name))
-
-    def topic_deleted(self, log: LogWriter, name: str, below: int) -> None:
-        """The topic was deleted: its messages below a position are removed from the copy."""
-        self.topic_removed(log)
-        if self.state is not StreamState.CLOSED:
-            self.sender.put(DeleteTopic(self.primary.origin, name, below))
-            self.sender.request_sync()
 
     def topic_removed(self, log: LogWriter) -> None:
         """Stream that topic no more."""

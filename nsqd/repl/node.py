@@ -9,26 +9,37 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from nsqd.engine import promoted
+from nsqd.engine import facts, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk, words_of
+from nsqd.log.ranges import Ranges
 from nsqd.log.writer import LogWriter
 from nsqd.repl.channel_states import delete_below
+from nsqd.repl.claims import count
 from nsqd.repl.copies import Copies, CopyRecord
 from nsqd.repl.exchange import no_copy
-from nsqd.repl.claims import count
-from nsqd.repl.frames import REFUSALS, ChannelState, DeleteTopic, Log, Refuse, Snapshot, Status, TakeOver
+from nsqd.repl.frames import (
+    REFUSALS,
+    ChannelState,
+    DeleteTopic,
+    Holder,
+    Log,
+    Refuse,
+    Snapshot,
+    Status,
+    TakeOver,
+)
 from nsqd.repl.handshake import Incarnations
 from nsqd.repl.incoming import IncomingLog
 from nsqd.repl.link import PeerLink
-from nsqd.repl.local_copy import CloseCopy, CopyJob, DropCopy, LocalCopy, OpenCopy, PromoteCopy, SaveRecord
+from nsqd.repl.local_copy import CopyJob, DropCopy, LocalCopy, OpenCopy, PromoteCopy, SaveRecord
 from nsqd.repl.log_copies import LogCopies, Replicated
 from nsqd.repl.log_stream import LogStream
-from nsqd.repl.node_record import NodeRecord, save_record
+from nsqd.repl.node_record import NodeRecord, NodeRecordFile
 from nsqd.repl.primary import Primary, ReplicaSettings
-from nsqd.storage.data_path import DataPath
+from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
@@ -43,12 +54,11 @@ class SaveNode:
     """Save the node record; then a raised epoch counts."""
 
     record: NodeRecord
-    disk: Disk
-    copy: LocalCopy | None = None
+    file: NodeRecordFile
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        save_record(self.disk, self.record)
+        self.file.save(self.record)
 
 
 @dataclass(slots=True)
@@ -74,21 +84,28 @@ class ReplicationNode:
         self,
         settings: ReplicaSettings,
         identity: bytes,
+        address: str,
         broker: Broker,
         data: DataPath,
         copies: Copies,
-        record: NodeRecord,
+        file: NodeRecordFile,
+        now_s: Callable[[], int],
         *,
         info: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """*record* is loaded; *info* and *warn* get sentences for the log."""
+        """*file* is loaded; *now_s* returns unix seconds; *info* and *warn* get sentences for the log."""
         self.settings = settings
         self.identity = identity
+        # Where this node is found.
+        self.address = address
         self.broker = broker
         self.data = data
         self.copies = copies
-        self.record = record
+        # The record as it is to be; the file has what is durable.
+        self.record = file.record
+        self._file = file
+        self._now_s = now_s
         self.incarnations = Incarnations()
         self.links: list[PeerLink] = []
         self.logs: dict[bytes, LogCopies] = {}
@@ -113,6 +130,7 @@ class ReplicationNode:
         self._copy_of: dict[LogWriter, tuple[LogCopies, LocalCopy, Topic]] = {}
         self._own: LocalCopy = LocalCopy(identity, identity)
         self._own_log = self._log(identity)
+        self._own_stores: dict[str, TopicStore] = {}
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -126,14 +144,15 @@ class ReplicationNode:
         Raises OSError.
         """
         own = self._own
-        own.own_epoch, own.own_seen = self.record.epoch, self.record.seen
+        own.own_epoch, own.own_seen = self.record.epoch, self.record.highest_epoch
         own.topics = self.broker.topics
         own.is_open = True
         self._own_log.add(own)
-        primary = Primary(self.settings, self.identity, self._replicas_of)
-        self._own_log.primaries[own] = primary
+        self._make_primary(self._own_log, own, self._replicas_of)
         for topic in self.broker.topics.values():
-            self._add_topic(self._own_log, own, topic)
+            store = store_of(topic)
+            if store is not None:
+                self._made_store(store, topic.name)
         self.data.made_store = self._made_store
         for record in self.copies.scan():
             self._found(record, now_ns)
@@ -155,15 +174,32 @@ class ReplicationNode:
             found = self.logs[origin] = LogCopies(self, origin)
         return found
 
+    def _make_primary(self, log: LogCopies, copy: LocalCopy, replicas_of: Callable[[str], int]) -> Primary:
+        def unneeded(name: str) -> Ranges:
+            topic = copy.topics.get(name)
+            return [] if topic is None else facts.settled(topic, extents_of(topic))
+
+        primary = Primary(
+            self.settings,
+            copy.origin,
+            replicas_of,
+            unneeded=unneeded,
+            may_resume=lambda stream: log.may_resume(copy, self.peer_of(stream)),
+        )
+        primary.copy = copy.number
+        log.primaries[copy] = primary
+        return primary
+
     def _made_store(self, store: TopicStore, name: str) -> None:
-        self._own_log.primaries[self._own].add(store, name)
+        self.topic_deleted(name, self._own_stores.get(name))
+        self._own_stores[name] = store
+        self.primary.add(store, name)
 
     def _add_topic(self, log: LogCopies, copy: LocalCopy, topic: Topic) -> None:
         store = store_of(topic)
         if store is None:
             return
-        if not copy.is_origin:
-            self._copy_of[store] = (log, copy, topic)
+        self._copy_of[store] = (log, copy, topic)
         primary = log.primaries.get(copy)
         if primary is not None:
             primary.add(store, topic.name)
@@ -194,36 +230,43 @@ class ReplicationNode:
         self.to_checkpoint.pop(topic, None)
         log.topic_changed(copy, topic)
 
-    def topic_deleted(self, name: str, below: int) -> None:
+    def topic_deleted(self, name: str, store: TopicStore | None) -> None:
         """An own topic was deleted: every holder is told, now or when it connects."""
-        holders = set(self._own_log.holders) - {self.identity}
+        if store is None or self._own_stores.get(name) is not store:
+            return
+        del self._own_stores[name]
+        self.primary.remove(store)
+        holders = {one.identity for one in self.record.holders}
         if not holders:
             return
-        self.record.deletions[name] = (below, holders)
-        self.save_node()
-        frame = DeleteTopic(self.identity, name, below)
+        self._change(self.record.with_deletion(name, store.end))
+        frame = DeleteTopic(self.identity, name, store.end)
         for link in self.links:
-            if link.is_up and link.peer in holders:
+            if link.is_up and link.connector and link.peer in holders:
                 link.delete_topic(frame)
 
     def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
         """A holder has removed a deleted topic."""
-        below, holders = self.record.deletions.get(frame.name, (0, set()))
-        if below == frame.below:
-            holders.discard(peer)
-            if not holders:
-                del self.record.deletions[frame.name]
-            self.save_node()
+        self._change(self.record.with_acknowledged(frame.name, frame.below, peer))
+
+    def _change(self, record: NodeRecord) -> None:
+        """Let this be the node record, and save it soon."""
+        if record != self.record:
+            self.record = record
+            self._save_again = True
 
     # --- connections ---
 
     def wanted_peers(self) -> dict[bytes, str]:
         """The nodes to which this node connects, with the last known address of each."""
-        wanted = {identity: self.record.replicas.get(identity, "") for identity in self.replicas}
+        addresses = {one.identity: one.address for one in self.record.replicas}
+        wanted = {identity: addresses.get(identity, "") for identity in self.replicas}
         for log in self.logs.values():
             for copy in log.copies:
                 if not copy.is_streamed:
-                    wanted |= {who: address for who, address in self.holders_of(copy).items() if who not in wanted}
+                    wanted |= {
+                        who: address for who, address in self.holders_of(copy).items() if who not in wanted
+                    }
         wanted.pop(self.identity, None)
         return wanted
 
@@ -234,7 +277,9 @@ class ReplicationNode:
     def link_up(self, link: PeerLink, now_ns: int) -> None:
         """The peer has proved its membership."""
         for other in [one for one in self.links if one is not link and one.is_up and one.peer == link.peer]:
-            same = other.hello is not None and link.hello is not None and other.hello.token == link.hello.token
+            same = (
+                other.hello is not None and link.hello is not None and other.hello.token == link.hello.token
+            )
             if other.connector == link.connector or not same:
                 # The later connection, or the later incarnation, ends the earlier one.
                 other.end("the peer has connected again")
@@ -242,9 +287,9 @@ class ReplicationNode:
             if log.copies and link.peer in log.holders:
                 log.exchange(link, now_ns).send(now_ns)
         if link.connector:
-            for name, (below, holders) in self.record.deletions.items():
-                if link.peer in holders:
-                    link.delete_topic(DeleteTopic(self.identity, name, below))
+            for one in self.record.deletions:
+                if link.peer in one.unacknowledged:
+                    link.delete_topic(DeleteTopic(self.identity, one.topic, one.below))
             self._stream_to(link, now_ns)
 
     def link_ended(self, link: PeerLink) -> None:
@@ -290,6 +335,11 @@ class ReplicationNode:
                 if link.peer in chosen:
                     self._learn_replica(log, copy, link)
                     log.exchange(link, now_ns).send(now_ns)
+                    primary.epoch = copy.epoch
+                    holders = {**self.holders_of(copy), self.identity: self.address}
+                    primary.holders = tuple(
+                        Holder(*one) for one in sorted(holders.items()) if one[0] != link.peer
+                    )
                     link.begin_stream(primary, chosen.index(link.peer), now_ns)
 
     def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
@@ -304,22 +354,15 @@ class ReplicationNode:
         return list(order)[: self.settings.replicas]
 
     def _learn_replica(self, log: LogCopies, copy: LocalCopy, link: PeerLink) -> None:
-        holders = self.record.holders if copy.record is None else copy.record.holders
-        if holders.get(link.peer) != link.address:
-            holders[link.peer] = link.address
-            self._save(log, copy)
+        if copy.record is None:
+            self._change(self.record.with_holder(link.peer, link.address, self._now_s()))
+        elif copy.record.holders.get(link.peer) != link.address:
+            copy.record.holders[link.peer] = link.address
+            self._save(copy)
 
     def stream_began(self, link: PeerLink, stream: LogStream) -> None:
         """The replica has answered, and the stream has begun."""
         self._info(f"REPLICATION({link.address}): streaming to replica")
-
-    def may_resume(self, stream: LogStream) -> bool:
-        """Whether a stream may enter the replica's earlier copy."""
-        for log in self.logs.values():
-            for copy, primary in log.primaries.items():
-                if primary is stream.primary:
-                    return log.may_resume(copy, self.peer_of(stream))
-        return False
 
     # --- streams from primaries ---
 
@@ -407,7 +450,9 @@ class ReplicationNode:
 
     def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
         """The other holders of a log, as a copy here knows them."""
-        return self.record.holders if copy.record is None else copy.record.holders
+        if copy.record is not None:
+            return copy.record.holders
+        return {one.identity: one.address for one in self.record.holders}
 
     def learn_holders(self, log: LogCopies, found: dict[bytes, str]) -> None:
         """Remember who holds copies of a log."""
@@ -416,19 +461,28 @@ class ReplicationNode:
             news = {
                 who: address
                 for who, address in found.items()
-                if who not in (self.identity, *log.without_copy) and (who not in holders or (address and holders[who] != address))
+                if who not in (self.identity, *log.without_copy)
+                and (who not in holders or (address and holders[who] != address))
             }
-            if news:
-                holders |= news
-                self._save(log, copy)
+            if not news:
+                continue
+            if copy.record is None:
+                record = self.record
+                for who, address in news.items():
+                    record = record.with_holder(who, address, self._now_s())
+                self._change(record)
+            else:
+                copy.record.holders |= news
+                self._save(copy)
 
     def forget_holder(self, log: LogCopies, peer: bytes) -> None:
         """A node has no copy of a log."""
         for copy in log.copies:
-            if copy.is_origin and peer in self.replicas:
-                continue
-            if self.holders_of(copy).pop(peer, None) is not None:
-                self._save(log, copy)
+            if copy.record is None:
+                if peer not in self.replicas:
+                    self._change(self.record.without_holder(peer))
+            elif copy.record.holders.pop(peer, None) is not None:
+                self._save(copy)
 
     def see_epoch(self, log: LogCopies, epoch: int) -> None:
         """Remember the highest epoch."""
@@ -436,10 +490,11 @@ class ReplicationNode:
             if epoch <= copy.seen:
                 continue
             if copy.record is None:
-                copy.own_seen = self.record.seen = epoch
+                copy.own_seen = epoch
+                self._change(replace(self.record, highest_epoch=epoch))
             else:
                 copy.record.seen = epoch
-            self._save(log, copy)
+                self._save(copy)
 
     def merged(self, copy: LocalCopy, topic: Topic) -> None:
         """Another copy's channel state was news for this topic."""
@@ -466,8 +521,7 @@ class ReplicationNode:
         """Let an owner claim what a silent owner with a higher claim has delivered."""
         copy.is_busy = True
         if copy.record is None:
-            self.record.epoch, self.record.seen = epoch, epoch
-            self._jobs.append(SaveNode(self.record, self.data.disk, copy))
+            self._change(replace(self.record, epoch=epoch, highest_epoch=epoch))
         else:
             record = replace(copy.record, epoch=epoch, seen=epoch)
             self._jobs.append(RaiseEpoch(copy, self.copies, record))
@@ -498,16 +552,20 @@ class ReplicationNode:
 
     # --- records ---
 
-    def _save(self, log: LogCopies, copy: LocalCopy) -> None:
-        if copy.record is None:
-            self.save_node()
-        elif not copy.is_busy:
+    def _save(self, copy: LocalCopy) -> None:
+        if not copy.is_busy and not any(
+            isinstance(one, SaveRecord) and one.copy is copy for one in self._jobs
+        ):
             self._jobs.append(SaveRecord(copy, self.copies))
-        del log
 
-    def save_node(self) -> None:
-        """Save the node record soon."""
-        self._save_again = True
+    def set_replicas(self, replicas: tuple[Holder, ...]) -> None:
+        """These nodes are the replicas from now on, the best first."""
+        self.replicas = [one.identity for one in replicas if one.identity]
+        record = replace(self.record, replicas=replicas)
+        for one in replicas:
+            if one.identity:
+                record = record.with_holder(one.identity, one.address, self._now_s())
+        self._change(record)
 
     # --- jobs ---
 
@@ -515,7 +573,7 @@ class ReplicationNode:
         """Jobs to be run now, in any thread."""
         if self._save_again and not self._is_saving:
             self._save_again, self._is_saving = False, True
-            self._jobs.append(SaveNode(self.record.copy(), self.data.disk))
+            self._jobs.append(SaveNode(self.record, self._file))
         jobs, self._jobs = self._jobs, []
         return jobs
 
@@ -545,15 +603,15 @@ class ReplicationNode:
         log.tick(now_ns)
 
     def _node_saved(self, job: SaveNode, error: Exception | None) -> None:
-        if job.copy is None:
-            self._is_saving = False
-        else:
-            job.copy.is_busy = False
+        self._is_saving = False
         if error is not None:
             self._warn(f"REPLICATION: failed to save replication.json - {error}")
             self._save_again = True
-        elif job.copy is not None:
-            job.copy.own_epoch, job.copy.own_seen = self.record.epoch, self.record.seen
+            return
+        own = self._own
+        if job.record.epoch > own.own_epoch:
+            own.own_epoch, own.is_busy = job.record.epoch, False
+            own.own_seen = max(own.own_seen, own.own_epoch)
             self._own_log.changed()
 
     def _failed(self, copy: LocalCopy, job: NodeJob, error: Exception, now_ns: int) -> None:
@@ -593,7 +651,7 @@ class ReplicationNode:
         """Begin to deliver from a promoted copy; old messages wait until the holders were asked."""
         primary = log.primaries.get(copy)
         if primary is None:
-            primary = log.primaries[copy] = Primary(self.settings, copy.origin, lambda _name: self.settings.replicas)
+            primary = self._make_primary(log, copy, lambda _name: self.settings.replicas)
         log.ask(copy, now_ns)
         for topic in topics:
             if isinstance(topic, ReplicaTopic):
@@ -634,20 +692,19 @@ class ReplicationNode:
 
     def origin_dropped(self) -> None:
         """Another owner has all that is pending here: the next start does not deliver it."""
-        if not self.record.transferred:
-            self.record.transferred = True
-            self.save_node()
+        self._change(replace(self.record, is_transferred=True))
 
     def decommission_state(self, now_ns: int) -> dict[str, Any]:
         """The content of GET /decommission."""
         owned = [(log, copy) for log in self.logs.values() for copy in log.copies if copy.is_owner]
         remaining = sum(count(log.delivered(copy)) for log, copy in owned)
         others = [copy for log in self.logs.values() for copy in log.copies if not copy.is_origin]
-        done = self.is_decommissioning and self.record.transferred and not others
+        done = self.is_decommissioning and self._file.record.is_transferred and not others
         waits = next((copy.waits_for for _, copy in owned if copy.waits_for), "")
         if not waits and others:
-            waits = next((copy.waits_for for copy in others if copy.waits_for), "other nodes to drop or move copies")
-        del now_ns
+            waits = next(
+                (copy.waits_for for copy in others if copy.waits_for), "other nodes to drop or move copies"
+            )
         return {
             "decommissioning": self.is_decommissioning,
             "done": done,
@@ -689,6 +746,9 @@ class ReplicationNode:
             link.tick(now_ns)
         if suspended:
             self._ask_again(now_ns)
+        for log in self.logs.values():
+            for primary in log.primaries.values():
+                self._want_checkpoints(primary)
         if now_ns < self._next_second_ns:
             return
         self._next_second_ns = now_ns + _S
@@ -701,6 +761,16 @@ class ReplicationNode:
                 self._stream_to(link, now_ns)
                 self._end_unwanted(link)
             link.sync()
+
+    def _want_checkpoints(self, primary: Primary) -> None:
+        """Have whole checkpoints of the wanted topics written in the next round."""
+        wanted, primary.wants_checkpoint = primary.wants_checkpoint, {}
+        for store in wanted:
+            found = self._copy_of.get(store)
+            topic = self.broker.topics.get(primary.name_of(store)) if found is None else found[2]
+            if topic is not None and isinstance(store, TopicStore):
+                store.checkpoints.begin_anew()
+                topic.changed = True
 
     def _ask_again(self, now_ns: int) -> None:
         """This node was suspended: others may have delivered its messages."""
@@ -730,7 +800,7 @@ class ReplicationNode:
             "epoch": self._own.epoch,
             "replicas_wanted": self.settings.replicas,
             "fully_replicated": counted is not None,
-            "replicas": [self._shown_replica(identity) for identity in self.replicas],
+            "replicas": [self._shown_replica(identity, now_ns) for identity in self.replicas],
             "copies": [
                 self._shown_copy(log, copy, now_ns)
                 for log in self.logs.values()
@@ -739,17 +809,18 @@ class ReplicationNode:
             ],
         }
 
-    def _shown_replica(self, identity: bytes) -> dict[str, Any]:
+    def _shown_replica(self, identity: bytes, now_ns: int) -> dict[str, Any]:
         link = self.link_to(identity)
         stream = None if link is None else link.stream_of(self.primary)
         found: dict[str, Any] = {
             "identity": identity.hex(),
-            "address": self.record.replicas.get(identity, ""),
+            "address": next((one.address for one in self.record.replicas if one.identity == identity), ""),
             "state": "unreachable",
             "caught_up_topics": 0,
             "in_sync_topics": 0,
             "topics": 0,
             "lag_bytes": 0,
+            "lag_seconds": 0.0,
             "problem": "",
         }
         if stream is not None:
@@ -761,12 +832,13 @@ class ReplicationNode:
                 "in_sync_topics": stream.in_sync_topics,
                 "topics": stream.topics,
                 "lag_bytes": stream.sender.lag_bytes,
+                "lag_seconds": stream.sender.lag_ns(now_ns) / _S,
             }
         return found
 
     def _shown_copy(self, log: LogCopies, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
-        pending = log.delivered(copy)
-        waiting = sum(end - start for channels in pending.values() for one in channels.values() for start, end in one)
+        pending = count(log.delivered(copy))
+        link = self.link_to(copy.owner)
         state = "promoted" if copy.is_owner else "replica"
         return {
             "origin": copy.origin.hex(),
@@ -774,13 +846,13 @@ class ReplicationNode:
             "state": "state_only" if copy.is_owner and copy.is_open and not pending else state,
             "epoch": copy.epoch,
             "owner": (self.identity if copy.is_owner else copy.owner).hex(),
-            "pending": waiting,
+            "address": self.holders_of(copy).get(copy.owner, ""),
+            "connected": copy.is_streamed and link is not None,
+            "topics": len(copy.topics),
+            "pending": pending,
             "yielded": copy.yielded_count,
             "fully_replicated": log.counted(copy, 0, now_ns) is not None,
             "waits_for": "" if copy.is_streamed else copy.waits_for,
             "holders": [identity.hex() for identity in self.holders_of(copy)],
             "problems": copy.problems,
         }
-
-
-__all__ = ["CloseCopy", "NodeJob", "ReplicationNode", "TopicStore"]

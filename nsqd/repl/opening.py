@@ -11,14 +11,12 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.repl.copies import CopyRecord
 from nsqd.storage import restoring
-from nsqd.storage.data_path import DataPath
 from nsqd.storage.copy_store import CopyStore
+from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
 
 
-def open_topic(
-    data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord
-) -> ReplicaTopic:
+def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
     Nobody may write into the folder from now on. Raises OSError, and NewerVersion.

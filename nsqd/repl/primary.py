@@ -34,6 +34,7 @@ class ReplicaSettings:
     timeout_ns: int = 2 * _S
     # Bytes a second.
     catch_up_rate: int = 50 << 20
+    failover_ns: int = 30 * _S
 
 
 class _TappedTopic(Tap):
@@ -64,7 +65,7 @@ class _TappedTopic(Tap):
             stream.fail("files of the log were removed by another program")
 
     def deleted(self) -> None:
-        self._primary.deleted(self._log, self._log.end)
+        self._primary.remove(self._log)
 
 
 class Primary:
@@ -77,12 +78,14 @@ class Primary:
         replicas_of: Callable[[str], int] | None = None,
         *,
         unneeded: Callable[[str], Ranges],
+        may_resume: Callable[[LogStream], bool] = lambda _stream: True,
     ) -> None:
         """*replicas_of* gives the number of replicas that the policy of a topic wants.
 
         *unneeded* gives the messages of a topic of which no copy is needed: they can be read here, or are
-        not pending.
+        not pending. *may_resume* says whether a stream may enter the replica's earlier copy (rule 5).
         """
+        self.may_resume = may_resume
         self.settings = settings
         self.origin = origin
         # What `Log` says of this owner's copy; set before a stream begins.
@@ -107,24 +110,20 @@ class Primary:
             stream.topic_added(log, name)
 
     def remove(self, log: LogWriter) -> None:
-        """Stream a topic no more; the copies keep it."""
+        """Stream a topic no more; a `DeleteTopic` removes it from the copies."""
         if self._topics.pop(log, None) is not None:
             log.tap = None
             self.wants_checkpoint.pop(log, None)
             for stream in self.streams:
                 stream.topic_removed(log)
 
-    def deleted(self, log: LogWriter, below: int) -> None:
-        """The topic was deleted: its messages below a position are removed from every copy."""
-        topic = self._topics.pop(log, None)
-        if topic is not None:
-            log.tap = None
-            self.wants_checkpoint.pop(log, None)
-            for stream in self.streams:
-                stream.topic_deleted(log, topic.name, below)
-
     def topics(self) -> Iterable[tuple[LogWriter, str]]:
         return ((log, topic.name) for log, topic in self._topics.items())
+
+    def name_of(self, log: LogWriter) -> str:
+        """The name of a topic; empty for one that is not streamed any more."""
+        topic = self._topics.get(log)
+        return "" if topic is None else topic.name
 
     def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]:
         """Files of a topic that were removed since the start of the process, by name."""
@@ -160,10 +159,6 @@ class Primary:
     def detach(self, stream: LogStream) -> None:
         """A stream has ended."""
         self.streams = tuple(one for one in self.streams if one is not stream)
-
-    def may_resume(self, stream: LogStream) -> bool:  # noqa: ARG002 - subclasses decide by the statuses
-        """Whether a stream may enter the replica's earlier copy (rule 5)."""
-        return True
 
     # --- publishers ---
 

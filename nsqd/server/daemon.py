@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from nsqclient.wire.address import join_host_port
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.version import NSQ_VERSION
-from nsqclient.wire.address import join_host_port
 from nsqcore.http.api import tls_required
 from nsqcore.http.metrics_on_demand import MetricsOnDemand
 from nsqcore.http.server import Front, HttpServer
@@ -50,8 +50,8 @@ from nsqd.server.http.info import InfoApi, LifePhase, parse_addresses
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
-from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
@@ -61,6 +61,7 @@ from nsqd.server.policies import Policies
 from nsqd.server.repl.options import replication_options
 from nsqd.server.repl.service import Replication
 from nsqd.server.tcp import Clients
+from nsqd.server.tls import to_replicas
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
@@ -150,7 +151,9 @@ class Nsqd:
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=self.trusted.context if self.trusted is not None else None,
         )
-        self.checkpoints = Checkpoints(self.broker, self.data, self.health, log, self.replication.checkpointed)
+        self.checkpoints = Checkpoints(
+            self.broker, self.data, self.health, log, self.replication.checkpointed
+        )
         self.changes = Changes(
             self.broker,
             self.data,
@@ -342,7 +345,9 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
-        self.replication.begin(join_host_port(self.options.broadcast_address, self.options.broadcast_tcp_port))
+        self.replication.begin(
+            join_host_port(self.options.broadcast_address, self.options.broadcast_tcp_port)
+        )
         self.turn.ask()
 
     async def _stop(self) -> None:

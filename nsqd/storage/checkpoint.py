@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.inflight import Run
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.state import Additions, OwedState, TopicState, owing
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING

@@ -41,7 +41,12 @@ def replication_metrics(replication: Replication) -> Iterator[Family]:
         _REPLICA,
     )
     for name, text, key in _OF_REPLICA:
-        yield Family(name, text, [(label, float(one[key])) for label, one in zip(labels, replicas, strict=True)], _REPLICA)
+        yield Family(
+            name,
+            text,
+            [(label, float(one[key])) for label, one in zip(labels, replicas, strict=True)],
+            _REPLICA,
+        )
     copies: list[dict[str, Any]] = shown["copies"]
     promoted = [one for one in copies if one["state"] != "replica"]
     yield _one(
@@ -65,7 +70,9 @@ def replication_metrics(replication: Replication) -> Iterator[Family]:
         "topics of promoted copies that cannot be read; GET /replication names them",
         sum(len(one["problems"]) for one in promoted),
     )
-    yield _one("nsqd_failovers", "copies here that took over for a silent owner", replication.failovers, counter=True)
+    yield _one(
+        "nsqd_failovers", "copies here that took over for a silent owner", replication.failovers, counter=True
+    )
     yield _one(
         "nsqd_yielded_messages",
         "pending messages that another owner delivers instead",

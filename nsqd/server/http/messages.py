@@ -10,9 +10,9 @@ from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
 from nsqcore.http.pace import Pace
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.standing import MessageState, Standing, Standings, work_on
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown

@@ -44,7 +44,7 @@ _ARGUMENTS: Final[Arguments] = {
     "all": (_TRUTH, "every message the channel owes"),
     "dry_run": (_TRUTH, "count, and do nothing"),
     "cancel": (_TRUTH, "take publishes again"),
-    "to": (TEXT, "TCP address of the nsqd that takes all logs over, instead of a replica"),
+    "target": (TEXT, "TCP address of the nsqd that takes all logs over, instead of a replica"),
     "fewer_copies": (_TRUTH, "also when fewer replicas than wanted have the messages afterwards"),
     "name": (TEXT, "name of a policy"),
     "apply": (_TRUTH, "also when messages that are kept now are deleted by it"),
@@ -208,7 +208,11 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/drain"): Operation("node", "what a drain has still to wait for", answer=JSON),
     ("GET", "/replication"): Operation("node", "the replicas of this node, and the copies here", answer=JSON),
     ("POST", "/decommission"): Operation(
-        "node", "transfer all logs to other nodes", "to fewer_copies cancel", answer=JSON, refusals=(400, 409)
+        "node",
+        "transfer all logs to other nodes",
+        "target fewer_copies cancel",
+        answer=JSON,
+        refusals=(400, 409),
     ),
     ("GET", "/decommission"): Operation("node", "how far the transfer of all logs is", answer=JSON),
     ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=PLAIN),

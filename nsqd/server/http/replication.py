@@ -22,11 +22,11 @@ class ReplicationApi:
     async def decommission(self, request: Request) -> Response:
         """Transfer all logs to other nodes; with ``cancel=true`` stop that.
 
-        ``to`` is the address of the target; ``fewer_copies=true`` accepts fewer replicas afterwards.
+        ``target`` is the address of the target; ``fewer_copies=true`` accepts fewer replicas afterwards.
         """
-        to = request.query.get("to", "")
+        to = request.query.get("target", "")
         if to and not _ADDRESS.fullmatch(to):
-            raise ApiError(400, "INVALID_TO")
+            raise ApiError(400, "INVALID_TARGET")
         if not self._replication.is_on:
             raise ApiError(409, "NO_CLUSTER_SECRET")
         if request.flag("cancel"):

@@ -166,4 +166,3 @@ def own_certificate_hash(path: str) -> bytes:
     begin = text.index("-----BEGIN CERTIFICATE-----")
     end = text.index("-----END CERTIFICATE-----", begin) + len("-----END CERTIFICATE-----")
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).digest()
-

@@ -83,7 +83,9 @@ class Connector:
         """Connect, and reconnect after each end, until cancelled."""
         pause = _FIRST_PAUSE_S
         while True:
-            was_up, problem = await self._once(self.address) if self.address else (False, "no address is known")
+            was_up, problem = (
+                await self._once(self.address) if self.address else (False, "no address is known")
+            )
             if problem != self.problem:
                 self._log.warning("REPLICA(%s): %s", self.address or self.identity.hex()[:8], problem)
             self.problem = problem
@@ -112,7 +114,9 @@ class Connector:
             return False, tls_reason(error)
         except (OSError, ValueError, ConnectFailed) as error:
             return False, str(getattr(error, "strerror", None) or error).lower()
-        ssl_object = None if connection.transport is None else connection.transport.get_extra_info("ssl_object")
+        ssl_object = (
+            None if connection.transport is None else connection.transport.get_extra_info("ssl_object")
+        )
         link = connection.link = self._make_link(self.identity, peer_certificate_hash(ssl_object))
         self.connection = connection
         connection.flush()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -110,24 +111,29 @@ class Replication:
             if not self.is_on:
                 return
             identity = data.reservation.identity
-            record = node_record.load(data.disk, data.path, identity)
-            record.begin_incarnation(os.urandom)
-            node_record.save_record(data.disk, record)
-            copies = Copies(data.disk, data.path)
-            if record.copied_from:
-                copies.adopt(record.copied_from)
+            file = node_record.NodeRecordFile.load(data.disk, data.path, identity)
+            file.begin_incarnation(os.urandom)
             node = ReplicationNode(
-                options.replicas, identity, self._broker, data, copies, record, info=self._log.info, warn=self._log.warning
+                options.replicas,
+                identity,
+                address,
+                self._broker,
+                data,
+                Copies(data.disk, data.path),
+                file,
+                lambda: int(time.time()),
+                info=self._log.info,
+                warn=self._log.warning,
             )
             node.begin(now_ns())
-        except node_record.RecordError as error:
+        except (node_record.DamagedRecord, node_record.OldCopies) as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
         self.node = node
         me = Candidate(identity, options.address, options.zone, options.host)
         self._replicas = ReplicaSet(me, options.replicas.replicas, options.replace_after_ns, options.named)
-        self._replicas.restore(record.replicas)
+        self._replicas.restore(file.record.replicas)
         node.replicas = self._replicas.identities
 
     async def watch(self, checkpoints: Checkpoints) -> None:
@@ -297,11 +303,11 @@ class Replication:
         await asyncio.sleep(_CHOOSE_S)
 
     def _set_replicas(self, node: ReplicationNode, replicas: ReplicaSet) -> None:
-        node.replicas = replicas.identities
-        node.record.replicas = replicas.addresses
-        node.record.holders |= {who: address for who, address in replicas.addresses.items()}
-        node.save_node()
-        self._log.info("REPLICATION: replicas are %s", ", ".join(replicas.addresses.values()) or "not known yet")
+        node.set_replicas(replicas.holders)
+        self._log.info(
+            "REPLICATION: replicas are %s",
+            ", ".join(one.address for one in replicas.holders) or "not known yet",
+        )
 
     # --- jobs ---
 
@@ -357,7 +363,9 @@ class Replication:
     @property
     def replicates(self) -> bool:
         """Whether publishers may have to wait for replicas."""
-        return self.node is not None and (bool(self.options.replicas.replicas) or bool(self.node.primary.streams))
+        return self.node is not None and (
+            bool(self.options.replicas.replicas) or bool(self.node.primary.streams)
+        )
 
     def lacks(self, store: LogWriter) -> str:
         """Why publishes to this log are refused; empty when they are not."""
@@ -380,8 +388,8 @@ class Replication:
 
     def topic_deleted(self, topic: Topic) -> None:
         """An own topic was deleted."""
-        if self.node is not None and not topic.ephemeral:
-            self.node.topic_deleted(topic.name, topic.sequence_end)
+        if self.node is not None:
+            self.node.topic_deleted(topic.name, store_of(topic))
 
     # --- shown to operators ---
 
@@ -431,7 +439,14 @@ class Replication:
     def decommission_state(self) -> dict[str, Any]:
         """The content of GET /decommission."""
         if self.node is None:
-            return {"decommissioning": False, "done": False, "waits_for": "", "logs": 0, "remaining": 0, "transferred": 0}
+            return {
+                "decommissioning": False,
+                "done": False,
+                "waits_for": "",
+                "logs": 0,
+                "remaining": 0,
+                "transferred": 0,
+            }
         return self.node.decommission_state(now_ns())
 
     def under_replicated(self) -> int:
