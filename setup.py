@@ -77,7 +77,7 @@ COMPILED: Final = {
         "session",
     ),
     # A class that inherits from a compiled class must be compiled.
-    "nsqd.storage": ("carried_store", "topic_store"),
+    "nsqd.storage": ("copy_store", "topic_store"),
     "nsqd.server": (
         "busy_poll",
         "clock",

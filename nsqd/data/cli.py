@@ -4,7 +4,6 @@
     nsqd-data summary --data-path=/data                 topics, channels, segments
     nsqd-data dump    --data-path=/data --topic=T       messages as JSON lines
     nsqd-data repair  --data-path=/data [--write]       what would be repaired; --write repairs it
-    nsqd-data hand-over --data-path=/data --to=HOST:PORT  gives all that is owed to a running nsqd permanently
 
 Exits with 0 when all is well, 1 when something is damaged or lost, 2 when the command could not do its work.
 """
@@ -17,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nsqcore.options.arguments import Address, ArgumentParser
+from nsqcore.options.arguments import ArgumentParser
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_MASK
 
@@ -41,20 +40,6 @@ def argument_parser() -> ArgumentParser:
     summarise.add_argument("--json", action="store_true", help="an object a topic")
     mend = command("repair", "show what would be repaired; with --write repair it")
     mend.add_argument("--write", action="store_true", help="change the files; no nsqd may run there")
-    leave = command("hand-over", "let a running nsqd have all that is owed here, for good").add_argument
-    leave(
-        "--to",
-        required=True,
-        action="append",
-        type=Address(4150),
-        metavar="HOST:PORT",
-        help="TCP address of the nsqd; of several the first that will",
-    )
-    leave("--tls", action="store_true", help="speak TLS to it")
-    leave("--tls-root-ca-file", default="", metavar="FILE", help="trusted, instead of the system's list")
-    leave("--tls-cert", default="", metavar="FILE", help="shown to it, with --tls-key")
-    leave("--tls-key", default="", metavar="FILE", help="of --tls-cert")
-    leave("--secret-file", default="", metavar="FILE", help="with the AUTH secret that it is shown")
     add = command("dump", "messages as JSON lines").add_argument
     add("--start", type=_number, default=0, metavar="SEQUENCE", help="the first sequence")
     add("--end", type=_number, default=EVERYTHING, metavar="SEQUENCE", help="the sequence behind the last")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqcore.process.output import ReaderEnded, Unwritable, tell, write_text
-from nsqd.data import dump, hand_over, repair, summary, verify
+from nsqd.data import dump, repair, summary, verify
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal
 from nsqd.log.disk import Disk
@@ -32,19 +32,6 @@ def carry_out(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    if given.command == "hand-over":
-        if given.topic:
-            raise DataPathRefused("a data path is handed over whole, not by topics")
-        options = hand_over.HandOverOptions(
-            given.data_path,
-            tuple(given.to),
-            given.tls,
-            given.tls_root_ca_file,
-            given.tls_cert,
-            given.tls_key,
-            given.secret_file,
-        )
-        return WELL if hand_over.hand_over(options, _say) else FAILED
     if given.command == "repair" and given.write:
         return _repair_for_good(given)
     if is_in_use(given.data_path):

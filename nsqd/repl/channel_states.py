@@ -40,7 +40,7 @@ def states_of(
     topic: Topic, origin: bytes, copy: int, pending: dict[ChannelKey, Ranges]
 ) -> Iterator[ChannelState]:
     """Frames with the channel state of one topic; *pending* is what is said to be pending."""
-    if isinstance(topic, ReplicaTopic) and topic.given_up:
+    if isinstance(topic, ReplicaTopic) and topic.tombstoned:
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, facts.had(topic), _NOTHING, live=False)
     elif waiting := pending.get(NO_CHANNEL):
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, _NOTHING, waiting, live=True)
@@ -88,7 +88,7 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
         if not state.live:
             return _finish_waiting(topic, finished)
         known = ChannelFacts(state.generation, finished)
-        promoted.learn(broker, topic, state.channel, known, higher=False, stored=lambda: claim(topic))
+        promoted.learn(broker, topic, state.channel, known, lambda: claim(topic))
         return True
     if channel.generation != state.generation:
         return False

@@ -47,8 +47,6 @@ _PING_NS: Final = _S // 2
 _SILENT_NS: Final = 15 * _S
 # A peer that has not finished the handshake after so long is refused.
 _HANDSHAKE_NS: Final = 10 * _S
-# A replica with so many unacknowledged bytes is disconnected; the next stream goes on from the disk.
-MAX_LAG: Final = 2 * MAX_APPEND
 
 LinkJob: TypeAlias = ReadJob | ReplicaJob
 
@@ -91,11 +89,9 @@ class PeerLink:
         self._base = 0
         self._next_log = 1
         self._next_topic = 1
+        # Received bytes up to the last frame that was taken.
+        self._position = 0
         self._acknowledged = (0, 0)
-        self._synced = 0
-        self._sync_wanted = False
-        self._syncing = 0
-        self._sync_from = 0
         # Positions of deletions that the peer has not acknowledged, in order.
         self._deletions: list[tuple[int, DeleteTopic]] = []
 
@@ -135,11 +131,12 @@ class PeerLink:
         self.heard_ns = now_ns
         try:
             for frame in self._reader.feed(data):
+                at, self._position = self._position, self._reader.position
                 if self.state is LinkState.HANDSHAKE:
                     self._greet(frame, now_ns)
                 else:
-                    self._take(frame, now_ns)
-                if self.is_closed:
+                    self._take(frame, at - self._base, now_ns)
+                if self.ended_now():
                     return
         except BadFrame as error:
             self.refuse(Refuse.BAD_FRAME, str(error))
@@ -151,6 +148,10 @@ class PeerLink:
             self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
             return
         self._go_on(now_ns)
+
+    def ended_now(self) -> bool:
+        """Whether the last frame has ended the connection."""
+        return self.state is LinkState.CLOSED
 
     def flush(self, now_ns: int) -> list[bytes]:
         """What is to be sent now, in order."""
@@ -177,14 +178,12 @@ class PeerLink:
             self.sender.sent_ns = now_ns
         if self.connector:
             self.sender.check_timeout(now_ns, self.node.settings.timeout_ns)
-            if self.sender.lag_bytes > MAX_LAG:
-                self.end("the replica does not keep up")
         self._go_on(now_ns)
 
     def sync(self) -> None:
         """Have what was written of the incoming logs made durable."""
-        if any(one.is_dirty for one in self.incoming.values()):
-            self._sync_wanted = True
+        for one in self.incoming.values():
+            one.sync()
 
     def jobs(self) -> list[LinkJob]:
         """Jobs to be run now."""
@@ -195,18 +194,6 @@ class PeerLink:
             jobs += stream.jobs()
         for one in self.incoming.values():
             jobs += one.jobs()
-        if self._sync_wanted and not self._syncing:
-            self._sync_wanted = False
-            self._sync_from = self._written
-            for one in self.incoming.values():
-                job = one.begin_sync()
-                if job is None:
-                    self._sync_wanted = True
-                    continue
-                self._syncing += 1
-                jobs.append(job)
-            if not self._syncing and not self._sync_wanted:
-                self._synced = self._sync_from
         return jobs
 
     def ended(self, job: LinkJob, error: OSError | None, now_ns: int) -> None:
@@ -215,23 +202,23 @@ class PeerLink:
             for stream in self.streams.values():
                 if stream.owns(job):
                     stream.ended(job, error)
-                    break
         else:
-            for one in self.incoming.values():
-                if not one.owns(job):
-                    continue
-                if one.ended(job, error) and not error:
-                    self._sync_ended()
-                break
-            if error is not None:
-                self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+            self._incoming_ended(job, error)
         if not self.is_closed:
             self._go_on(now_ns)
 
-    def _sync_ended(self) -> None:
-        self._syncing -= 1
-        if not self._syncing and not self._sync_wanted:
-            self._synced = max(self._synced, self._sync_from)
+    def _incoming_ended(self, job: ReplicaJob, error: OSError | None) -> None:
+        one = next((one for one in self.incoming.values() if one.owns(job)), None)
+        if one is None:
+            return
+        try:
+            one.ended(job, error)
+        except BadFrame as failed:
+            self.refuse(Refuse.BAD_FRAME, str(failed))
+        except Mismatch as failed:
+            self.refuse(Refuse.DAMAGED, str(failed))
+        except OSError as failed:
+            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(failed)}")
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""
@@ -259,7 +246,7 @@ class PeerLink:
         self.state = LinkState.CLOSED
         self.reason = self.reason or reason
         self.sender.close()
-        for stream in self.streams.values():
+        for stream in list(self.streams.values()):
             stream.close()
         for one in self.incoming.values():
             one.close()
@@ -269,6 +256,9 @@ class PeerLink:
     def _go_on(self, now_ns: int) -> None:
         for stream in self.streams.values():
             stream.catch_up(now_ns)
+            if stream.problem:
+                self.end(stream.problem)
+                return
         for one in self.incoming.values():
             if one.out:
                 out, one.out = one.out, []
@@ -291,11 +281,12 @@ class PeerLink:
         elif handshake.done:
             self.state = LinkState.UP
             self._reader.max_frame = MAX_APPEND + MAX_FRAME
-            self._base = self._reader.position
+            self._base = self._position
             self.sender.sent_ns = now_ns
             self.node.link_up(self, now_ns)
 
-    def _take(self, frame: AnyFrame, now_ns: int) -> None:
+    def _take(self, frame: AnyFrame, at: int, now_ns: int) -> None:
+        """Take a frame that begins at this position of the stream."""
         if isinstance(frame, Ping):
             return
         if isinstance(frame, Refuse):
@@ -307,10 +298,13 @@ class PeerLink:
             self.node.take_status(self, frame, now_ns)
         elif isinstance(frame, DeleteTopic):
             self.node.delete_topic(frame)
+            for one in self.incoming.values():
+                if one.log.origin == frame.origin:
+                    one.take(frame, at)
         elif self.connector:
             self._take_answer(frame, now_ns)
         else:
-            self._take_stream(frame, now_ns)
+            self._take_stream(frame, at, now_ns)
 
     # --- the primary's side ---
 
@@ -354,35 +348,41 @@ class PeerLink:
 
     # --- the replica's side ---
 
-    def _take_stream(self, frame: AnyFrame, now_ns: int) -> None:
+    def _take_stream(self, frame: AnyFrame, at: int, now_ns: int) -> None:
         if isinstance(frame, Log):
             if frame.number in self.incoming:
                 raise BadFrame(f"log {frame.number} is streamed already")
             candidate = self.node.candidate_for(self, frame)
             if not self.is_closed:
-                self.incoming[frame.number] = IncomingLog(frame, self.peer, self.node.copies, candidate)
+                self.incoming[frame.number] = IncomingLog(
+                    frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)
+                )
         elif isinstance(frame, Sync):
-            self._sync_wanted = True
+            self.sync()
         elif isinstance(frame, Topic):
             one = self._log(frame.log)
-            one.take(frame)
+            one.take(frame, at)
             self._by_topic[frame.topic] = one
         elif isinstance(frame, Ready):
-            self._log(frame.log).take(frame)
+            self._log(frame.log).take(frame, at)
         elif isinstance(frame, Snapshot):
             one = self._log(frame.log)
             self.node.before_stream(one, frame)
-            one.take(frame)
+            one.take(frame, at)
             self.node.replica_began(self, one, now_ns)
         elif isinstance(frame, TakeOver):
             self.node.take_over(self, self._log(frame.log), frame.epoch, now_ns)
         elif (topic := getattr(frame, "topic", None)) is not None:
-            one = self._by_topic.get(topic)
-            if one is None:
+            log = self._by_topic.get(topic)
+            if log is None:
                 raise BadFrame(f"there is no topic {topic}")
-            one.take(frame)
+            log.take(frame, at)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
+
+    def _origin_node_id(self, frame: Log) -> int:
+        """The node id of the log's origin, if the peer is that; 0 otherwise."""
+        return self.hello.node_id if self.hello is not None and self.peer == frame.origin else 0
 
     def _log(self, number: int) -> IncomingLog:
         one = self.incoming.get(number)
@@ -390,24 +390,21 @@ class PeerLink:
             raise BadFrame(f"there is no log {number}")
         return one
 
-    @property
-    def _written(self) -> int:
-        """How many bytes of the stream are written; frames that wait for a job are not."""
-        if any(one.has_unwritten for one in self.incoming.values()):
-            return self._acknowledged[0]
-        return self._reader.position - self._base
-
     def _acknowledge(self) -> None:
+        """Acknowledge what is written, and what is durable; frames that wait for a job are neither."""
         if self.connector or not self.is_up:
             return
-        now = (self._written, min(self._synced, self._written))
+        written = synced = self._position - self._base
+        for one in self.incoming.values():
+            unwritten, unsynced = one.unwritten_from, one.unsynced_from
+            written = written if unwritten is None else min(written, unwritten)
+            synced = synced if unsynced is None else min(synced, unsynced)
+        now = (max(written, self._acknowledged[0]), max(min(synced, written), self._acknowledged[1]))
         if now != self._acknowledged:
             self._acknowledged = now
             self._out.append(encode(Ack(*now)))
 
-    def sync_all(self, disk: Disk) -> None:
+    def sync_now(self, disk: Disk) -> None:
         """Make everything of the incoming logs durable, in this thread; for a stop. Raises OSError."""
         for one in self.incoming.values():
-            job = one.begin_sync()
-            if job is not None:
-                job.run(disk)
+            one.sync_now(disk)

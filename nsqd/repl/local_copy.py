@@ -16,7 +16,8 @@ from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
 from nsqd.repl.claims import Claim, Pending
-from nsqd.repl.copies import Copies, CopyRecord
+from nsqd.repl.copies import Copies
+from nsqd.repl.copy_record import CopyRecord
 from nsqd.repl.frames import CopyKind
 from nsqd.repl.opening import close_topic, open_topic
 from nsqd.storage.data_path import DataPath
@@ -139,6 +140,7 @@ class OpenCopy:
         """Raises OSError when the topics cannot be listed."""
         record = self.copy.record
         assert record is not None  # noqa: S101 - the origin's own copy is never opened
+        self.copies.settle(record)
         for name in self.copies.topics(record):
             if name in self.copy.topics:
                 continue

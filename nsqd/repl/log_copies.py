@@ -305,8 +305,8 @@ class LogCopies:
             self._withhold(copy, name)
             for exchange in self.exchanges.values():
                 exchange.topic_changed(copy, name)
-        mine = self.pending(copy)
-        copy.yielded_count = count(mine) - count(subtract(mine, [yielded]))
+        all_pending = self.pending(copy)
+        copy.yielded_count = count(all_pending) - count(subtract(all_pending, [yielded]))
 
     def _withhold(self, copy: LocalCopy, name: str) -> None:
         """Withhold on the channels of a topic what is yielded, and old messages while holders are asked."""

@@ -18,7 +18,8 @@ from nsqd.log.ranges import Ranges
 from nsqd.log.writer import LogWriter
 from nsqd.repl.channel_states import delete_below
 from nsqd.repl.claims import count
-from nsqd.repl.copies import Copies, CopyRecord
+from nsqd.repl.copies import Copies
+from nsqd.repl.copy_record import CopyRecord
 from nsqd.repl.exchange import no_copy
 from nsqd.repl.frames import (
     REFUSALS,
@@ -39,6 +40,7 @@ from nsqd.repl.log_copies import LogCopies, Replicated
 from nsqd.repl.log_stream import LogStream
 from nsqd.repl.node_record import NodeRecord, NodeRecordFile
 from nsqd.repl.primary import Primary, ReplicaSettings
+from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -427,7 +429,9 @@ class ReplicationNode:
         copy = self._copy_with(one.record)
         if copy is not None:
             copy.take_over_epoch = epoch
-            self._info(f"REPLICATION({link.address}): taking over {one.origin.hex()[:8]} under epoch {epoch}")
+            self._info(
+                f"REPLICATION({link.address}): taking over {one.log.origin.hex()[:8]} under epoch {epoch}"
+            )
             link.end("the log is transferred to this node")
             self._log(copy.origin).tick(now_ns)
 
@@ -641,6 +645,9 @@ class ReplicationNode:
 
     def _promoted(self, log: LogCopies, copy: LocalCopy, now_ns: int) -> None:
         copy.take_over_epoch = 0
+        for name, topic in copy.topics.items():
+            if copy.record is not None and isinstance(topic.source, CopyStore):
+                topic.source.move_to(self.copies.folder(copy.record, name).path)
         log.state_changed(copy)
         self._info(
             f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {copy.epoch}, {len(copy.topics)} topics"

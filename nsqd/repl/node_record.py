@@ -64,6 +64,8 @@ class NodeRecord:
     replicas: tuple[Holder, ...] = ()
     holders: tuple[KnownHolder, ...] = ()
     deletions: tuple[Deletion, ...] = ()
+    # All logs were transferred to other nodes: the next start delivers none of the messages here.
+    is_transferred: bool = False
     # The record of the data path of which this one is a copy, until its logs have become promoted copies.
     copied_from: "NodeRecord | None" = None
 
@@ -134,6 +136,7 @@ class NodeRecord:
                 [one.topic, one.below, sorted(each.hex() for each in one.unacknowledged)]
                 for one in self.deletions
             ],
+            "is_transferred": self.is_transferred,
             "copied_from": None if self.copied_from is None else self.copied_from.to_json(),
         }
 
@@ -159,6 +162,7 @@ class NodeRecord:
                 Deletion(str(topic), _number(below), frozenset(map(_identity, unacknowledged)))
                 for topic, below, unacknowledged in value["deletions"]
             ),
+            bool(value["is_transferred"]),
             None if value["copied_from"] is None else cls.from_json(value["copied_from"]),
         )
 

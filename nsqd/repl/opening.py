@@ -9,7 +9,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
-from nsqd.repl.copies import CopyRecord
+from nsqd.repl.copy_record import CopyRecord
 from nsqd.storage import restoring
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
@@ -33,7 +33,7 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
     if state is not None:
         topic.log.kept_from = state.kept_from
         restoring.fill(topic, state)
-        topic.given_up = state.given_up
+        topic.tombstoned = state.tombstoned
     next_seq = state.mark.next if state else 0
     stored = restoring.relive(topic, found.happenings, next_seq, data.warn)
     topic.log.next_seq = store.end

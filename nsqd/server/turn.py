@@ -255,10 +255,10 @@ class Turn:
             self._when_durable(topic, tell)
         elif durable or self._fsync.waits_for(store):
             both = AfterBoth(tell)
-            wait.callbacks.append(partial(self._say, both.one))
+            wait.add(partial(self._say, both.one))
             self._when_durable(topic, both.one)
         else:
-            wait.callbacks.append(partial(self._say, tell))
+            wait.add(partial(self._say, tell))
 
     def _when_durable(self, topic: Topic, tell: Tell) -> None:
         store = store_of(topic)

@@ -34,6 +34,13 @@ class CopyStore(TopicStore):
         """*warn* is called with a sentence about each damage that was found."""
         super().__init__(disk, folder, _NO_SEGMENT, warn, cache=cache, open_files=open_files)
 
+    def move_to(self, folder: Path) -> None:
+        """The folder of the topic was renamed."""
+        self.folder = folder
+        for segment in self.segments:
+            segment.folder = folder
+        self.checkpoints.move_to(folder)
+
     def make_folder(self) -> None:
         """Do nothing: a copy has a folder."""
 

@@ -125,6 +125,10 @@ class CheckpointSlots:
         # Whether there was a checkpoint at start that could not be used.
         self.damaged = False
 
+    def move_to(self, folder: Path) -> None:
+        """The folder was renamed."""
+        self._folder = folder
+
     def load(self, warn: Callable[[str], None], topic_name: str = "") -> TopicState | None:
         """The newest complete checkpoint; None when there is none. Raises OSError and NewerVersion.
 

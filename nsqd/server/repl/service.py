@@ -15,7 +15,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.layout import NewerVersion
 from nsqd.log.writer import LogWriter
 from nsqd.repl import node_record
-from nsqd.repl.choosing import Candidate, ReplicaSet
+from nsqd.repl.choosing import Candidate
 from nsqd.repl.copies import Copies
 from nsqd.repl.frames import Hello, Refuse
 from nsqd.repl.framing import encode
@@ -27,6 +27,7 @@ from nsqd.repl.pending_acks import PendingAck
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.repl.acceptor import Acceptor
+from nsqd.server.repl.choice import ReplicaChoice
 from nsqd.server.repl.connection import Connections, own_certificate_hash
 from nsqd.server.repl.connector import Connector
 from nsqd.server.repl.options import ReplicationOptions
@@ -36,9 +37,7 @@ from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
 TICK_S: Final = 0.05
-# How often candidates are asked for while a replica is missing.
-_CHOOSE_S: Final = 5.0
-_CANDIDATES_S: Final = 60.0
+_CHOOSE_S: Final = 1.0
 _NONCE_BYTES: Final = 32
 
 
@@ -81,7 +80,7 @@ class Replication:
             certificate_hash=self._own_certificate_hash,
         )
         self._connectors: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
-        self._replicas: ReplicaSet | None = None
+        self._choice: ReplicaChoice | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._choosing: asyncio.Task[None] | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -132,9 +131,9 @@ class Replication:
             raise StartupError(f"failed to load {data.path} - {error}") from error
         self.node = node
         me = Candidate(identity, options.address, options.zone, options.host)
-        self._replicas = ReplicaSet(me, options.replicas.replicas, options.replace_after_ns, options.named)
-        self._replicas.restore(file.record.replicas)
-        node.replicas = self._replicas.identities
+        self._choice = ReplicaChoice(
+            node, me, options.named, options.replace_after_ns, self._candidates, self._log
+        )
 
     async def watch(self, checkpoints: Checkpoints) -> None:
         """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""
@@ -147,7 +146,7 @@ class Replication:
                 node.tick(now_ns())
                 self._connect(node)
                 self._run_jobs(node, checkpoints)
-                self._begin_choosing(node)
+                self._begin_choosing()
                 self._begin_syncing(node)
                 self.flush()
                 if node.wants_turn:
@@ -238,11 +237,10 @@ class Replication:
 
     def _connect(self, node: ReplicationNode) -> None:
         """Keep a connection to each node that is wanted, and end the others."""
-        wanted: dict[bytes | str, str] = dict(node.wanted_peers())
+        wanted: dict[bytes | str, str] = dict(node.wanted_peers().items())
         known = {one.identity for one, _ in self._connectors.values() if one.identity}
-        replicas = self._replicas
-        for address in [] if replicas is None else replicas.unknown_addresses:
-            wanted[address] = address
+        choice = self._choice
+        wanted |= {address: address for address in ([] if choice is None else choice.unknown_addresses)}
         for key, (connector, task) in list(self._connectors.items()):
             if key in wanted or (isinstance(key, str) and connector.identity in wanted):
                 continue
@@ -262,52 +260,25 @@ class Replication:
             )
             task = asyncio.create_task(connector.run(), name=f"replication to {address}")
             self._connectors[key] = (connector, task)
-        if replicas is not None:
-            self._note_replicas(node, replicas)
-
-    def _note_replicas(self, node: ReplicationNode, replicas: ReplicaSet) -> None:
-        """Tell the choice of replicas which nodes are connected, refuse or drain."""
-        now = now_ns()
-        changed = False
-        for connector, _ in self._connectors.values():
-            link = connector.link
-            if link is not None:
-                changed = replicas.met(connector.address, link.peer) or changed
-            replicas.look(
-                connector.identity,
-                now,
-                in_sync=link is not None and link.stream_of(node.primary) is not None,
-                refused=bool(connector.refused) or (link is not None and link.peer_drains),
-            )
-        if changed:
-            self._set_replicas(node, replicas)
 
     async def _find(self, identity: bytes) -> list[str]:
         return (await self._look_up([identity])).get(identity, [])
 
     # --- the choice of replicas ---
 
-    def _begin_choosing(self, node: ReplicationNode) -> None:
+    def _begin_choosing(self) -> None:
         if self._choosing is not None and not self._choosing.done():
             return
         if self._choosing is not None:
             self._choosing.result()
-        self._choosing = asyncio.create_task(self._choose(node), name="choice of replicas")
+        self._choosing = asyncio.create_task(self._choose(), name="choice of replicas")
 
-    async def _choose(self, node: ReplicationNode) -> None:
-        replicas = self._replicas
-        if replicas is not None and replicas.wants_candidates(now_ns()):
-            found = [] if self.options.named else await self._candidates()
-            if replicas.update(list(found), now_ns()):
-                self._set_replicas(node, replicas)
+    async def _choose(self) -> None:
+        choice = self._choice
+        if choice is not None:
+            choice.look([one for one, _ in self._connectors.values()], now_ns())
+            await choice.choose(now_ns())
         await asyncio.sleep(_CHOOSE_S)
-
-    def _set_replicas(self, node: ReplicationNode, replicas: ReplicaSet) -> None:
-        node.set_replicas(replicas.holders)
-        self._log.info(
-            "REPLICATION: replicas are %s",
-            ", ".join(one.address for one in replicas.holders) or "not known yet",
-        )
 
     # --- jobs ---
 

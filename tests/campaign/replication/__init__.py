@@ -1,0 +1,1 @@
+"""Whole nodes on simulated disks and a simulated network: the campaign of replication."""

@@ -1,0 +1,478 @@
+"""Random histories of several nodes, and what must hold at the end of each."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from nsqd.repl.frames import CopyKind
+from nsqd.repl.primary import ReplicaSettings
+from tests.campaign.replication.node import DATA, SECOND, Reader, SimulatedNode
+from tests.campaign.replication.site import Site
+from tests.support.simulated_disk import SimulatedDisk
+
+TOPICS: Final = ("t", "u")
+CHANNELS: Final = ("a", "b")
+PROFILES: Final[dict[str, dict[str, float]]] = {
+    "all": {},
+    "power": {"power": 2, "kill": 0.5, "sync": 3},
+    "disks": {"lose": 3, "kill": 0.5},
+    "partition": {"part": 4, "kill": 0, "power": 0, "lose": 0},
+    "people": {"make_channel": 3, "delete_channel": 1, "delete_topic": 0.5, "seek": 0.5},
+    "decommission": {"decommission": 1.5, "kill": 0.5, "lose": 0.3},
+    # Strict: no duplicate that a reachable node could have prevented.
+    "restart": dict.fromkeys(("part", "lose", "power", "move", "suspend", "copy", "long"), 0)
+    | {"restart": 8},
+}
+
+
+@dataclass
+class Promise:
+    """A message that was answered with OK: its topic, its origin, and the channels that get it."""
+
+    topic: str
+    origin: bytes
+    channels: set[str]
+    # No channel existed yet, so the first one gets the message.
+    is_backlog: bool
+    # How many replicas were in sync at the OK.
+    copies: int = 0
+
+
+@dataclass
+class Promises:
+    """The promises of one history."""
+
+    made: dict[bytes, Promise] = field(default_factory=dict)
+    done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
+    again: int = 0
+    by_another: int = 0
+    waived: int = 0
+
+    def finished(self, topic: str, channel: str, body: bytes) -> None:
+        done = self.done.setdefault((topic, channel), set())
+        self.again += body in done
+        done.add(body)
+
+    def is_kept(self, body: bytes) -> bool:
+        one = self.made[body]
+        if one.is_backlog:
+            return any(body in done for (name, _), done in self.done.items() if name == one.topic)
+        return all(body in self.done.get((one.topic, channel), ()) for channel in one.channels)
+
+    def open(self) -> list[bytes]:
+        return [body for body in self.made if not self.is_kept(body)]
+
+    def waive(self, topic: str, origins: set[bytes], channel: str | None) -> None:
+        """Drop promises of messages that an operator deleted, emptied or passed over."""
+        for body, one in list(self.made.items()):
+            if one.topic != topic or one.origin not in origins:
+                continue
+            if channel is None or one.is_backlog or one.channels == {channel}:
+                self.waived += 1
+                del self.made[body]
+            else:
+                one.channels.discard(channel)
+
+
+def bodies_in(disk: SimulatedDisk) -> bytes:
+    """Return the contents of all log files of a disk that a start would use."""
+    found: list[bytes] = []
+
+    def walk(folder: Path) -> None:
+        for name in disk.names(folder):
+            path = folder / name
+            if name.endswith((".log", ".new")):
+                found.append(disk.read_file(path))
+            elif not name.endswith(".deleted"):
+                try:
+                    walk(path)
+                except OSError:
+                    continue
+
+    walk(DATA)
+    return b"\n".join(found)
+
+
+class History:
+    """One seed."""
+
+    EVENTS: Final = {
+        "publish": 14, "consume": 12, "wait": 10, "subscribe": 3, "leave": 1, "make_channel": 1, "kill": 1,
+        "restart": 3, "part": 1, "long": 2, "compact": 1, "sync": 1, "lose": 0.7, "power": 0.7, "move": 0.3,
+        "suspend": 0.4, "decommission": 0, "delete_channel": 0, "delete_topic": 0, "seek": 0, "copy": 0,
+    }  # fmt: skip
+
+    def __init__(self, seed: int, profile: str = "all") -> None:
+        self.rng = rng = random.Random(f"{profile} {seed}")
+        self.profile = profile
+        replicas = rng.choice((1, 1, 2))
+        settings = ReplicaSettings(
+            replicas=replicas, refuse=rng.random() < 0.4, strict=rng.random() < 0.3, catch_up_rate=1 << 30
+        )
+        self.site = Site(rng.randint(replicas + 1, 4), rng, settings)
+        self.promises = Promises()
+        self.weights = dict(self.EVENTS) | PROFILES[profile]
+        self.events: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.trace: list[str] = []
+        self.count = 0
+        self._readers: list[tuple[SimulatedNode, Reader]] = []
+
+    def run(self, steps: int = 80) -> "History":
+        for node in self.site.nodes.values():
+            for name in TOPICS:
+                if self.profile == "restart" or self.rng.random() < 0.7:
+                    node.channel(name, self.rng.choice(CHANNELS))
+        self.site.advance(6)
+        self.site.settle()
+        for event in self.rng.choices(list(self.weights), list(self.weights.values()), k=steps):
+            self.trace.append(event)
+            self.events[event] += 1
+            getattr(self, event)()
+            if self.profile == "restart":
+                for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
+                    if self.rng.random() < 0.5:
+                        self.site.start(number)
+        return self
+
+    # --- events: clients ---
+
+    def _node(self) -> SimulatedNode | None:
+        nodes = [one for one in self.site.nodes.values() if one.number not in self.site.suspended]
+        return self.rng.choice(nodes) if nodes else None
+
+    def publish(self) -> None:
+        node, name = self._node(), self.rng.choice(TOPICS)
+        if node is None:
+            return
+        for _ in range(self.rng.choice((1, 1, 5, 20))):
+            self.count += 1
+            body = b"<%d>" % self.count
+            pending = node.publish(name, body)
+            if isinstance(pending, str):
+                self.events["refused"] += 1
+                break
+            channels = set(node.broker.topics[name].channels)
+            promise = Promise(name, node.identity, channels, is_backlog=not channels)
+            store = node.store(node.broker.topics[name])
+            settle = partial(self._answered, node, store, body, promise)
+            if pending is None:
+                settle("")
+            else:
+                pending.add(settle)
+        node.turn()
+        self.site.move()
+
+    def _answered(self, node: SimulatedNode, store, body: bytes, promise: Promise, reason: str) -> None:  # type: ignore[no-untyped-def]
+        """The publisher got its answer: the promise holds for the replicas that are in sync now."""
+        if reason or self.site.nodes.get(node.number) is not node:
+            return
+        in_sync, wanted = node.replication.primary.replicas_of_topic(store)
+        promise.copies = min(in_sync, wanted)
+        if promise.copies:
+            others = [disk for number, disk in self.site.disks.items() if number != node.number]
+            have = sum(body in bodies_in(disk) for disk in others)
+            if have < promise.copies:
+                self.wrong.append(f"{body.decode()} was answered with {have} of {promise.copies} copies")
+        self.promises.made[body] = promise
+
+    def subscribe(self) -> None:
+        node = self._node()
+        if node is None or node.broker.decommissioning:
+            return
+        name = self.rng.choice(TOPICS)
+        topic = node.broker.topics.get(name)
+        if topic is not None and topic.channels:
+            channel = self.rng.choice(sorted(topic.channels))
+            self._readers.append((node, node.read(name, channel, self.rng.choice((1, 3, 20)))))
+
+    def make_channel(self) -> None:
+        node = self._node()
+        if node is not None and not node.broker.decommissioning and not node.broker.asks_holders:
+            node.channel(self.rng.choice(TOPICS), self.rng.choice(CHANNELS))
+
+    def consume(self) -> None:
+        for node, reader in list(self._readers):
+            if self.site.nodes.get(node.number) is not node or reader not in node.readers:
+                self._readers.remove((node, reader))
+                continue
+            if node.number in self.site.suspended:
+                continue
+            reader.take()
+            count = self.rng.randint(0, min(6, len(reader.unanswered)))
+            for message in self.rng.sample(reader.unanswered, count):
+                self._answer(node, reader, message, "FIN" if self.rng.random() < 0.85 else "REQ")
+            reader.take()
+
+    def _answer(self, node: SimulatedNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
+        if node.answer(reader, message, verb) and verb == "FIN":
+            self.promises.by_another += int(message[0], 16) >> 54 != node.number
+            self.promises.finished(reader.topic, reader.channel, message[1])
+
+    def leave(self) -> None:
+        if self._readers:
+            node, reader = self._readers.pop(self.rng.randrange(len(self._readers)))
+            if self.site.nodes.get(node.number) is node and reader in node.readers:
+                node.leave(reader)
+
+    # --- events: operators ---
+
+    def _origins(self, node: SimulatedNode, topic: str) -> set[bytes]:
+        """The origins of the logs that this node delivers of a topic, or may have delivered."""
+        found = {node.identity}
+        own = node.broker.topics.get(topic)
+        for one in () if own is None else own.promoted:
+            found.add(bytes.fromhex(one.origin))  # type: ignore[attr-defined]
+        return found
+
+    def delete_channel(self) -> None:
+        node = self._node()
+        name = self.rng.choice(TOPICS)
+        topic = None if node is None else node.broker.topics.get(name)
+        if node is None or topic is None or not topic.channels:
+            return
+        channel = self.rng.choice(sorted(topic.channels))
+        node.forget_readers(name, channel)
+        self.promises.waive(name, self._origins(node, name), channel)
+        node.broker.delete_channel(topic, channel)
+        node.turn()
+
+    def delete_topic(self) -> None:
+        node = self._node()
+        name = self.rng.choice(TOPICS)
+        if node is not None and name in node.broker.topics:
+            self.promises.waive(name, self._origins(node, name), None)
+            node.delete_topic(name)
+
+    def seek(self) -> None:
+        node = self._node()
+        name = self.rng.choice(TOPICS)
+        topic = None if node is None else node.broker.topics.get(name)
+        if node is None or topic is None or not topic.channels or topic.paused:
+            return
+        channel = topic.channels[self.rng.choice(sorted(topic.channels))]
+        self.promises.waive(name, self._origins(node, name), channel.name)
+        node.broker.seek_channel(topic, channel, topic.log.next_seq, [])
+        for copy in topic.promoted:
+            if channel.name in copy.channels:
+                copy.channels[channel.name].commit(copy.log.next_seq)
+        node.turn()
+
+    def decommission(self) -> None:
+        node = self._node()
+        if node is None:
+            return
+        if node.replication.is_decommissioning and self.rng.random() < 0.2:
+            node.replication.cancel_decommission()
+        elif len(self.site.nodes) > 1:
+            node.replication.decommission("", fewer_copies=False)
+            for reader in list(node.readers):
+                if self.rng.random() < 0.3:
+                    node.leave(reader)
+
+    def _remove_decommissioned(self) -> None:
+        for number, node in list(self.site.nodes.items()):
+            if node.replication.decommission_state(self.site.now)["done"]:
+                self.events["decommissioned"] += 1
+                only = self._only_on(number)
+                if only:
+                    self.wrong.append(f"node {number} is decommissioned, and only it has {only[:3]}")
+                self.site.lose_disk(number)
+
+    # --- events: machines ---
+
+    def wait(self) -> None:
+        self.site.advance(self.rng.choice((0.5, 1, 3)))
+        self._remove_decommissioned()
+
+    def long(self) -> None:
+        self.site.step = SECOND
+        self.site.advance(self.rng.choice((20, 45)))
+        self.site.step = SECOND // 2
+        self._remove_decommissioned()
+
+    def compact(self) -> None:
+        node = self._node()
+        if node is not None:
+            node.compact(self.rng.choice(TOPICS))
+
+    def sync(self) -> None:
+        node = self._node()
+        if node is not None:
+            node.sync()
+
+    def kill(self) -> None:
+        node = self._node()
+        if node is not None:
+            self.site.kill(node.number)
+
+    def power(self) -> None:
+        node = self._node()
+        if node is None:
+            return
+        left = self.site.disks[node.number].after_power_cut(self.rng)
+        if not self._only_on(node.number, left):
+            self.events["power cut"] += 1
+            self.site.end(node.number, left)
+
+    def lose(self) -> None:
+        number = self.rng.choice(sorted(self.site.disks))
+        if not self._only_on(number):
+            self.events["lost disk"] += 1
+            self.site.lose_disk(number)
+
+    def _only_on(self, number: int, left: SimulatedDisk | None = None) -> list[bytes]:
+        """Return open messages that no disk has but this one: losing it is one fault too many."""
+        open_messages = self.promises.open()
+        disks = [disk for one, disk in self.site.disks.items() if one != number]
+        there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left is not None else [])))
+        return [body for body in open_messages if body not in there]
+
+    def restart(self) -> None:
+        down = sorted(self.site.disks.keys() - self.site.nodes.keys())
+        if down:
+            self.site.start(self.rng.choice(down))
+
+    def move(self) -> None:
+        """A node comes back under another address."""
+        node = self._node()
+        if node is not None:
+            self.site.moves[node.number] += 1
+            self.site.kill(node.number)
+            self.site.start(node.number)
+
+    def suspend(self) -> None:
+        if self.site.suspended and self.rng.random() < 0.6:
+            self.site.suspended.clear()
+            return
+        node = self._node()
+        if node is not None:
+            self.site.suspended.add(node.number)
+
+    def part(self) -> None:
+        if self.site.cut_off or self.site.deaf or self.rng.random() < 0.3:
+            self.site.cut_off.clear()
+            self.site.deaf.clear()
+        elif self.rng.random() < 0.7:
+            self.site.cut_off = {self.rng.choice(sorted(self.site.disks))}
+            for line in list(self.site.lines):
+                if not self.site.reach(line.connector, line.acceptor) and self.rng.random() < 0.5:
+                    self.site.cut(line)
+        elif self.site.lines:
+            line = self.rng.choice(self.site.lines)
+            pairs = ((line.connector, line.acceptor), (line.acceptor, line.connector))
+            self.site.deaf = {self.rng.choice(pairs)}
+
+    def copy(self) -> None:
+        """A data path is copied; not in this campaign yet."""
+
+    # --- the end ---
+
+    def heal(self) -> None:
+        """Start all nodes, connect them, and let consumers of every channel take everything."""
+        site = self.site
+        site.cut_off.clear()
+        site.deaf.clear()
+        site.suspended.clear()
+        for node in site.nodes.values():
+            if node.replication.is_decommissioning:
+                node.replication.cancel_decommission()
+        for number in sorted(site.disks.keys() - site.nodes.keys()):
+            site.start(number)
+        for node, reader in self._readers:
+            if site.nodes.get(node.number) is node and reader in node.readers:
+                for message in list(reader.unanswered):
+                    node.answer(reader, message, "REQ")
+                node.leave(reader)
+        self._readers = []
+        site.step = SECOND
+        for _ in range(25):
+            site.advance(8)
+            site.settle()
+            self._take_all()
+            if not self.promises.open() and not self._left_over():
+                break
+
+    def _take_all(self) -> None:
+        for node in self.site.nodes.values():
+            for name, topic in list(node.broker.topics.items()):
+                # A topic without channels gets one, as a new topic would from nsqlookupd.
+                for channel in list(topic.channels) or CHANNELS[:1]:
+                    reader = node.read(name, channel, 1000)
+                    for _ in range(20):
+                        new = reader.take()
+                        if not new:
+                            break
+                        for message in new:
+                            self._answer(node, reader, message, "FIN")
+                    node.leave(reader)
+
+    def _left_over(self) -> list[str]:
+        """Return copies that are not streamed, and topics without their replicas."""
+        found = []
+        for node in self.site.nodes.values():
+            for log in node.replication.logs.values():
+                for copy in log.copies:
+                    if copy.kind not in (CopyKind.ORIGIN, CopyKind.STREAMED):
+                        text = f"node {node.number} has copy {copy.number} of {copy.origin.hex()[:4]}"
+                        found.append(
+                            f"{text}: kind {copy.kind}, waits for {copy.waits_for!r} {copy.problems}"
+                        )
+            if node.replication.copies.problems:
+                found.append(f"node {node.number}: {node.replication.copies.problems}")
+        if len(self.site.nodes) > self.site.settings.replicas:
+            found += [
+                f"node {node.number} is under-replicated"
+                for node in self.site.nodes.values()
+                if node.replication.primary.under_replicated()
+            ]
+        return found
+
+    def _lost(self) -> list[str]:
+        found = []
+        for body in self.promises.open():
+            one = self.promises.made[body]
+            if one.channels or any(name == one.topic for name, _ in self.promises.done):
+                missing = [
+                    name
+                    for name in sorted(one.channels)
+                    if body not in self.promises.done.get((one.topic, name), ())
+                ]
+                found.append(
+                    f"{body.decode()} of {one.topic} was never delivered to {missing or 'a channel'}"
+                )
+        return found
+
+    def violations(self) -> list[str]:
+        """Heal the site and return everything that is wrong at the end."""
+        self.heal()
+        found = self._lost() + self._left_over() + self.wrong
+        if not found and self.profile not in ("people",) and self.rng.random() < 0.3:
+            self.events["restart of all"] += 1
+            again = self._restart_all()
+            if again:
+                found.append(f"{again} finished messages were delivered again after a restart of all")
+        found += [f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.errors]
+        return found
+
+    def _restart_all(self) -> int:
+        """Kill and restart all nodes; return how many finished messages are delivered again."""
+        before = self.promises.again
+        self.site.advance(12)
+        self.site.settle()
+        for node in self.site.nodes.values():
+            node.checkpoint()
+        for number in sorted(self.site.nodes):
+            self.site.kill(number)
+        for number in sorted(self.site.disks):
+            self.site.start(number)
+        self.site.advance(10)
+        self.site.settle()
+        self._take_all()
+        return self.promises.again - before
+
+
+__all__ = ["PROFILES", "History", "replace"]

@@ -1,0 +1,334 @@
+"""A node on a simulated disk: all code of replication, without sockets and threads."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nsqclient.wire.frames import FrameParser
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.limits import Limits
+from nsqd.engine.owners import owner_of
+from nsqd.engine.state import wanted_of
+from nsqd.engine.topic import Topic
+from nsqd.log.ids import MessageIds
+from nsqd.repl.copies import Copies
+from nsqd.repl.frames import Hello
+from nsqd.repl.handshake import Handshake
+from nsqd.repl.link import PeerLink
+from nsqd.repl.membership import ACCEPTOR, CONNECTOR
+from nsqd.repl.node import ReplicationNode
+from nsqd.repl.node_record import NodeRecordFile
+from nsqd.repl.pending_acks import PendingAck
+from nsqd.repl.primary import ReplicaSettings
+from nsqd.server.delivery import serve
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.topic_store import TopicStore, store_of
+from tests.support.simulated_disk import SimulatedDisk
+
+DATA: Final = Path("/data")
+SECOND: Final = 1_000_000_000
+SEGMENT: Final = 1500
+MSG_TIMEOUT: Final = 20 * SECOND
+SECRET: Final = b"the secret of the simulated cluster"
+
+
+@dataclass
+class Reader:
+    """A consumer of one channel, and its unanswered messages."""
+
+    topic: str
+    channel: str
+    frames: list[bytes] = field(default_factory=list)
+    # Ids and bodies of unanswered messages.
+    unanswered: list[tuple[bytes, bytes]] = field(default_factory=list)
+    consumer: Consumer | None = None
+
+    def send_messages(self, frames: list[bytes]) -> None:
+        self.frames.extend(frames)
+
+    def close(self) -> None: ...
+
+    def take(self) -> list[tuple[bytes, bytes]]:
+        """Return the messages that have come since the last call."""
+        parser = FrameParser()
+        frames = parser.feed(b"".join(self.frames))
+        self.frames = []
+        new = [(data[10:26], data[26:]) for _, data in frames]
+        assert all(struct.unpack_from(">H", data, 8)[0] for _, data in frames)
+        self.unanswered += new
+        return new
+
+
+class SimulatedNode:
+    """A node; each start creates a new object from its disk."""
+
+    def __init__(
+        self,
+        number: int,
+        disk: SimulatedDisk,
+        now: int,
+        settings: ReplicaSettings,
+        *,
+        address: str,
+        ahead: int,
+        draw: Callable[[int], bytes],
+    ) -> None:
+        """*ahead* is added to its wall clock in ns; *draw* draws random bytes."""
+        self.number, self.disk, self.now = number, disk, now
+        self.address = address
+        self.settings = settings
+        self.log: list[str] = []
+        self.errors: list[str] = []
+        self.draw = draw
+        self.data = DataPath(DATA, StorageOptions(SEGMENT, 300), self.log.append, disk, node_id=number)
+        limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
+        self.broker = Broker(MessageIds(number), limits, self.data)
+        self.broker.wall.offset_ns = ahead
+        self.data.reservation.draw = draw
+        self.data.restore(self.broker, Metadata(), now)
+        self.broker.events.clear()
+        self.identity = self.data.reservation.identity
+        file = NodeRecordFile.load(disk, DATA, self.identity)
+        file.begin_incarnation(draw)
+        self.replication = ReplicationNode(
+            settings,
+            self.identity,
+            address,
+            self.broker,
+            self.data,
+            Copies(disk, DATA),
+            file,
+            lambda: self.now // SECOND,
+            info=self.log.append,
+            warn=self.log.append,
+        )
+        self.replication.begin(now)
+        self.readers: list[Reader] = []
+        self.turn()
+
+    def link(self, now: int, *, connector: bool, expected: bytes = b"") -> PeerLink:
+        """Return this node's side of a new connection."""
+        record = self.replication.record
+        hello = Hello(
+            *(self.identity, record.incarnation, record.token, record.previous_token),
+            node_id=self.number,
+            address=self.address,
+            nonce=self.draw(32),
+        )
+        handshake = Handshake(
+            CONNECTOR if connector else ACCEPTOR,
+            hello,
+            lambda: (SECRET,),
+            self.replication.incarnations,
+            expected,
+        )
+        link = PeerLink(self.replication, handshake, now, connector=connector)
+        self.replication.add_link(link)
+        return link
+
+    # --- what clients do ---
+
+    def publish(self, name: str, body: bytes) -> PendingAck | None | str:
+        """Publish: what the publisher waits for, None for an OK now, or why it is refused."""
+        if self.broker.draining:
+            return "draining"
+        topic = self.broker.topic(name, self.now)
+        store = self.store(topic)
+        reason = self.replication.primary.lacks(store)
+        if reason:
+            return reason
+        topic.stage(body, self.now)
+        self.broker.dirty[topic] = None
+        self._write()
+        return self.replication.primary.wait(store)
+
+    def store(self, topic: Topic) -> TopicStore:
+        store = store_of(topic)
+        assert store is not None
+        return store
+
+    def channel(self, name: str, channel: str) -> Channel:
+        made = self.broker.channel(self.broker.topic(name, self.now), channel)
+        self.turn()
+        return made
+
+    def read(self, name: str, channel: str, rdy: int) -> Reader:
+        """Subscribe a consumer and return it."""
+        reader = Reader(name, channel)
+        found = self.channel(name, channel)
+        reader.consumer = Consumer(reader, MSG_TIMEOUT)
+        found.subscribe(reader.consumer, self.broker.limits.max_channel_consumers)
+        self.readers.append(reader)
+        self.ready(reader, rdy)
+        return reader
+
+    def ready(self, reader: Reader, rdy: int) -> None:
+        consumer = reader.consumer
+        assert consumer is not None
+        consumer.rdy = rdy
+        if consumer.channel is not None and consumer.channel.refresh(consumer):
+            self.broker.serve(consumer.channel)
+        self.turn()
+
+    def answer(self, reader: Reader, message: tuple[bytes, bytes], verb: str) -> bool:
+        """Answer with FIN or REQ; say whether that was accepted."""
+        reader.unanswered.remove(message)
+        consumer = reader.consumer
+        if consumer is None or consumer.channel is None:
+            return False
+        channel, seq = owner_of(consumer.channel, self.broker.ids, message[0])
+        if seq < 0 or not channel.in_flight.has(seq):
+            return False
+        try:
+            if verb == "FIN":
+                channel.finish(seq, consumer, self.now)
+            else:
+                channel.requeue(seq, consumer, 0, self.now)
+        except NotInFlight:
+            # Another consumer has the message now.
+            return False
+        if consumer.channel.refresh(consumer):
+            self.broker.serve(consumer.channel)
+        self.broker.serve(consumer.channel)
+        self.turn()
+        return True
+
+    def leave(self, reader: Reader) -> None:
+        """Close the consumer's connection."""
+        self.readers.remove(reader)
+        if reader.consumer is not None and reader.consumer.channel is not None:
+            channel = reader.consumer.channel
+            channel.unsubscribe(reader.consumer)
+            self.broker.serve(channel)
+        self.turn()
+
+    def forget_readers(self, topic: str, channel: str | None) -> None:
+        """Close the connections of a channel's consumers, or of all of the topic's, before it is deleted."""
+        for reader in [one for one in self.readers if one.topic == topic and channel in (None, one.channel)]:
+            self.leave(reader)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its promoted copies, as the server does."""
+        self.forget_readers(name, None)
+        topic = self.broker.topics[name]
+        self.broker.delete_topic(name)
+        self.replication.topic_deleted(name, store_of(topic))
+        self.data.delete(topic)
+        self.disk.sync_folder(DATA)
+        self.data.deleted += self.data.deleted_unsynced
+        self.data.deleted_unsynced = []
+        self.data.remove_deleted()
+        for copy in topic.promoted:
+            self.write_checkpoint(copy)
+        self.broker.events.clear()
+
+    # --- time ---
+
+    def turn(self) -> None:
+        self._write()
+        for _ in range(50):
+            if not self.broker.wake:
+                return
+            channel, _ = self.broker.wake.popitem()
+            if not channel.deleted and serve(self.broker, channel, self.now):
+                self.broker.serve(channel)
+
+    def _write(self) -> None:
+        while self.broker.dirty:
+            topic, _ = self.broker.dirty.popitem()
+            store = self.store(topic)
+            blocks, notes = topic.staged(), topic.staged_notes()
+            if blocks and blocks[-1].next > self.broker.sequences.reserved:
+                self.data.reservation.extend(blocks[-1].next)
+            if blocks or notes:
+                store.append(blocks, notes, topic.log.next_seq)
+            self.broker.commit(topic)
+        self.broker.events.clear()
+
+    def advance(self, now: int) -> None:
+        """Advance the time and do everything that is due."""
+        self.now = now
+        self.broker.expire(now)
+        self.replication.tick(now)
+        self.work()
+        self.turn()
+
+    def work(self) -> None:
+        """Run the jobs of replication."""
+        node = self.replication
+        for _ in range(20):
+            jobs = node.take_jobs()
+            for job in jobs:
+                error: Exception | None = None
+                try:
+                    job.run(self.disk)
+                except OSError as failed:
+                    error = failed
+                node.ended(job, error, self.now)
+            for topic in list(node.to_checkpoint):
+                del node.to_checkpoint[topic]
+                if not topic.deleted:
+                    self.write_checkpoint(topic)
+            if node.local_syncs:
+                self.sync()
+                for check in node.local_syncs:
+                    check.synced_here = True
+                node.local_syncs = []
+            if not jobs:
+                break
+        node.copies.remove_deleted()
+
+    def checkpoint(self) -> None:
+        """Do what the checkpointer does once a second."""
+        for topic in list(self.broker.topics.values()):
+            self.broker.sequences.note_used(topic.sequence_end)
+            for copy in topic.promoted:
+                if copy.take_changed():
+                    self.write_checkpoint(copy)
+            store = self.store(topic)
+            if not topic.take_changed():
+                continue
+            low_water = topic.unwanted_below()
+            if store.can_drop_below(low_water, store.notes):
+                topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
+                # Files are removed when both checkpoints agree.
+                topic.changed = True
+            self.write_checkpoint(topic)
+            covered = store.checkpoints
+            store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
+            store.remove_files()
+
+    def write_checkpoint(self, topic: Topic) -> None:
+        store = self.store(topic)
+        topic.take_changed()
+        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        store.make_folder()
+        job.run(self.disk)
+        store.checkpoints.end(job)
+        if not topic.deleted:
+            self.replication.checkpointed(topic, store, job)
+
+    def compact(self, name: str) -> None:
+        topic = self.broker.topics.get(name)
+        if topic is None:
+            return
+        store = self.store(topic)
+        job = store.begin_compaction(
+            wanted_of(topic), store.checkpoints.covered_notes, topic.unwanted_below()
+        )
+        job.run()
+        store.end_compaction(job)
+        store.remove_files()
+
+    def sync(self) -> None:
+        for topic in self.broker.topics.values():
+            store = self.store(topic)
+            job = store.begin_sync()
+            if job is not None:
+                job.run(self.disk)
+                store.end_sync(job, None)
