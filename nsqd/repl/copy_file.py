@@ -1,0 +1,37 @@
+"""One file of a copy, as it is known in memory."""
+
+from nsqd.log.segment import Segment
+from nsqd.repl.frames import CopiedFile
+
+
+class CopyFile:
+    """One file of a copy. *segment* has the extent of a log file whose appends are all known and sound."""
+
+    __slots__ = ("bounds", "fd", "is_unreadable", "name", "salt", "sealed", "segment", "size", "synced")
+
+    def __init__(self, name: str, size: int = 0, salt: int = 0, segment: Segment | None = None) -> None:
+        self.name = name
+        # Without a torn end.
+        self.size = size
+        # So much of it is certainly on the disk.
+        self.synced = 0
+        self.salt = salt
+        self.segment = segment
+        # First position, next position and newest note of a file with damage between sound appends.
+        self.bounds: tuple[int, int, int] | None = None
+        # It has a format that this version does not know: it is kept as it is.
+        self.is_unreadable = False
+        self.sealed = False
+        # The descriptor for appending; -1 when it is not open.
+        self.fd = -1
+
+    @property
+    def is_log(self) -> bool:
+        return not self.name.startswith("checkpoint")
+
+    def report(self) -> CopiedFile:
+        """The file as the primary is told of it."""
+        segment = self.segment
+        if segment is not None:
+            return CopiedFile(self.name, self.salt, self.size, segment.first, segment.next, segment.last_note)
+        return CopiedFile(self.name, self.salt, self.size, *(self.bounds or (0, 0, 0)))
