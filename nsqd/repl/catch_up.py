@@ -103,7 +103,7 @@ class CatchUp:
         return job in self._running
 
     def ended(self, job: ReadJob, error: OSError | None) -> None:
-        """A piece was read, or could not be read; errors of a deleted topic, whose folder is gone, are none."""
+        """A piece was read, or could not be read. The topic may have been deleted, and its folder with it."""
         self._running.discard(job)
         stream, segment = job.stream, job.segment
         if stream.is_gone:

@@ -237,7 +237,8 @@ class Copies:
         """Remove a deleted topic from a copy into which nothing is streamed. Raises OSError."""
         folder = self._folders.get((record.number, topic))
         if folder is not None:
-            folder.close()
+            if not folder.is_at_work:
+                folder.close()
             # Jobs that use it now do not find it any more, which is no error.
             folder.is_gone = True
         self.rename_deleted(record, topic)

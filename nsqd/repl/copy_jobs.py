@@ -1,5 +1,6 @@
 """Work on copies that waits for the disk: jobs for any thread, whose end an `IncomingLog` is told."""
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from nsqd.log import segment_index
@@ -87,6 +88,9 @@ class MakeFolders(FolderJob):
         for folder in self.folders:
             folder.is_made = folder.is_loaded = error is None and folder.topic not in self.occupied
 
+    def is_harmless(self, error: OSError) -> bool:  # noqa: ARG002 - the other folders are missing too
+        return False
+
 
 class BeginCopy(MakeFolders):
     """Make a new copy, or enter an earlier one, and make the folders of its new topics."""
@@ -105,34 +109,41 @@ class BeginCopy(MakeFolders):
         super().run(disk)
 
 
-class DeleteFolder(FolderJob):
-    """Rename the folder of a deleted topic, unless it has messages from the position *below* on.
+@dataclass(frozen=True, slots=True, eq=False)
+class Deletion:
+    """The topic of this folder was deleted.
 
-    Those are of a later topic of the same name. *below* is None when everything in the folder is to go.
+    With *below*, a folder with messages from that position on stays: it is that of a later topic.
     """
 
-    def __init__(self, copies: Copies, record: CopyRecord, folder: CopyFolder, below: int | None) -> None:
-        super().__init__([folder])
-        self.record = record
-        self.folder = folder
+    record: CopyRecord
+    folder: CopyFolder
+    below: int | None
+
+
+class DeleteFolder(FolderJob):
+    """Rename the folder of a deleted topic."""
+
+    def __init__(self, copies: Copies, deletion: Deletion) -> None:
+        super().__init__([deletion.folder])
+        self.deletion = deletion
         self._copies = copies
-        self._below = below
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        folder = self.folder
-        if self._below is not None:
+        folder, below = self.deletion.folder, self.deletion.below
+        if below is not None:
             folder.load()
-            if folder.next_position > self._below:
+            if folder.next_position > below:
                 return
         folder.is_gone = True
-        self._copies.rename_deleted(self.record, folder.topic)
+        self._copies.rename_deleted(self.deletion.record, folder.topic)
 
     def end(self, error: OSError | None) -> None:
         super().end(error)
-        self.folder.awaits_removal = False
+        self.deletion.folder.awaits_removal = False
         if error is None:
-            self._copies.forget(self.record, self.folder)
+            self._copies.forget(self.deletion.record, self.deletion.folder)
 
 
 class CopyJob(FolderJob):

@@ -16,6 +16,7 @@ from nsqd.repl.copy_jobs import (
     CopyJob,
     CopySync,
     DeleteFolder,
+    Deletion,
     ListTopics,
     LoadFolders,
     MakeFolders,
@@ -69,12 +70,12 @@ class IncomingLog:
         self._topics: dict[int, IncomingTopic] = {}
         self._names: dict[str, IncomingTopic] = {}
         # Topics whose files are to be found, and whose folders are to be made.
-        self._to_load: dict[int, CopyFolder] = {}
+        self._to_load: dict[int, IncomingTopic] = {}
         self._to_make: dict[IncomingTopic, None] = {}
         # The primary has named all topics; the replica has answered.
         self._is_asked = False
         self._is_ready = False
-        self._to_delete: list[tuple[DeleteFolder, int]] = []
+        self._to_delete: list[Deletion] = []
         self._deleted: dict[str, int] = {}
         # Folders with steps for a job, and with something that may not be durable.
         self._with_steps: dict[CopyFolder, None] = {}
@@ -123,10 +124,14 @@ class IncomingLog:
     def close(self) -> None:
         """The connection is gone, or the log is streamed no more."""
         self.state = IncomingState.CLOSED
-        for topic in self._topics.values():
-            if topic.folder is not None:
-                topic.folder.close()
         self._unwritten.clear()
+        for deletion in self._to_delete:
+            # The primary sends it again.
+            deletion.folder.awaits_removal = deletion.folder.is_gone = False
+        if self.record is not None:
+            for topic in self._topics.values():
+                if topic.folder is not None:
+                    topic.folder.close()
 
     # --- frames ---
 
@@ -167,9 +172,7 @@ class IncomingLog:
         elif self.candidate is None:
             self.out.append(Have(topic.number, ()))
         else:
-            topic.folder = self._copies.folder(self.candidate, topic.name)
-            topic.folder.close()
-            self._to_load[topic.number] = topic.folder
+            self._to_load[topic.number] = topic
 
     def _begin(self, frame: Snapshot, position: int) -> None:
         """Begin the stream, in the earlier copy or in a new one."""
@@ -191,6 +194,8 @@ class IncomingLog:
         self._unwritten[record] = self._unsynced_from = position
         for topic in self._topics.values():
             if not frame.resume:
+                if self.candidate is not None and topic.folder is not None:
+                    self._copies.forget(self.candidate, topic.folder)
                 topic.folder = self._copies.folder(record, topic.name)
             if topic.folder is not None and not topic.folder.is_made:
                 self._to_make[topic] = None
@@ -240,7 +245,7 @@ class IncomingLog:
     def _take_deletion(self, frame: DeleteTopic, position: int) -> None:
         """Remove a topic from the copy, once: a later topic of the same name stays."""
         name = frame.name
-        if frame.below <= self._deleted.get(name, -1):
+        if frame.below and frame.below == self._deleted.get(name):
             return
         self._deleted[name] = frame.below
         topic = self._names.pop(name, None)
@@ -254,15 +259,17 @@ class IncomingLog:
         if record is None:
             return
         folder = self._copies.folder(record, name)
-        folder.close()
+        if not folder.is_at_work or self.record is not None:
+            folder.close()
         self._with_steps.pop(folder, None)
         self._changed.pop(folder, None)
-        # In the order of the stream, everything in the folder is of the deleted topic.
-        below = None if self.record is not None else frame.below
-        job = DeleteFolder(self._copies, record, folder, below)
         folder.awaits_removal = True
-        self._to_delete.append((job, position))
-        self._unwritten[job] = position
+        # In the order of the stream, everything in the folder is of the deleted topic.
+        streams = self.record is not None
+        folder.is_gone = streams
+        deletion = Deletion(record, folder, None if streams else frame.below)
+        self._to_delete.append(deletion)
+        self._unwritten[deletion] = position
         if self._unsynced_from is None:
             self._unsynced_from = position
 
@@ -276,7 +283,7 @@ class IncomingLog:
         """Jobs that are to be run now, in any thread."""
         if self.state is IncomingState.CLOSED:
             return []
-        found: list[ReplicaJob] = [*self._deletions()]
+        found: list[ReplicaJob] = list(self._deletions())
         if self.state is IncomingState.NEGOTIATING:
             found += self._negotiation()
         elif self.state is IncomingState.BEGINNING:
@@ -293,23 +300,26 @@ class IncomingLog:
         for one in list(self._to_delete):
             if not one.folder.is_at_work:
                 self._to_delete.remove(one)
-                job = DeleteFolder(self._copies, one.record, one.folder, one.below)
-                self._unwritten[job] = self._unwritten.pop(one)
-                yield job
+                yield DeleteFolder(self._copies, one)
 
     def _negotiation(self) -> Iterable[ReplicaJob]:
-        if any(isinstance(job, LoadFolders | ListTopics | DeleteFolder) for job in self._running):
+        candidate = self.candidate
+        if candidate is None or self._running:
             return
-        # A file is not looked at while a job of an earlier connection may rename or remove it.
-        ready = {number: folder for number, folder in self._to_load.items() if not folder.is_busy}
-        if ready:
-            batch = dict(list(ready.items())[:_LOADED_AT_ONCE])
-            for number, folder in batch.items():
-                folder.is_at_work = True
-                del self._to_load[number]
+        batch = {}
+        for topic in list(self._to_load.values())[:_LOADED_AT_ONCE]:
+            folder = topic.folder = self._copies.folder(candidate, topic.name)
+            # Nothing is looked at while a job of an earlier connection may change it.
+            if not (folder.is_busy or folder.syncs):
+                folder.close()
+                # Topics that were recovered here may have other files since.
+                folder.is_loaded = folder.is_loaded and not candidate.opened
+                batch[topic.number] = folder
+                del self._to_load[topic.number]
+        if batch:
             yield LoadFolders(batch)
-        elif self._is_asked and not (self._is_ready or self._to_load or self._to_delete) and self.candidate:
-            yield ListTopics(self._copies, self.candidate)
+        elif self._is_asked and not (self._is_ready or self._to_load or self._to_delete):
+            yield ListTopics(self._copies, candidate)
 
     def _beginning(self) -> Iterable[ReplicaJob]:
         record = self.record
@@ -363,8 +373,11 @@ class IncomingLog:
                 self._with_steps[job.folder] = None
         elif isinstance(job, LoadFolders):
             for number, folder in job.by_number.items():
-                if number in self._topics:
+                topic = self._topics.get(number)
+                if topic is not None and folder.is_loaded and not folder.is_gone:
                     self.out.append(Have(number, folder.report()))
+                elif topic is not None:
+                    self._to_load[number] = topic
         elif isinstance(job, ListTopics):
             self._listed(job)
         elif isinstance(job, BeginCopy):
@@ -372,7 +385,7 @@ class IncomingLog:
         elif isinstance(job, MakeFolders):
             self._made(job)
         else:
-            self._unwritten.pop(job, None)
+            self._unwritten.pop(job.deletion, None)
 
     def _synced(self, job: CopySync) -> None:
         """A sync has ended: look what it has left."""
