@@ -407,10 +407,10 @@ class Nsqd:
 
     def _identity(self) -> dict[str, Any]:
         options = self.options
-        keeps: dict[str, Any] = {}
+        replication: dict[str, Any] = {}
         if options.keep_for_others:
             # The original's nsqlookupd ignores these two keys.
-            keeps = {"data_path": self.data.reservation.identity.hex(), "keeps": True}
+            replication = {"identity": self.data.reservation.identity.hex(), "accepts_replicas": True}
         return {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
@@ -419,7 +419,7 @@ class Nsqd:
             "topology_region": options.topology_region,
             "topology_zone": options.topology_zone,
             "version": NSQ_VERSION,
-            **keeps,
+            **replication,
         }
 
     def _registrations(self) -> Iterator[tuple[str, list[str]]]:

@@ -16,9 +16,9 @@ LOOK_S: Final = 5.0
 def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
     """The nodes of nsqlookupd that say that they keep for others; an nsqd of the original does not."""
     return [
-        Candidate(node.tcp_address, node.data_path, node.topology_zone, node.hostname)
+        Candidate(node.tcp_address, node.identity, node.topology_zone, node.hostname)
         for node in nodes
-        if node.keeps and node.data_path
+        if node.accepts_replicas and node.identity
     ]
 
 
