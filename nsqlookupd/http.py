@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from nsqclient.wire.lookup import is_identity
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.api import (
@@ -51,6 +52,7 @@ class HttpApi:
             Route("GET", "/debug", self.debug),
             Route("GET", "/lookup", self.lookup),
             Route("GET", "/lookup/producers", self.publishable),
+            Route("GET", "/lookup/nodes", self.replication_nodes),
             Route("GET", "/topics", self.topics),
             Route("GET", "/channels", self.channels),
             Route("GET", "/nodes", self.nodes),
@@ -102,6 +104,23 @@ class HttpApi:
             raise ApiError(400, "INVALID_ARG_TOPIC")
         found = self._registry.publishable(topic, steady_ns())
         return json_bytes_reply(b'{"producers":[%b]}' % _joined(found))
+
+    async def replication_nodes(self, request: Request) -> Response:
+        """Where the nsqds with these identities are; without identities, which nsqds accept replicas."""
+        asked = request.query.get("identity")
+        if asked is None:
+            found = self._registry.replica_candidates(steady_ns())
+        else:
+            identities = frozenset(asked.split(","))
+            if not all(map(is_identity, identities)):
+                raise ApiError(400, "INVALID_ARG_IDENTITY")
+            found = self._registry.with_identities(identities, steady_ns())
+        parts: list[bytes] = []
+        for number, peer in enumerate(found, 1):
+            parts.append(peer.node_text or _node_text(peer))
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return json_bytes_reply(b'{"nodes":[%b]}' % b",".join(parts))
 
     async def nodes(self, _: Request) -> Response:
         parts: list[bytes] = []
@@ -207,12 +226,25 @@ def _text(peer: Peer) -> bytes:
     return peer.text
 
 
+def _node_text(peer: Peer) -> bytes:
+    """An nsqd in an answer of `/lookup/nodes`, which has no topics: a large fleet asks often."""
+    info = peer.info
+    shown = {
+        "identity": info.identity,
+        "broadcast_address": info.broadcast_address,
+        "tcp_port": info.tcp_port,
+        "hostname": info.hostname,
+        "topology_zone": info.topology_zone,
+        "accepts_replicas": peer.accepts_replicas,
+    }
+    peer.node_text = json_text(shown).encode("utf-8", "replace")
+    return peer.node_text
+
+
 def _producer(peer: Peer) -> dict[str, object]:
     info = peer.info
-    # Left out for nsqds that do not report them: the original's answers have no such keys. An nsqd that
-    # drains or has no room reports an obstacle, and takes no copies then.
-    keeps = info.keeps and not peer.obstacle
-    kept = {"data_path": info.data_path, "keeps": keeps} if info.data_path else {}
+    # Left out for nsqds that do not report them: the original's answers have no such keys.
+    replication = {"identity": info.identity, "accepts_replicas": peer.accepts_replicas}
     return {
         "remote_address": peer.id,
         "hostname": info.hostname,
@@ -222,7 +254,7 @@ def _producer(peer: Peer) -> dict[str, object]:
         "version": info.version,
         "topology_zone": info.topology_zone,
         "topology_region": info.topology_region,
-        **kept,
+        **(replication if info.identity else {}),
     }
 
 

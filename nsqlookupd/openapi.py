@@ -7,6 +7,7 @@ from nsqcore.http.openapi import JSON, NAME, PLAIN, TEXT, Arguments, Operation, 
 _ARGUMENTS: Final[Arguments] = {
     "topic": (NAME, "name of a topic"),
     "channel": (NAME, "name of a channel"),
+    "identity": (TEXT, "identities of nsqds, each of 32 hexadecimal digits, joined by commas"),
     "node": (TEXT, "an nsqd, as BROADCAST_ADDRESS:HTTP_PORT"),
 }
 
@@ -28,6 +29,14 @@ OPERATIONS: Final = {
         "topic",
         answer=JSON,
         refusals=("400 INVALID_ARG_TOPIC",),
+    ),
+    ("GET", "/lookup/nodes"): Operation(
+        "reading",
+        "the nsqds with these identities and their present addresses, without topics; without identity the "
+        "nsqds that accept replicas",
+        "identity",
+        answer=JSON,
+        refusals=("400 INVALID_ARG_IDENTITY",),
     ),
     ("GET", "/topics"): Operation("reading", "all topics", answer=JSON),
     ("GET", "/channels"): Operation(

@@ -5,7 +5,7 @@ A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<to
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -33,6 +33,8 @@ class Peer:
     """Why it takes no publishes at the moment; empty when it does."""
     text: bytes = b""
     """Its JSON in answers, cached by the HTTP API."""
+    node_text: bytes = b""
+    """Its JSON in the answers of `/lookup/nodes`, cached by the HTTP API."""
     serial: int = 0
     """Rises with each connection, so the newer of two connections of one nsqd is known."""
     gone: bool = False
@@ -41,6 +43,11 @@ class Peer:
     def node(self) -> NodeKey:
         """Name the nsqd, independently of the connection that announced it."""
         return (self.info.broadcast_address, self.info.tcp_port, self.info.http_port)
+
+    @property
+    def accepts_replicas(self) -> bool:
+        """Whether it may become a replica now. An nsqd that drains or is unhealthy reports an obstacle."""
+        return self.info.accepts_replicas and not self.obstacle
 
 
 @dataclass(eq=False, slots=True)
@@ -62,6 +69,7 @@ class ListedNode:
 
 
 _last_update_ns: Final = attrgetter("last_update_ns")
+_serial: Final = attrgetter("serial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +307,22 @@ class Registry:
             peer
             for peer in self._newest(self._topics_of, now_ns)
             if not peer.obstacle and not self._is_tombstoned(producers.get(peer, NEVER), now_ns)
+        ]
+
+    def with_identities(self, identities: Container[str], now_ns: int) -> list[Peer]:
+        """List the nsqds with these identities, the last one to connect first.
+
+        There are several of one identity while the connection from its last address is still open.
+        """
+        asked = (peer for peer in self._topics_of if peer.info.identity in identities)
+        return sorted(self._newest(asked, now_ns), key=_serial, reverse=True)
+
+    def replica_candidates(self, now_ns: int) -> list[Peer]:
+        """List the nsqds that accept replicas of the logs of others."""
+        return [
+            peer
+            for peer in self._newest(self._topics_of, now_ns)
+            if peer.info.identity and peer.accepts_replicas
         ]
 
     def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:

@@ -91,8 +91,8 @@ class NsqdSession:
     def _available(self, command: Available) -> SessionAnswer:
         peer = self._identified()
         peer.obstacle = command.obstacle[:_OBSTACLE]
-        # The obstacle decides whether answers say that it keeps copies, so encode it again.
-        peer.text = b""
+        # The obstacle decides whether it accepts replicas, so encode it again.
+        peer.text = peer.node_text = b""
         said = f"UNAVAILABLE ({peer.obstacle})" if peer.obstacle else "AVAILABLE"
         return SessionAnswer(OK, (SessionNote(f"CLIENT({self._id}): {said}"),))
 

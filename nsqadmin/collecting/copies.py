@@ -63,7 +63,7 @@ class NodeCopies:
             (
                 one.address
                 for one in members
-                if one.producer is not None and one.producer.data_path == identity
+                if one.producer is not None and one.producer.identity == identity
             ),
             "",
         )

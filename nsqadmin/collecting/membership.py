@@ -224,7 +224,7 @@ class Membership:
             seen=look.at if look is not None else None,
             messages=look.load.owed if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
-            identity=member.producer.data_path if member.producer is not None else "",
+            identity=member.producer.identity if member.producer is not None else "",
         )
         self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
         self.missing.left(gone)

@@ -219,7 +219,7 @@ def _stale(
     if look is None or topic not in look.topics:
         return None
     producer = member.producer
-    carried = (carriers or {}).get(producer.data_path, ()) if producer is not None else ()
+    carried = (carriers or {}).get(producer.identity, ()) if producer is not None else ()
     return StaleTopic(
         member.address,
         producer.hostname if producer is not None else "",

@@ -1,11 +1,11 @@
 """Typed calls to the HTTP port of one nsqlookupd."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nsqclient.wire import fields
 from nsqcore.cluster.http import ClusterHttp, read_object
-from nsqcore.cluster.models import Lookup, NodeInfo, read_topics_by_node
+from nsqcore.cluster.models import Lookup, NodeInfo, read_nodes, read_topics_by_node
 
 T = TypeVar("T")
 
@@ -35,6 +35,18 @@ class LookupdApi:
     async def nodes(self) -> tuple[NodeInfo, ...]:
         found = await self._http.get(self.address, "/nodes", (), Lookup.from_json)
         return found.producers
+
+    async def with_identities(self, identities: Iterable[str]) -> tuple[NodeInfo, ...]:
+        """Return the nsqds with these identities; of one identity, the last one to connect comes first.
+
+        The original answers 404, as it does to :meth:`replica_candidates`.
+        """
+        params = [("identity", ",".join(identities))]
+        return await self._http.get(self.address, "/lookup/nodes", params, read_nodes)
+
+    async def replica_candidates(self) -> tuple[NodeInfo, ...]:
+        """Return the nsqds that accept replicas of the logs of others, without their topics."""
+        return await self._http.get(self.address, "/lookup/nodes", (), read_nodes)
 
     async def topics_by_node(self) -> dict[tuple[str, int, int], frozenset[str]]:
         """Return the topics of each nsqd; its key is broadcast address, TCP port and HTTP port."""

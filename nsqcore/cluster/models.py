@@ -53,9 +53,9 @@ class NodeInfo:
     topology_zone: str = ""
     topology_region: str = ""
     remote_address: str = ""
-    # The identity of its data path, and whether it keeps copies of other logs; the original says neither.
-    data_path: str = ""
-    keeps: bool = False
+    # The identity of its data path, and whether it accepts replicas of other logs; the original has neither.
+    identity: str = ""
+    accepts_replicas: bool = False
     # One "lookupd/peer" entry per nsqlookupd that lists this nsqd.
     remote_addresses: tuple[str, ...] = ()
     topics: tuple[Registration, ...] = ()
@@ -88,8 +88,8 @@ class NodeInfo:
             topology_zone=fields.text(record, "topology_zone"),
             topology_region=fields.text(record, "topology_region"),
             remote_address=fields.text(record, "remote_address"),
-            data_path=fields.text(record, "data_path"),
-            keeps=record.get("keeps") is True,
+            identity=fields.text(record, "identity"),
+            accepts_replicas=record.get("accepts_replicas") is True,
             topics=tuple(sorted(topics, key=lambda registration: registration.topic)),
         )
 
@@ -97,6 +97,11 @@ class NodeInfo:
         """Return a copy that notes that *lookupd_address* lists this nsqd."""
         entry = f"{lookupd_address}/{self.remote_address or 'N/A'}"
         return replace(self, remote_addresses=(*self.remote_addresses, entry))
+
+
+def read_nodes(record: Json) -> tuple[NodeInfo, ...]:
+    """Read ``/lookup/nodes``: nsqds without their topics."""
+    return tuple(NodeInfo.from_json(entry) for entry in fields.objects(record, "nodes"))
 
 
 @dataclass(frozen=True, slots=True)

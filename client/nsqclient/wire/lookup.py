@@ -23,7 +23,7 @@ MAX_LINE: Final = 64 * 1024
 MAX_BODY: Final = 1024 * 1024
 
 _SIZE = struct.Struct(">i")
-_DATA_PATH: Final = re.compile(r"[0-9a-f]{32}")
+_IDENTITY: Final = re.compile(r"[0-9a-f]{32}")
 _WHITE: Final = b" \t\r\n\v\f"
 
 
@@ -72,10 +72,10 @@ class PeerInfo:
     hostname: str = ""
     topology_zone: str = ""
     topology_region: str = ""
-    data_path: str = ""
+    identity: str = ""
     """Not in the original: the identity of its data path, in hexadecimal digits."""
-    keeps: bool = False
-    """Not in the original: whether it keeps copies of the logs of other nsqd."""
+    accepts_replicas: bool = False
+    """Not in the original: whether it accepts replicas of the logs of other nsqd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +274,8 @@ def decode_peer_info(body: bytes) -> PeerInfo:
             hostname=fields.text(given, "hostname"),
             topology_zone=fields.text(given, "topology_zone"),
             topology_region=fields.text(given, "topology_region"),
-            data_path=_hexadecimal(given.get("data_path")),
-            keeps=given.get("keeps") is True,
+            identity=_identity(given.get("identity")),
+            accepts_replicas=given.get("accepts_replicas") is True,
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise ProtocolError(E_BAD_BODY, "IDENTIFY failed to decode JSON body") from None
@@ -284,9 +284,14 @@ def decode_peer_info(body: bytes) -> PeerInfo:
     return info
 
 
-def _hexadecimal(value: object) -> str:
+def is_identity(text: str) -> bool:
+    """Whether a text is the identity of a data path, in hexadecimal digits."""
+    return _IDENTITY.fullmatch(text) is not None
+
+
+def _identity(value: object) -> str:
     """The identity of a data path; empty when a field of this name holds something else."""
-    return value if isinstance(value, str) and _DATA_PATH.fullmatch(value) else ""
+    return value if isinstance(value, str) and is_identity(value) else ""
 
 
 def _no_constant(word: str) -> None:

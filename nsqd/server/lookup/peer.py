@@ -9,6 +9,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
+from nsqclient.wire.lookup import is_identity
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
@@ -16,6 +17,7 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
+from nsqd.repl.choosing import Candidate
 from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
 
 _T = TypeVar("_T")
@@ -23,6 +25,10 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # How often a name is resolved, to notice pods that join or leave behind it.
 RESOLVE_INTERVAL_S: Final = 15.0
+
+# A question names at most so many identities, because a line of HTTP is limited.
+_MAX_IDENTITIES: Final = 100
+_MAX_PORT: Final = 65_535
 
 # While a connection is missing, the name is resolved more often, because a replaced pod has another address.
 LOST_RESOLVE_INTERVAL_S: Final = 1.0
@@ -74,6 +80,8 @@ class LookupPeers:
         # Peers that did not answer the last question for nodes, or have just started.
         self.unsure: tuple[str, ...] = ()
         self._started = False
+        # Failures of the last question for nodes of replication; each is logged once.
+        self._problems: frozenset[str] = frozenset()
         # Tasks of removed peers that have not ended yet.
         self._ending: set[asyncio.Task[None]] = set()
         self._http_connect_timeout_s = http_connect_timeout_s
@@ -159,6 +167,47 @@ class LookupPeers:
         for error in found.errors:
             self._log.warning("failed to query nsqlookupd for nodes - %s", error)
         return list({node.tcp_address: node for _, nodes in found.value for node in nodes}.values())
+
+    async def addresses_of(self, identities: Iterable[bytes]) -> dict[bytes, list[str]]:
+        """Return where the answering peers know the nsqds with these identities, the newest address first.
+
+        It is a hint: the node at an address has to prove its identity. An unknown one is left out.
+        """
+        asked = {identity.hex(): identity for identity in identities}
+        found: dict[bytes, list[str]] = {}
+        for at in range(0, len(asked), _MAX_IDENTITIES):
+            group = list(asked)[at : at + _MAX_IDENTITIES]
+            for node in await self._replication_nodes(partial(LookupdApi.with_identities, identities=group)):
+                identity = asked.get(node.identity)
+                if identity is not None:
+                    found.setdefault(identity, []).append(node.tcp_address)
+        return {identity: list(dict.fromkeys(addresses)) for identity, addresses in found.items()}
+
+    async def candidates(self) -> list[Candidate]:
+        """Return the nsqds that accept replicas, as far as the answering peers know, each identity once."""
+        found = await self._replication_nodes(LookupdApi.replica_candidates)
+        return [
+            Candidate(bytes.fromhex(node.identity), node.tcp_address, node.topology_zone, node.hostname)
+            for node in {one.identity: one for one in reversed(found)}.values()
+            if node.accepts_replicas
+        ]
+
+    async def _replication_nodes(
+        self, ask: Callable[[LookupdApi], Awaitable[tuple[NodeInfo, ...]]]
+    ) -> list[NodeInfo]:
+        """The usable entries of all answers to `/lookup/nodes`. An nsqlookupd of the original has none."""
+        found = await self._ask_all(ask)
+        problems = [error for error in found.errors if error.status != HTTPStatus.NOT_FOUND]
+        for error in problems:
+            if str(error) not in self._problems:
+                self._log.warning("failed to query nsqlookupd for nodes - %s", error)
+        self._problems = frozenset(map(str, problems))
+        return [
+            node
+            for _, nodes in found.value
+            for node in nodes
+            if is_identity(node.identity) and node.broadcast_address and 0 < node.tcp_port <= _MAX_PORT
+        ]
 
     async def _ask_all(
         self, ask: Callable[[LookupdApi], Awaitable[_T]]

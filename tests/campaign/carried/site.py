@@ -102,10 +102,10 @@ class CarryingSite:
         return [
             SimpleNamespace(
                 tcp_address=node.address,
-                data_path=node.identity.hex(),
+                identity=node.identity.hex(),
                 topology_zone="",
                 hostname="",
-                keeps=True,
+                accepts_replicas=True,
             )
             for node in self.nodes.values()
             if self.reach(number, node.number)

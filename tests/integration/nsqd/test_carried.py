@@ -278,7 +278,8 @@ def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
 
     (one,) = node.get("/carried")["kept_by"]
     said = {
-        producer["tcp_port"]: producer.get("keeps", False) for producer in lookupd.get("/nodes")["producers"]
+        producer["tcp_port"]: producer.get("accepts_replicas", False)
+        for producer in lookupd.get("/nodes")["producers"]
     }
     assert one["address"].endswith(f":{kept.tcp_port}")
     assert (said[kept.tcp_port], said[deaf.tcp_port]) == (True, False)

@@ -73,8 +73,8 @@ def test_the_original_s_nsqd_is_nobody_s_keeper_and_serves_as_ever(cluster, tmp_
     (by,) = node.get("/carried")["kept_by"]
     assert by["address"].endswith(f":{kept.tcp_port}")
     assert node.get("/stats?format=json")["under_copied"] == 1
-    assert "keeps" not in producers(lookupd)[go.tcp_port]
-    assert producers(lookupd)[kept.tcp_port]["keeps"]
+    assert "accepts_replicas" not in producers(lookupd)[go.tcp_port]
+    assert producers(lookupd)[kept.tcp_port]["accepts_replicas"]
     assert set(producers(lookupd, "/lookup?topic=t")) == {go.tcp_port, node.tcp_port}
     node.kill()
     wait_until(lambda: depth(kept) == 5, "the keeper gives out what the dead node had", seconds=20)

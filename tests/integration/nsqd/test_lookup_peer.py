@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import io
+import json
 import time
 from contextlib import AsyncExitStack
 
 import pytest
 
-from nsqclient.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
+from nsqclient.wire.lookup import CommandParser, Identify, PeerInfo, Ping, Register, Unregister, encode_reply
+from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log, LogLevel
+from nsqd.repl.choosing import Candidate
 from nsqd.server.lookup.peer import LookupPeers
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
@@ -19,6 +22,8 @@ from tests.support.waiting import eventually
 
 IDENTITY = {"broadcast_address": "nsqd-a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
 REPLY = b'{"broadcast_address":"127.0.0.1","hostname":"h","http_port":%d,"tcp_port":4160,"version":"1.3.0"}'
+
+USABLE = {"identity": "61" * 16, "broadcast_address": "a", "tcp_port": 4150, "accepts_replicas": True}
 
 
 class Nsqd:
@@ -87,6 +92,28 @@ async def connected(peers, count=1):
     await eventually(
         lambda: sum(peer.connected for peer in peers.peers()) == count, f"{count} peers are connected"
     )
+
+
+def add(daemon, name, identity, **more):
+    """Register a node at an nsqlookupd as an nsqd does."""
+    info = PeerInfo(name, 4150, 4151, "1.3.0", identity=identity.hex(), **more)
+    return daemon.registry.add_peer("10.0.0.1:5000", info, steady_ns())
+
+
+@contextlib.asynccontextmanager
+async def answering(status, body):
+    """An HTTP server that gives the same answer to everything; yields its port."""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + body).encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
 
 
 # -- a healthy peer ----------------------------------------------------------------------
@@ -475,6 +502,92 @@ async def test_a_peer_whose_http_side_is_gone_is_warned_of_and_the_others_count(
     assert warning.startswith(
         f'WARNING: failed to query nsqlookupd for channels to pre-create for topic t - Get "http://{one.http.address}'
     )
+
+
+# -- nodes of replication ---------------------------------------------------------------------
+
+
+async def test_addresses_of_identities_come_from_all_nsqlookupds(nsqd, lookupd):
+    one, two = await lookupd(), await lookupd()
+    a, b, unknown = b"a" * 16, b"b" * 16, b"?" * 16
+    for daemon, name in ((one, "a-old"), (one, "a"), (two, "a"), (two, "::1")):
+        add(daemon, name, a)
+    add(two, "b", b)
+    peers = nsqd.announce(one.tcp.address, two.tcp.address)
+    await connected(peers, 2)
+
+    found = await peers.addresses_of([a, b, unknown])
+    assert {identity: set(addresses) for identity, addresses in found.items()} == {
+        a: {"a:4150", "a-old:4150", "[::1]:4150"},
+        b: {"b:4150"},
+    }
+    assert found[a].index("a:4150") < found[a].index("a-old:4150")
+    assert await peers.addresses_of([]) == {}
+
+
+async def test_addresses_of_many_identities_are_asked_in_several_questions(nsqd, lookupd):
+    daemon = await lookupd()
+    identities = [number.to_bytes(16, "big") for number in range(1000)]
+    for number, identity in enumerate(identities):
+        add(daemon, f"n{number}", identity)
+    peers = nsqd.announce(daemon.tcp.address)
+    await connected(peers)
+
+    found = await peers.addresses_of(identities)
+    assert found == {identity: [f"n{number}:4150"] for number, identity in enumerate(identities)}
+
+
+async def test_candidates_accept_replicas_and_are_named_once(nsqd, lookupd):
+    one, two = await lookupd(), await lookupd()
+    for daemon in (one, two):
+        add(daemon, "a", b"a" * 16, hostname="h", topology_zone="z", accepts_replicas=True)
+        add(daemon, "b", b"b" * 16)
+    peers = nsqd.announce(one.tcp.address, two.tcp.address)
+    await connected(peers, 2)
+
+    assert await peers.candidates() == [Candidate(b"a" * 16, "a:4150", "z", "h")]
+
+
+async def test_candidates_of_an_nsqlookupd_that_is_down_are_missing_with_one_warning(nsqd, lookupd):
+    one, two = await lookupd(), await lookupd()
+    add(two, "a", b"a" * 16, accepts_replicas=True)
+    peers = nsqd.announce(one.tcp.address, two.tcp.address)
+    await connected(peers, 2)
+    await one.http.close()
+
+    for _ in range(3):
+        assert [node.address for node in await peers.candidates()] == ["a:4150"]
+    (warning,) = [line for line in nsqd.logged() if line.startswith("WARNING")]
+    assert warning.startswith(
+        f'WARNING: failed to query nsqlookupd for nodes - Get "http://{one.http.address}/lookup/nodes"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (404, {"message": "NOT_FOUND"}),  # Go's nsqlookupd
+        (200, {}),
+        (200, {"nodes": []}),
+        (200, {"nodes": [{}]}),
+        (200, {"nodes": [{**USABLE, "identity": "me"}]}),
+        (200, {"nodes": [{**USABLE, "broadcast_address": ""}]}),
+        (200, {"nodes": [{**USABLE, "tcp_port": 0}]}),
+        (200, {"nodes": [{**USABLE, "tcp_port": 70000}]}),
+    ],
+)
+async def test_nodes_of_an_nsqlookupd_without_usable_entries_are_none(nsqd, lookupd, status, answer):
+    daemon = await lookupd()
+    async with answering(status, json.dumps(answer)) as port:
+        daemon.connections.identity = json.dumps(
+            {"broadcast_address": "127.0.0.1", "tcp_port": 4160, "http_port": port, "version": "1.3.0"}
+        ).encode()
+        peers = nsqd.announce(daemon.tcp.address)
+        await connected(peers)
+
+        assert await peers.candidates() == []
+        assert await peers.addresses_of([b"a" * 16]) == {}
+    assert [line for line in nsqd.logged() if line.startswith("WARNING")] == []
 
 
 async def test_without_peers_there_are_no_channels(nsqd):

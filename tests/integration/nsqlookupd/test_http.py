@@ -51,29 +51,29 @@ async def test_a_lookup_shows_channels_and_producers(lookupd):
     )
 
 
-async def test_an_nsqd_that_keeps_copies_is_shown_as_one(lookupd):
-    announcer = await lookupd.nsqd("10.0.0.9", data_path="0f" * 16, keeps=True)
+async def test_nsqd_that_accepts_replicas_is_shown_as_one(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", identity="0f" * 16, accepts_replicas=True)
     await announcer.ask(b"REGISTER t\n")
     for path in ("/nodes", "/lookup?topic=t"):
         _, _, body = await lookupd.http("GET", path)
 
         (producer,) = json.loads(body)["producers"]
-        assert (producer["data_path"], producer["keeps"]) == ("0f" * 16, True)
+        assert (producer["identity"], producer["accepts_replicas"]) == ("0f" * 16, True)
 
 
-async def test_an_nsqd_that_drains_is_shown_as_one_that_keeps_nothing(lookupd):
-    announcer = await lookupd.nsqd("10.0.0.9", data_path="0f" * 16, keeps=True)
+async def test_nsqd_that_drains_accepts_no_replicas(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", identity="0f" * 16, accepts_replicas=True)
 
-    async def keeps():
+    async def accepts():
         _, _, body = await lookupd.http("GET", "/nodes")
         (producer,) = json.loads(body)["producers"]
-        return producer["keeps"]
+        return producer["accepts_replicas"]
 
-    assert await keeps()
+    assert await accepts()
     assert await announcer.ask(b"UNAVAILABLE draining\n") == b"OK"
-    assert not await keeps()
+    assert not await accepts()
     assert await announcer.ask(b"AVAILABLE\n") == b"OK"
-    assert await keeps()
+    assert await accepts()
 
 
 async def test_nodes_show_topics_with_their_tombstones(lookupd):
@@ -337,6 +337,56 @@ async def test_producers_are_sent_to_nsqds_that_take_publishes(lookupd):
     assert await found() == ["nsqd-a", "nsqd-b"]  # nsqd-b has no such topic, so nothing was marked
     assert (await lookupd.http("GET", "/lookup/producers?topic=$"))[0] == 400
     assert len((await lookupd.get("/lookup/producers"))["producers"]) == 2
+
+
+async def test_lookup_nodes_shows_the_nsqds_that_accept_replicas(lookupd):
+    a = await lookupd.nsqd(
+        "nsqd-a", identity="0a" * 16, accepts_replicas=True, hostname="h", topology_zone="z"
+    )
+    await lookupd.nsqd("nsqd-b", identity="0b" * 16)
+    await lookupd.nsqd("original")
+    await a.ask(b"REGISTER t\n")
+    shown = {
+        "identity": "0a" * 16,
+        "broadcast_address": "nsqd-a",
+        "tcp_port": 4150,
+        "hostname": "h",
+        "topology_zone": "z",
+        "accepts_replicas": True,
+    }
+
+    assert await lookupd.get("/lookup/nodes") == {"nodes": [shown]}
+    assert await a.ask(b"UNAVAILABLE draining\n") == b"OK"
+    assert await lookupd.get("/lookup/nodes") == {"nodes": []}
+    drains = {**shown, "accepts_replicas": False}
+    assert await lookupd.get(f"/lookup/nodes?identity={'0a' * 16}") == {"nodes": [drains]}
+    assert await a.ask(b"AVAILABLE\n") == b"OK"
+    assert await lookupd.get("/lookup/nodes") == {"nodes": [shown]}
+
+
+async def test_lookup_nodes_shows_the_addresses_of_identities(lookupd):
+    for number in (10, 11, 12):
+        await lookupd.nsqd(f"10.0.0.{number}", identity=f"{number:032x}")
+    # The connection from its last address is still open.
+    await lookupd.nsqd("10.0.0.99", identity=f"{10:032x}")
+
+    async def found(*numbers):
+        asked = ",".join(f"{number:032x}" for number in numbers)
+        nodes = (await lookupd.get(f"/lookup/nodes?identity={asked}"))["nodes"]
+        return [(int(node["identity"], 16), node["broadcast_address"]) for node in nodes]
+
+    assert await found(11) == [(11, "10.0.0.11")]
+    assert await found(10, 12) == [(10, "10.0.0.99"), (12, "10.0.0.12"), (10, "10.0.0.10")]
+    assert await found(13) == []
+
+
+@pytest.mark.parametrize(
+    "identity", ["", "0f", "0F" * 16, "0f" * 17, f"{'0f' * 16},", f"{'0f' * 16},x", "%0a"]
+)
+async def test_lookup_nodes_refuses_what_is_no_identity(lookupd, identity):
+    status, _, body = await lookupd.http("GET", f"/lookup/nodes?identity={identity}")
+
+    assert (status, json.loads(body)) == (400, {"message": "INVALID_ARG_IDENTITY"})
 
 
 async def test_a_stranger_cannot_say_whether_it_takes_publishes(lookupd):

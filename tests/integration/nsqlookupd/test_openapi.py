@@ -10,7 +10,12 @@ from nsqlookupd.openapi import OPERATIONS, description
 from tests.support.described import missing, names, note_arguments, refusal, refusals_of_every_route, required
 
 # None: left out; `t` and `c` exist.
-VALUES = {"topic": (None, "$", "none", "t"), "channel": (None, "$", "none", "c"), "node": (None, "none:1")}
+VALUES = {
+    "topic": (None, "$", "none", "t"),
+    "channel": (None, "$", "none", "c"),
+    "node": (None, "none:1"),
+    "identity": (None, "$", "0f" * 16),
+}
 MIXES = [
     {name: value for name, value in zip(VALUES, values, strict=True) if value is not None}
     for values in product(*VALUES.values())

@@ -26,6 +26,11 @@ class Directory:
             f"10.0.0.1:{self.port}", PeerInfo(address or name, 4150, 4151, "1.3.0"), now_ns
         )
 
+    def replica(self, name, identity, now_ns=0, *, accepts=True):
+        self.port += 1
+        info = PeerInfo(name, 4150, 4151, "1.3.0", identity=identity, accepts_replicas=accepts)
+        return self.registry.add_peer(f"10.0.0.1:{self.port}", info, now_ns)
+
     def producers(self, topic, now_ns=0):
         return [peer.info.broadcast_address for peer in self.registry.producers(topic, now_ns)]
 
@@ -472,3 +477,44 @@ def test_an_answer_that_was_given_before_follows_the_time(registry, directory):
     assert directory.producers("t", INACTIVE_AFTER + 1) == ["b"]
     a.last_update_ns = INACTIVE_AFTER + 1
     assert directory.producers("t", INACTIVE_AFTER + 2) == ["a", "b"]
+
+
+# -- replication --------------------------------------------------------------------------
+
+
+def test_registry_finds_nsqds_by_identity(registry, directory):
+    a, _, c = (directory.replica(name, name * 32) for name in "abc")
+    directory.peer("original")
+
+    assert set(registry.with_identities({"a" * 32, "c" * 32, "e" * 32}, 0)) == {a, c}
+    assert registry.with_identities(set(), 0) == []
+
+
+def test_registry_has_all_addresses_of_an_identity_the_newest_first(registry, directory):
+    old, new = directory.replica("z", "0" * 32), directory.replica("a", "0" * 32)
+    again = directory.replica("z", "0" * 32)
+
+    # The last connection of an address counts.
+    assert registry.with_identities({"0" * 32}, 0) == [again, new]
+    registry.remove_peer(again)
+    assert registry.with_identities({"0" * 32}, 0) == [new, old]
+
+
+def test_registry_names_no_silent_nsqd_by_identity(registry, directory):
+    directory.replica("a", "0" * 32)
+
+    assert len(registry.with_identities({"0" * 32}, INACTIVE_AFTER)) == 1
+    assert registry.with_identities({"0" * 32}, INACTIVE_AFTER + 1) == []
+    assert registry.replica_candidates(INACTIVE_AFTER + 1) == []
+
+
+def test_replica_candidates_have_an_identity_and_accept_replicas(registry, directory):
+    directory.peer("original")
+    directory.replica("refuses", "1" * 32, accepts=False)
+    directory.replica("nameless", "")
+    draining, free = directory.replica("a", "2" * 32), directory.replica("b", "3" * 32)
+    draining.obstacle = "draining"
+
+    assert registry.replica_candidates(0) == [free]
+    draining.obstacle = ""
+    assert registry.replica_candidates(0) == [draining, free]

@@ -54,6 +54,13 @@ def test_identify_is_answered_with_who_we_are(session, registry):
     assert SessionNote(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
 
 
+def test_obstacle_changes_the_cached_answers(known):
+    known.peer.text = known.peer.node_text = b"as before"
+    known.handle(Available("draining"), 0)
+
+    assert (known.peer.text, known.peer.node_text) == (b"", b"")
+
+
 def test_an_obstacle_is_the_one_that_was_told_last(known, registry):
     known.handle(Register("t", None), 0)
 

@@ -146,21 +146,28 @@ def test_an_identify_names_the_nsqd():
     assert decode_peer_info(body.encode()) == PeerInfo("host", 4150, 4151, "1.3.0", "h", "z", "r")
 
 
-def test_an_nsqd_may_say_what_names_its_data_path_and_that_it_keeps_copies():
-    said = {**FIELDS, "data_path": "0f" * 16, "keeps": True}
+def test_identify_may_have_an_identity_and_accept_replicas():
+    said = {**FIELDS, "identity": "0f" * 16, "accepts_replicas": True}
 
     info = decode_peer_info(json.dumps(said).encode())
 
-    assert (info.data_path, info.keeps) == ("0f" * 16, True)
+    assert (info.identity, info.accepts_replicas) == ("0f" * 16, True)
 
 
 @pytest.mark.parametrize(
-    "other", [{"data_path": "/srv/nsq", "keeps": 1}, {"data_path": 5, "keeps": "yes"}, {}]
+    "other",
+    [
+        {"identity": "me", "accepts_replicas": 1},
+        {"identity": 5, "accepts_replicas": "yes"},
+        {"identity": "0F" * 16},
+        {"identity": "0f" * 16 + "\n"},
+        {},
+    ],
 )
-def test_what_others_may_mean_by_these_words_is_not_believed(other):
+def test_identify_ignores_an_identity_of_another_form(other):
     info = decode_peer_info(json.dumps(FIELDS | other).encode())
 
-    assert (info.data_path, info.keeps) == ("", False)
+    assert (info.identity, info.accepts_replicas) == ("", False)
 
 
 def test_keys_match_in_any_letter_case_and_null_is_nothing():

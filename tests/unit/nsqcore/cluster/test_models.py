@@ -34,12 +34,17 @@ def test_each_nsqlookupd_adds_where_it_saw_a_node():
     assert NodeInfo.from_json({}).listed_by("a:4161").remote_addresses == ("a:4161/N/A",)
 
 
-def test_a_node_that_keeps_copies_says_so_and_one_of_the_original_does_not():
-    said = NodeInfo.from_json({"data_path": "ab", "keeps": True})
-    silent = NodeInfo.from_json({})
+def test_node_info_has_the_identity_of_ours_and_none_of_the_original():
+    ours = NodeInfo.from_json({"identity": "ab", "accepts_replicas": True})
+    original = NodeInfo.from_json({})
 
-    assert (said.data_path, said.keeps) == ("ab", True)
-    assert (silent.data_path, silent.keeps) == ("", False)
+    assert (ours.identity, ours.accepts_replicas) == ("ab", True)
+    assert (original.identity, original.accepts_replicas) == ("", False)
+
+
+@pytest.mark.parametrize("value", [1, "true", None, []])
+def test_node_info_accepts_replicas_only_if_it_is_true(value):
+    assert not NodeInfo.from_json({"identity": "ab", "accepts_replicas": value}).accepts_replicas
 
 
 def test_latency_is_read_with_its_percentiles():

@@ -19,8 +19,16 @@ MINUTE = 60_000_000_000
 DATA = Path("/data")
 
 
-def node(name, *, keeps=True, identity=None):
-    return NodeInfo(name, f"host-{name}", 4150, 4151, "1.3.0", data_path=identity or name * 32, keeps=keeps)
+def node(name, *, accepts=True, identity=None):
+    return NodeInfo(
+        name,
+        f"host-{name}",
+        4150,
+        4151,
+        "1.3.0",
+        identity=identity or name * 32,
+        accepts_replicas=accepts,
+    )
 
 
 class Site:
@@ -44,7 +52,9 @@ def addresses(found):
 
 
 def test_an_nsqd_that_says_nothing_of_it_keeps_nothing():
-    found = candidates_of([node("a"), node("b", keeps=False), NodeInfo("c", "c", 1, 2, "1.3.0", keeps=True)])
+    found = candidates_of(
+        [node("a"), node("b", accepts=False), NodeInfo("c", "c", 1, 2, "1.3.0", accepts_replicas=True)]
+    )
 
     assert addresses(found) == ["a:4150"]
 
