@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from nsqclient.wire.address import join_host_port
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.api import tls_required
@@ -41,7 +42,6 @@ from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
-from nsqd.server.http.carried import CarriedApi
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
@@ -51,14 +51,17 @@ from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
-from nsqd.server.replication.assembly import CopyAssembly
+from nsqd.server.repl.options import replication_options
+from nsqd.server.repl.service import Replication
 from nsqd.server.tcp import Clients
+from nsqd.server.tls import to_replicas
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
@@ -96,13 +99,27 @@ class Nsqd:
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
         self.fsync = Fsync(self.data, self.health, log, sync_every=options.sync_every)
+        self.peer_certificates = to_replicas(options)
+        self.replication = Replication(
+            replication_options(options, log.warning),
+            self.broker,
+            self.data,
+            self.fsync,
+            log,
+            lambda: self.turn.ask(),
+            server_tls=tls,
+            client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
+            look_up=lambda identities: self.lookups.addresses_of(identities),
+            candidates=lambda: self.lookups.candidates(),
+        )
         self.turn = Turn(
             self.broker,
             self.data,
             self.health,
             log,
             self.fsync,
-            # An answer that waits for a keeper comes too late for busy polling.
+            self.replication,
+            # An answer that waits for a replica comes too late for busy polling.
             busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
@@ -124,7 +141,7 @@ class Nsqd:
             tls=self.trusted.context if self.trusted is not None else None,
         )
         self.guard = HttpGuard(self.auth) if options.http_auth else None
-        self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
+        self.clients = Clients(self.broker, self.turn, log, tls, self.auth, self.replication.take)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -134,7 +151,9 @@ class Nsqd:
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=self.trusted.context if self.trusted is not None else None,
         )
-        self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
+        self.checkpoints = Checkpoints(
+            self.broker, self.data, self.health, log, self.replication.checkpointed
+        )
         self.changes = Changes(
             self.broker,
             self.data,
@@ -150,7 +169,7 @@ class Nsqd:
             options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, log
         )
         stats = self._stats = StatsReport(
-            self.broker, self.clients, self.health, int(time.time()), self._disk_figures
+            self.broker, self.clients, self.health, int(time.time()), self._disk_figures, self.replication
         )
         self.finder = Finder(self.data.disk)
         self.drain = Drain(self.broker, self.clients, log)
@@ -163,25 +182,11 @@ class Nsqd:
             draining=lambda: self.broker.draining,
             ports=self._ports,
             set_option=self._set_option,
+            replication=self.replication,
         )
-        self.carried = CarriedApi()
         self.fast_publish = FastPublish(self.broker, self.turn)
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
-        self.copies = CopyAssembly(
-            self.options,
-            self.broker,
-            self.data,
-            self.turn,
-            self.clients,
-            self.checkpoints,
-            self.watermark,
-            self.auth,
-            log,
-            server_tls=tls,
-            nodes=self.lookups.nodes,
-            unsure=lambda: self.lookups.unsure,
-        )
 
     def _disk_figures(self) -> dict[str, int]:
         """Figures of the disk with the messages; free and total are -1 while they are unknown."""
@@ -206,7 +211,7 @@ class Nsqd:
                 self.drain,
                 self._stats.ages,
                 self.watermark,
-                self.copies.copying,
+                self.replication,
             ),
             "nsqd",
             BUILD,
@@ -235,7 +240,7 @@ class Nsqd:
             self.drain,
             policies,
             letters,
-            self.carried,
+            ReplicationApi(self.replication),
         )
         # The front recognises plain publishes without reading their headers, which would have the secret.
         front: Front | None = self.fast_publish.wrap
@@ -271,7 +276,6 @@ class Nsqd:
         """Load, serve until *stop* is set, save."""
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_freed()
-        await self.copies.leave_behind()
         if self.options.policies_file:
             # Before the file is read first. Without a policies file SIGHUP stops the daemon.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
@@ -308,7 +312,7 @@ class Nsqd:
                 Availability(self.broker, self.health, self.lookups).watch(), name="availability"
             ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
-            *self.copies.tasks(),
+            asyncio.create_task(self.replication.watch(self.checkpoints), name="replication"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if statsd is not None:
@@ -341,18 +345,18 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
-        self.drain.departure = self.copies.begin()
-        self.carried.copying = self._stats.replication = self.info.replication = self.copies.copying
+        self.replication.begin(
+            join_host_port(self.options.broadcast_address, self.options.broadcast_tcp_port)
+        )
         self.turn.ask()
 
     async def _stop(self) -> None:
         self.drain.say_what_stays()
-        await self.drain.stop()
         await self.tcp.close()
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed after they were answered.
         await self.fsync.synced()
-        await self.copies.copying.settled()
+        await self.replication.settled()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -368,14 +372,14 @@ class Nsqd:
         self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():
-            for one in (topic, *topic.carried):
+            for one in (topic, *topic.promoted):
                 store = store_of(one)
                 if store is not None:
                     store.close()
         self.log.info("NSQ: stopping subsystems")
         if self.guard is not None:
             await self.guard.close()
-        await self.copies.copying.close()
+        await self.replication.close()
         await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
@@ -388,7 +392,7 @@ class Nsqd:
             await self.fsync.synced()
 
     def _watched(self) -> list[Certificates]:
-        found = (self.certificates, self.trusted, self.copies.certificates)
+        found = (self.certificates, self.trusted, self.peer_certificates)
         return [one for one in found if one is not None]
 
     # --- what others ask of the daemon ---
@@ -397,6 +401,7 @@ class Nsqd:
         if event.change is Change.TOPIC_DELETED:
             # A producer that does not publish to it again would keep the topic and its messages in memory.
             self.clients.forget_publish_lines()
+            self.replication.topic_deleted(event.topic)
         self.changes.happened(event)
 
     def _ports(self) -> tuple[int, int]:
@@ -407,10 +412,11 @@ class Nsqd:
 
     def _identity(self) -> dict[str, Any]:
         options = self.options
-        replication: dict[str, Any] = {}
-        if options.keep_for_others:
+        member: dict[str, Any] = {}
+        if self.replication.is_on:
             # The original's nsqlookupd ignores these two keys.
-            replication = {"identity": self.data.reservation.identity.hex(), "accepts_replicas": True}
+            identity = self.data.reservation.identity.hex()
+            member = {"identity": identity, "accepts_replicas": self.replication.accepts}
         return {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
@@ -419,7 +425,7 @@ class Nsqd:
             "topology_region": options.topology_region,
             "topology_zone": options.topology_zone,
             "version": NSQ_VERSION,
-            **replication,
+            **member,
         }
 
     def _registrations(self) -> Iterator[tuple[str, list[str]]]:
