@@ -124,6 +124,9 @@ class Exchange:
         self._named: set[int] = set()
         self._checkpointing: deque[Checkpointing] = deque()
         self._checkpointed = 0
+        # The serial of the last received status that had channel state, and the last that was acknowledged.
+        self._ack_wanted = 0
+        self._ack_sent = 0
 
     @property
     def peer(self) -> bytes:
@@ -165,9 +168,10 @@ class Exchange:
             any(self._changed.values())
             or any(copy.number in self._full for copy in copies if copy.tells_state)
         )
-        if not (news or self.asks or self._must_answer or heads != self._sent):
+        acks = self._ack_sent < self._ack_wanted <= self._checkpointed
+        if not (news or acks or self.asks or self._must_answer or heads != self._sent):
             return
-        self._sent = heads
+        self._sent, self._ack_sent = heads, self._checkpointed
         self._must_answer = False
         for place, head in enumerate(heads):
             self._serial += 1
@@ -213,7 +217,7 @@ class Exchange:
         holders = self._log.holders_of(copy)
         return Status(
             *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, 0),
-            checkpointed=self._checkpointed,
+            checkpointed=0,
             full=False,
             fully_replicated=counted is not None,
             draining=self._log.node.is_draining,
@@ -225,7 +229,7 @@ class Exchange:
         )
 
     def _no_copy(self) -> Status:
-        return no_copy(self._log.origin, self._log.node.identity, self._checkpointed)
+        return no_copy(self._log.origin, self._log.node.identity)
 
     # --- what the peer says ---
 
@@ -248,6 +252,8 @@ class Exchange:
             log.learn(self, status)
             news = log.merge(states)
         self._checkpointing.append(Checkpointing(status.serial, news))
+        if states:
+            self._ack_wanted = status.serial
         if status.ask:
             self._must_answer = True
             if self._sends_states:
@@ -264,11 +270,11 @@ class Exchange:
             one.checkpointed(topic, senders)
 
 
-def no_copy(origin: bytes, node: bytes, checkpointed: int = 0) -> Status:
+def no_copy(origin: bytes, node: bytes) -> Status:
     """The status of a node without a copy of that log."""
     return Status(
         *(origin, 0, CopyKind.NONE, 0, 0, 0),
-        checkpointed=checkpointed,
+        checkpointed=0,
         full=False,
         fully_replicated=False,
         draining=False,

@@ -254,6 +254,10 @@ class LogCopies:
                 self._check_failover(copy, now_ns)
             if not copy.is_busy:
                 self._drop(copy, now_ns)
+        for peer in self.holders:
+            link = None if peer in self.exchanges else self.node.link_to(peer)
+            if link is not None:
+                self.exchange(link, now_ns)
         for exchange in list(self.exchanges.values()):
             exchange.send(now_ns)
 

@@ -38,7 +38,7 @@ from nsqd.repl.link import PeerLink
 from nsqd.repl.local_copy import CopyJob, DropCopy, LocalCopy, OpenCopy, PromoteCopy, SaveRecord
 from nsqd.repl.log_copies import LogCopies, Replicated
 from nsqd.repl.log_stream import LogStream
-from nsqd.repl.node_record import NodeRecord, NodeRecordFile
+from nsqd.repl.node_record import FORGET_HOLDER_AFTER_S, NodeRecord, NodeRecordFile
 from nsqd.repl.primary import Primary, ReplicaSettings
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath, extents_of
@@ -133,6 +133,8 @@ class ReplicationNode:
         self._own: LocalCopy = LocalCopy(identity, identity)
         self._own_log = self._log(identity)
         self._own_stores: dict[str, TopicStore] = {}
+        # When each holder was last heard, or first known, in unix seconds.
+        self._heard_s: dict[bytes, int] = {}
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -751,6 +753,8 @@ class ReplicationNode:
         self._ticked_ns = now_ns
         for link in list(self.links):
             link.tick(now_ns)
+            if link.is_closed and link in self.links:
+                self.links.remove(link)
         if suspended:
             self._ask_again(now_ns)
         for log in self.logs.values():
@@ -759,6 +763,7 @@ class ReplicationNode:
         if now_ns < self._next_second_ns:
             return
         self._next_second_ns = now_ns + _S
+        self._forget_silent()
         for log in list(self.logs.values()):
             log.tick(now_ns)
             if not log.copies:
@@ -778,6 +783,15 @@ class ReplicationNode:
             if topic is not None and isinstance(store, TopicStore):
                 store.checkpoints.begin_anew()
                 topic.changed = True
+
+    def _forget_silent(self) -> None:
+        """Forget holders that were not heard for a week."""
+        now_s = self._now_s()
+        self._heard_s.update((link.peer, now_s) for link in self.links if link.is_up)
+        for log in list(self.logs.values()):
+            for peer in log.holders:
+                if now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
+                    self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:
         """This node was suspended: others may have delivered its messages."""

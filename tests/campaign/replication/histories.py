@@ -389,7 +389,10 @@ class History:
                 node.leave(reader)
         self._readers = []
         site.step = SECOND
-        for _ in range(25):
+        for turn in range(25):
+            if turn == 6:
+                # Nodes that were not heard for a week are forgotten.
+                site.days += 8
             site.advance(8)
             site.settle()
             self._take_all()

@@ -77,6 +77,7 @@ class SimulatedNode:
         address: str,
         ahead: int,
         draw: Callable[[int], bytes],
+        days: Callable[[], int],
     ) -> None:
         """*ahead* is added to its wall clock in ns; *draw* draws random bytes."""
         self.number, self.disk, self.now = number, disk, now
@@ -103,7 +104,7 @@ class SimulatedNode:
             self.data,
             Copies(disk, DATA),
             file,
-            lambda: self.now // SECOND,
+            lambda: self.now // SECOND + days() * 86_400,
             info=self.log.append,
             warn=self.log.append,
         )

@@ -44,6 +44,8 @@ class Site:
         self.suspended: set[int] = set()
         # How often each node has changed its address.
         self.moves: dict[int, int] = dict.fromkeys(self.disks, 0)
+        # Days that have passed beside the simulated seconds.
+        self.days = 0
         self._unreachable: dict[tuple[int, bytes], int] = {}
         for number in self.disks:
             self.start(number)
@@ -60,6 +62,7 @@ class Site:
             address=f"n{number}-{self.moves[number]}:4150",
             ahead=ahead,
             draw=self.rng.randbytes,
+            days=lambda: self.days,
         )
 
     def end(self, number: int, disk: SimulatedDisk) -> None:
@@ -204,11 +207,19 @@ class Site:
 
     def settle(self) -> None:
         """Let all bytes arrive."""
+        quiet = 0
         for _ in range(60):
+            before = [
+                (line.near.sender.sent, line.near.sender.written, line.far.heard_ns) for line in self.lines
+            ]
             for line in list(self.lines):
                 if line in self.lines:
                     self._move(line, all_of_it=True)
-            if not any(line.out or line.back for line in self.lines):
+            after = [
+                (line.near.sender.sent, line.near.sender.written, line.far.heard_ns) for line in self.lines
+            ]
+            quiet = quiet + 1 if before == after else 0
+            if quiet == 3:
                 return
 
     # --- time ---
