@@ -35,6 +35,8 @@ class LocalCopy:
     own_seen: int = 0
     # An owner streams into it.
     is_streamed: bool = False
+    # An owner negotiates whether its stream may enter: the copy stays as it is.
+    is_negotiating: bool = False
     # The identity of that owner, or of the last one.
     owner: bytes = b""
     # Its topics are recovered; those that cannot be are in `problems`, with the reason.

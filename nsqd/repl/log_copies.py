@@ -244,7 +244,7 @@ class LogCopies:
             self._alone.clear()
             self._yield(now_ns)
         for copy in list(self.copies):
-            if copy.is_busy:
+            if copy.is_busy or copy.is_negotiating:
                 continue
             if copy.is_owner:
                 self._raise_epoch(copy, now_ns)

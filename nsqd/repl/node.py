@@ -300,6 +300,7 @@ class ReplicationNode:
         """A connection is gone."""
         now_ns = max(self._ticked_ns, link.heard_ns)
         for one in link.incoming.values():
+            self._end_negotiation(one)
             copy = self._copy_with(one.record)
             if copy is not None:
                 copy.is_streamed = False
@@ -378,7 +379,7 @@ class ReplicationNode:
             one
             for one in log.copies
             if one.record is not None
-            and not (one.is_owner or one.is_streamed or one.take_over_epoch)
+            and not (one.is_owner or one.is_streamed or one.is_negotiating or one.take_over_epoch)
             and one.epoch <= frame.epoch
         ]
         if not copies:
@@ -390,7 +391,8 @@ class ReplicationNode:
         elif record is not None and record.opened and not newest.is_open:
             self.open(log, newest)
             link.refuse(Refuse.DISK, "the replica is reading its copy, try again")
-        elif newest.is_open:
+        else:
+            newest.is_negotiating = True
             log.exchange(link, link.heard_ns).send(link.heard_ns)
         return record
 
@@ -410,6 +412,7 @@ class ReplicationNode:
         record = one.record
         if record is None:
             return
+        self._end_negotiation(one)
         log = self._log(record.origin)
         copy = self._copy_with(record)
         if copy is None:
@@ -419,6 +422,11 @@ class ReplicationNode:
         copy.since_ns = copy.detached_ns = now_ns
         log.state_changed(copy)
         log.exchange(link, now_ns)
+
+    def _end_negotiation(self, one: IncomingLog) -> None:
+        copy = self._copy_with(one.candidate)
+        if copy is not None:
+            copy.is_negotiating = False
 
     def _copy_with(self, record: CopyRecord | None) -> LocalCopy | None:
         if record is None:
@@ -541,6 +549,8 @@ class ReplicationNode:
         copy.is_busy = True
         for topic in copy.topics.values():
             self._forget_topic(topic)
+        # Nothing is learned for it any more.
+        copy.is_open = False
         self._jobs.append(DropCopy(copy, self.copies, list(copy.topics.values()), self.data.disk))
         log.changed()
 
