@@ -398,7 +398,7 @@ class ReplicationNode:
 
     def before_stream(self, one: IncomingLog, frame: Snapshot) -> None:
         """A stream is about to enter a copy: nothing here uses its files any more."""
-        copy = self._copy_with(one.record) if frame.resume else None
+        copy = self._copy_with(one.candidate) if frame.resume else None
         if copy is not None and copy.is_open:
             for topic in copy.topics.values():
                 self._forget_topic(topic)
