@@ -46,7 +46,9 @@ def test_choose_prefers_another_zone_then_another_host():
     same_zone = Candidate(identity(2), "b:4150", "z1", "h2")
     elsewhere = Candidate(identity(3), "c:4150", "z2", "h3")
 
-    assert choose(ME, [same_host, same_zone, elsewhere], 3) == [elsewhere, same_zone, same_host]
+    for number in range(100, 120):
+        me = Candidate(identity(number), ME.address, ME.zone, ME.host)
+        assert choose(me, [same_host, same_zone, elsewhere], 3) == [elsewhere, same_zone, same_host]
 
 
 def test_choose_spreads_replicas_over_zones():
@@ -54,7 +56,9 @@ def test_choose_spreads_replicas_over_zones():
         Candidate(identity(n), f"{n}:4150", zone, f"h{n}") for n, zone in enumerate(["z2"] * 5 + ["z3"], 1)
     ]
 
-    assert {one.zone for one in choose(ME, candidates, 2)} == {"z2", "z3"}
+    for number in range(100, 120):
+        me = Candidate(identity(number), ME.address, ME.zone, ME.host)
+        assert {one.zone for one in choose(me, candidates, 2)} == {"z2", "z3"}
 
 
 def test_choose_counts_an_unknown_zone_as_elsewhere():
@@ -200,6 +204,15 @@ def test_replica_that_refused_may_be_chosen_again_later(node):
     assert node.update(nodes(2), seconds=10) == before
 
 
+def test_replica_that_refused_and_accepts_again_stays(node):
+    before = node.update(nodes(1))
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.update(nodes(1), seconds=10)
+    node.health.accepts(node.replicas[0], node.now_ns)
+
+    assert node.update(nodes(9)) == before
+
+
 def test_replica_that_drains_is_replaced_though_it_accepts_the_stream(node):
     before = node.update(nodes(1))
     node.health.drains(node.replicas[0], draining=True)
@@ -287,6 +300,16 @@ def test_named_replica_gets_its_identity_from_the_handshake():
 
         assert [one.address for one in node.replicas] == places
         assert set(node.replicas) == {Holder(b"", "a:1"), Holder(identity(number), "b:1")}
+
+
+def test_named_replica_keeps_its_time_when_it_gets_its_identity():
+    node = Node(count=1, named=("a:1", "b:1"))
+    node.update(seconds=299)
+    (before,) = node.replicas
+    node.replicas = identified(node.replicas, before.address, identity(7), node.health, node.now_ns)
+    node.update(seconds=1)
+
+    assert node.replicas[0].address != before.address
 
 
 def test_named_replica_that_cannot_be_replaced_stays():
