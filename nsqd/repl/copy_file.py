@@ -7,7 +7,18 @@ from nsqd.repl.frames import CopiedFile
 class CopyFile:
     """One file of a copy. *segment* has the extent of a log file whose appends are all known and sound."""
 
-    __slots__ = ("bounds", "fd", "is_unreadable", "name", "salt", "sealed", "segment", "size", "synced")
+    __slots__ = (
+        "bounds",
+        "fd",
+        "is_named",
+        "is_unreadable",
+        "name",
+        "salt",
+        "sealed",
+        "segment",
+        "size",
+        "synced",
+    )
 
     def __init__(self, name: str, size: int = 0, salt: int = 0, segment: Segment | None = None) -> None:
         self.name = name
@@ -15,6 +26,8 @@ class CopyFile:
         self.size = size
         # So much of it is certainly on the disk.
         self.synced = 0
+        # Its name is certainly on the disk.
+        self.is_named = False
         self.salt = salt
         self.segment = segment
         # First position, next position and newest note of a file with damage between sound appends.

@@ -55,8 +55,6 @@ class CopyFolder:
         # Files with more in them than was synced, and whether names have changed since the last sync.
         self.dirty: dict[str, CopyFile] = {}
         self.new_names = False
-        # A sync of the names is running.
-        self.syncs_names = False
         self.is_loaded = False
         # The folder exists.
         self.is_made = False
@@ -329,8 +327,9 @@ class CopyFolder:
     def _is_durable(self, name: str) -> bool:
         """Whether a file and its name are certainly on the disk."""
         found = self.files.get(name)
-        durable_names = not (self.new_names or self.syncs_names)
-        return found is not None and durable_names and name not in self.dirty and found.synced >= found.size
+        if found is None or name in self.dirty:
+            return False
+        return found.is_named and found.synced >= found.size
 
     def _renamed(self, found: CopyFile, other: str) -> None:
         old = self.files.get(other)
@@ -341,6 +340,7 @@ class CopyFolder:
         if self.dirty.pop(found.name, None) is not None:
             self.dirty[other] = found
         found.name = other
+        found.is_named = False
         self.files[other] = found
         self.new_names = True
 
@@ -348,9 +348,11 @@ class CopyFolder:
         """A sync has ended: checkpoints that are durable now get their final names."""
         for name, final in _UNSYNCED.items():
             found = self.files.get(name)
-            if found is not None and name not in self.dirty and found.synced >= found.size:
+            if found is not None and self._is_durable(name):
                 self._disk.rename(self.path / name, self.path / final)
                 self._renamed(found, final)
+                # A load finds it under either name.
+                found.is_named = True
 
     # --- what waits for the disk ---
 

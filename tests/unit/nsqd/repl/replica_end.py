@@ -13,13 +13,11 @@ from nsqd.repl.frames import (
     Ack,
     AnyFrame,
     Appends,
-    DeleteTopic,
     FilePart,
     Log,
     Ready,
     Refuse,
     Snapshot,
-    Sync,
     Topic,
 )
 from nsqd.repl.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
@@ -198,6 +196,3 @@ def primary_file(shop: Shop, name: str = FIRST) -> bytes:
 
 def part(name: str, offset: int, data: bytes) -> FilePart:
     return FilePart(1, name, offset, xxh3_64_intdigest(data), data)
-
-
-__all__ = ["DeleteTopic", "Sync"]
