@@ -167,14 +167,22 @@ class CopyFolder:
             return found
         segment = opened(disk, path) or segment
         extent = survey(disk, segment)
-        if extent.end < size:
-            disk.truncate(path, extent.end)
-        found = CopyFile(name, extent.end, segment.header.salt, None if extent.is_damaged else segment)
+        found = CopyFile(name, segment.size, segment.header.salt, segment)
         if extent.is_damaged:
-            found.bounds = (segment.first, segment.next, segment.last_note)
+            # The log's own recovery reads what is behind the damage, so it stays until a stream replaces it.
+            found.bounds = (segment.first, extent.next, extent.last_note)
+        elif segment.size < size:
+            disk.truncate(path, segment.size)
         # Nobody knows whether a write of an earlier process is on the disk.
         self.dirty[name] = found
         return found
+
+    def cut_damage(self) -> None:
+        """Cut off damage and everything behind it, because a stream replaces it. For any thread."""
+        for found in self.files.values():
+            if found.bounds is not None:
+                self._disk.truncate(self.path / found.name, found.size)
+                found.bounds = None
 
     def report(self) -> tuple[CopiedFile, ...]:
         """The files as the primary is told of them."""
@@ -234,7 +242,7 @@ class CopyFolder:
         if found.is_log:
             self._write(found, data)
             # The contents are looked at when the file is complete.
-            found.segment = found.bounds = None
+            found.segment = None
             found.size = offset + len(data)
         else:
             self._write_over(found, data, offset)

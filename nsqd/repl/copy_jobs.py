@@ -95,10 +95,16 @@ class MakeFolders(FolderJob):
 class BeginCopy(MakeFolders):
     """Make a new copy, or enter an earlier one, and make the folders of its new topics."""
 
-    def __init__(self, copies: Copies, record: CopyRecord, folders: list[CopyFolder]) -> None:
+    def __init__(
+        self, copies: Copies, record: CopyRecord, folders: list[CopyFolder], resumed: list[CopyFolder]
+    ) -> None:
+        """*folders* are to be made, *resumed* exist."""
         super().__init__(folders)
         self.record = record
+        self.resumed = resumed
         self._copies = copies
+        for folder in resumed:
+            folder.is_at_work = True
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
@@ -106,7 +112,14 @@ class BeginCopy(MakeFolders):
             self._copies.enter(self.record)
         else:
             self._copies.create(self.record)
+        for folder in self.resumed:
+            folder.cut_damage()
         super().run(disk)
+
+    def end(self, error: OSError | None) -> None:
+        super().end(error)
+        for folder in self.resumed:
+            folder.is_at_work = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -324,7 +324,9 @@ class IncomingLog:
     def _beginning(self) -> Iterable[ReplicaJob]:
         record = self.record
         if record is not None and not self._running:
-            yield BeginCopy(self._copies, record, self._take_to_make())
+            folders = [one.folder for one in self._topics.values() if one.folder is not None]
+            resumed = [folder for folder in folders if folder.is_made]
+            yield BeginCopy(self._copies, record, self._take_to_make(), resumed)
 
     def _streaming(self) -> Iterable[ReplicaJob]:
         if self._to_make and not any(isinstance(job, MakeFolders) for job in self._running):
@@ -401,10 +403,10 @@ class IncomingLog:
         """The copy is there: apply what came meanwhile."""
         self.state = IncomingState.STREAMING
         self._unwritten.pop(job.record, None)
-        made = set(job.folders)
+        resumed = set(job.resumed)
         for topic in list(self._topics.values()):
             folder = topic.folder
-            if folder is not None and folder not in made and topic not in self._to_make:
+            if folder is not None and folder in resumed:
                 folder.moved()
                 self._changed[folder] = None
                 self._set_ready(topic)

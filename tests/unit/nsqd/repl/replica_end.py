@@ -160,11 +160,15 @@ class Shelf:
         self.end.work()
         return self.end.answers()
 
-    def begin(self, *topics: str, resume: bool | None = None) -> list[AnyFrame]:
-        """Send a log with topics from number 1 on, and return the answers; resumes an earlier copy."""
-        names = topics or ("t",)
-        named = [Topic(1, number, name) for number, name in enumerate(names, 1)]
+    def begin_negotiation(self, *topics: str) -> list[AnyFrame]:
+        """Send a log with topics from number 1 on; return the answers."""
+        named = [Topic(1, number, name) for number, name in enumerate(topics or ("t",), 1)]
         found = self.send(LOG, *named, Ready(1, has_copy=False, others=0))
+        return [one for one in found if not isinstance(one, Ack)]
+
+    def begin(self, *topics: str, resume: bool | None = None) -> list[AnyFrame]:
+        """Begin a stream, and return the answers; it enters an earlier copy if there is one."""
+        found = self.begin_negotiation(*topics)
         (ready,) = [one for one in found if isinstance(one, Ready)]
         return found + self.send(Snapshot(1, ready.has_copy if resume is None else resume))
 

@@ -8,6 +8,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
+from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.repl.copies import Copies
@@ -21,6 +22,7 @@ from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import TopicStore, store_of
 from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores import read_all
 from tests.unit.nsqd.repl.replica_end import DATA, ORIGIN, ReplicaEnd, records
 
 _S = 1_000_000_000
@@ -135,6 +137,12 @@ class Origin:
         saved = store.end_compaction(job)
         store.remove_files()
         return saved
+
+    def pending(self, name: str) -> set[int]:
+        """The messages that are pending on any channel, or wait for the first one."""
+        return {
+            seq for start, end in facts.owed_by_any(self.broker.topics[name]) for seq in range(start, end)
+        }
 
     def files(self, name: str = "t") -> dict[str, bytes]:
         """The files of a topic, without space that is reserved at their ends."""
@@ -270,6 +278,21 @@ class StreamPair:
     def record(self) -> CopyRecord:
         """The newest copy."""
         return max(records(self.copies), key=lambda one: one.number)
+
+    def readable(self, name: str) -> set[int]:
+        """The messages of a topic that a start would find in the copies, on a disk that is left as it is."""
+        disk = self.disk.killed()
+        found: set[int] = set()
+        copies = Copies(disk, self.data_paths[1])
+        for record in copies.scan():
+            if name not in copies.topics(record):
+                continue
+            copies.settle(record)
+            store = TopicStore(disk, copies.folder(record, name).path, SEGMENT, lambda _text: None)
+            store.recover(Mark())
+            start = store.end if store.first_seq is None else store.first_seq
+            found |= read_all(store.read, start, store.end)[0].keys()
+        return found
 
     def copied(self, name: str = "t", record: CopyRecord | None = None) -> dict[str, bytes]:
         return copied_files(self.disk, (record or self.record()).path / f"{name}.topic")
