@@ -11,8 +11,8 @@ class CopyFile:
         "bounds",
         "fd",
         "is_named",
-        "is_unreadable",
         "name",
+        "problem",
         "salt",
         "sealed",
         "segment",
@@ -32,8 +32,8 @@ class CopyFile:
         self.segment = segment
         # With sound appends behind damage: first position, next position and newest note of the whole file.
         self.bounds: tuple[int, int, int] | None = None
-        # It has a format that this version does not know: it is kept as it is.
-        self.is_unreadable = False
+        # Its format is not known to this version, which keeps the file as it is: a sentence; else empty.
+        self.problem = ""
         self.sealed = False
         # The descriptor for appending; -1 when it is not open.
         self.fd = -1

@@ -283,20 +283,25 @@ class IncomingLog:
         """Jobs that are to be run now, in any thread."""
         if self.state is IncomingState.CLOSED:
             return []
-        found: list[ReplicaJob] = list(self._deletions())
-        if self.state is IncomingState.NEGOTIATING:
-            found += self._negotiation()
-        elif self.state is IncomingState.BEGINNING:
-            found += self._beginning()
-        else:
-            found += self._streaming()
-        self._running.update(found)
+        found: list[ReplicaJob] = []
+        for job in self._next_jobs():
+            # Whether the next one may run depends on those before it.
+            self._running.add(job)
+            found.append(job)
         return found
 
-    def _deletions(self) -> Iterable[ReplicaJob]:
+    def _next_jobs(self) -> Iterable[ReplicaJob]:
         if self.state is IncomingState.BEGINNING:
-            # The folder of the copy may be renamed at the moment.
+            # The folder of the copy may be renamed, so nothing else is done meanwhile.
+            yield from self._beginning()
             return
+        yield from self._deletions()
+        if self.state is IncomingState.NEGOTIATING:
+            yield from self._negotiation()
+        else:
+            yield from self._streaming()
+
+    def _deletions(self) -> Iterable[ReplicaJob]:
         for one in list(self._to_delete):
             if not one.folder.is_at_work:
                 self._to_delete.remove(one)

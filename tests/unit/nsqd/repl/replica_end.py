@@ -73,6 +73,8 @@ class ReplicaEnd:
         else:
             assert self.log is not None
             self.log.take(frame, self._position)
+            if isinstance(frame, Snapshot) and self.log.record is not None:
+                known_records(self.copies)[self.log.record.number] = self.log.record
 
     def candidate(self, origin: bytes) -> CopyRecord | None:
         """The newest replica of a log."""
@@ -122,9 +124,15 @@ class ReplicaEnd:
         return out
 
 
+def known_records(copies: Copies) -> dict[int, CopyRecord]:
+    """The records of copies by number, as objects that a node would keep."""
+    found: dict[int, CopyRecord] = copies.__dict__.setdefault("_of_test", {})
+    return found
+
+
 def records(copies: Copies) -> list[CopyRecord]:
     """The copies on disk, each once as an object."""
-    known = copies.__dict__.setdefault("_of_test", {})
+    known = known_records(copies)
     for record in Copies(copies.disk, copies.data_path).scan():
         known.setdefault(record.number, record)
     return [one for one in known.values() if not one.is_dropped]

@@ -180,6 +180,32 @@ def test_checkpoint_is_synced_before_it_replaces_the_only_durable_one(shelf, che
     assert shelf.content("checkpoint.0") == checkpoints[2]
 
 
+def test_checkpoint_whose_name_is_not_durable_is_not_relied_on(shelf, checkpoints):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0], 0), Sync())
+    temporary, rename = checkpoint(checkpoints[1], 1)
+    shelf.send(temporary, Sync())
+    shelf.send(rename)
+
+    shelf.send(*checkpoint(checkpoints[2], 0))
+
+    assert shelf.content("checkpoint.0") == checkpoints[0]
+    assert shelf.content("checkpoint.0.new") == checkpoints[2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_checkpoint_that_a_kill_has_left_is_synced_before_it_gets_its_name(shelf, checkpoints, seed):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0] * 20, 0), Sync())
+    shelf.send(*checkpoint(checkpoints[2] * 20, 0))
+    after = Resumed(shelf.disk.killed())
+    assert after.names() == ["checkpoint.0"]
+
+    later = Resumed(after.disk.after_power_cut(random.Random(seed)))
+
+    assert newest(later) == Sealed(checkpoints[2]).serial
+
+
 class Resumed(Shelf):
     """A replica that has started again, and into which the stream has resumed."""
 

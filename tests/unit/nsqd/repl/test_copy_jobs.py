@@ -3,6 +3,8 @@
 import errno
 import random
 
+import pytest
+
 from nsqd.repl.frames import Ack, CopiedFile, Have, Refuse, Remove, Rename, Seal, Sync
 from nsqd.repl.framing import encode
 from tests.unit.nsqd.repl.replica_end import FIRST, SECOND, Shelf, part, primary_file
@@ -78,7 +80,7 @@ def test_sync_waits_for_final_names(shelf, shop):
     while shelf.end.synced < shelf.end.written:
         jobs = shelf.end.jobs()
         assert jobs
-        for job in jobs:
+        for job in reversed(jobs):
             job.run(shelf.disk)
             shelf.end.ended(job, None)
             if shelf.end.synced == shelf.end.written:
@@ -139,9 +141,39 @@ def test_steps_that_no_job_has_taken_are_forgotten_with_the_connection(shelf, sh
 
     shelf.connect()
     shelf.begin()
-    shelf.send(part(f"{FIRST}.new", 0, whole[:100]), Seal(1, FIRST, 5))
+    shelf.send(part(f"{FIRST}.new", 0, whole[:100]), Remove(1, SECOND))
 
+    assert shelf.end.refused is None
     assert FIRST not in shelf.names()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_checkpoint_is_durable_before_files_are_removed_because_of_it(shelf, shop, seed):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(part(FIRST, 0, primary_file(shop)), Sync())
+    shelf.send(
+        part("checkpoint.0.tmp", 0, b"c" * 5000),
+        Rename(1, "checkpoint.0.tmp", "checkpoint.0"),
+        Remove(1, FIRST),
+    )
+
+    after = shelf.disk.after_power_cut(random.Random(seed))
+
+    assert after.read_file(shelf.folder() / "checkpoint.0") == b"c" * 5000
+
+
+def test_files_of_recovered_topics_are_looked_at_again(shelf, shop, sent):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(*sent.frames)
+    record = shelf.record
+    shelf.connect()
+    # Another part of the node has recovered the topics and changed the files.
+    record.opened = True
+    shelf.disk.remove(record.path / "t.topic" / FIRST)
+
+    assert Have(1, ()) in shelf.begin_negotiation()
 
 
 def test_copy_is_looked_at_after_the_jobs_of_the_connection_before(shelf, shop):

@@ -65,6 +65,24 @@ def test_older_topic_is_in_sync_after_a_snapshot(pair):
     assert pair.stream.in_sync_topics == 1
 
 
+def test_checkpoint_from_before_the_stream_is_no_snapshot(pair):
+    pair.origin.channel()
+    pair.origin.publish(b"one")
+    topic, store = pair.origin.topic(), pair.origin.store()
+    job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+    pair.origin.publish(b"two")
+    pair.connect()
+    pair.move()
+
+    job.run(pair.origin.disk)
+    store.checkpoints.end(job)
+    pair.origin.primary.checkpointed(store, job)
+
+    assert not pair.in_sync()
+    pair.settle()
+    assert pair.in_sync()
+
+
 def test_stream_resumes_after_a_cut(pair):
     pair.connect()
     pair.move()
@@ -177,19 +195,16 @@ def test_topic_that_is_made_again_is_copied(pair):
     assert pair.reason == ""
 
 
-def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair):
+def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatch):
+    monkeypatch.setattr("nsqd.repl.topic_stream.PIECE_BYTES", 1000)
     for number in range(100):
         pair.origin.publish(b"%d" % number)
     pair.connect()
-    for _ in range(9):
-        pair.end.work()
-        pair.end.receive(b"".join(pair.sender.flush(pair.now)))
-        for frame in pair.end.answers():
-            if type(frame).__name__ == "Have":
-                pair.stream.take_have(frame)
-            elif type(frame).__name__ == "Ready":
-                pair.stream.take_ready(frame, pair.now)
+    while pair.stream.bytes_caught_up < 1500:
+        pair.now += _S // 100
+        pair.step()
     (job,) = pair.stream.jobs()
+    assert job.offset
 
     pair.origin.delete()
     with pytest.raises(FileNotFoundError) as caught:
