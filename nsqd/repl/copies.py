@@ -19,6 +19,7 @@ from nsqd.log.disk import Disk, remove_folders, words_of
 from nsqd.repl.copy_folder import CopyFolder, OpenFile
 from nsqd.repl.copy_record import FILE, BadRecord, CopyRecord, decode, encode
 from nsqd.repl.durable import make_folders, sync_file
+from nsqd.repl.found_files import settle
 from nsqd.repl.frames import is_copied_name
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
@@ -192,16 +193,16 @@ class Copies:
         For any thread, while nothing is written to the copy. Raises OSError.
         """
         for topic in self.topics(record):
-            self.folder(record, topic).settle()
+            settle(self.disk, topic_folder(record.path, topic), topic)
 
     def _sync(self, record: CopyRecord) -> None:
         """Make all files of a copy durable."""
         for topic in self.topics(record):
-            folder = self.folder(record, topic)
-            for name in folder.settle():
+            path = topic_folder(record.path, topic)
+            for name in settle(self.disk, path, topic) or ():
                 if is_copied_name(name):
-                    sync_file(self.disk, folder.path / name)
-            self.disk.sync_folder(folder.path)
+                    sync_file(self.disk, path / name)
+            self.disk.sync_folder(path)
         self.disk.sync_folder(record.path)
 
     def _write(self, path: Path, content: bytes) -> None:

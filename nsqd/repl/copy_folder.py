@@ -14,26 +14,18 @@ from typing import Final, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
 from nsqd.repl.copy_file import CopyFile
-from nsqd.repl.durable import sync_file
+from nsqd.repl.found_files import INCOMPLETE, NEW, UNSYNCED, find_file, settle
 from nsqd.repl.frames import CopiedFile, is_copied_name
-from nsqd.repl.sound import Mismatch, checked, grow, numbers, opened, survey
-from nsqd.storage.checkpoint import BadCheckpoint, Sealed
+from nsqd.repl.sound import Mismatch, checked, grow, numbers
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_store import topic_folder
 
 # So many files are open for appending, in all copies.
 _MAX_OPEN: Final = 256
-_TMP: Final = ".tmp"
-_NEW: Final = ".new"
-_INCOMPLETE: Final = (_TMP, _NEW)
-# A complete checkpoint that gets its final name after the next fsync, because that name may be the only
-# durable checkpoint of the topic.
-_UNSYNCED: Final = {name + _NEW: name for name in NAMES}
 
 # Work for a job: "rename", "seal" or "remove", the file, and its new name.
 Step: TypeAlias = tuple[str, str, str]
@@ -55,8 +47,6 @@ class CopyFolder:
         # Files with more in them than was synced, and whether names have changed since the last sync.
         self.dirty: dict[str, CopyFile] = {}
         self.new_names = False
-        # A sync of the names is running.
-        self.syncs_names = False
         self.is_loaded = False
         # The folder exists.
         self.is_made = False
@@ -93,94 +83,33 @@ class CopyFolder:
         """Find the files, and cut off torn ends. For any thread, while the folder is closed."""
         self.files, self.dirty, self._steps = {}, {}, []
         self.unreadable = ""
-        try:
-            names = self.settle()
-            self.is_made = True
-        except FileNotFoundError:
-            names = []
-            self.is_made = False
-        for name in names:
-            if is_copied_name(name) and not name.endswith(_INCOMPLETE):
-                found = self._found(name)
-                if found is not None:
-                    self.files[name] = found
+        path, disk = self.path, self._disk
+        names = settle(disk, path, self.topic)
+        self.is_made = names is not None
+        for name in names or ():
+            if not is_copied_name(name) or name.endswith(INCOMPLETE):
+                continue
+            found = find_file(disk, path / name)
+            if found is None:
+                continue
+            self.files[name] = found
+            if found.problem:
+                self.unreadable = f"{name}: {found.problem}"
+            elif found.is_log and not found.sealed:
+                # Nobody knows whether a write of an earlier process is on the disk.
+                self.dirty[name] = found
         self.is_loaded = True
 
-    def settle(self) -> list[str]:
-        """Give complete files their names, and remove incomplete ones; returns the names. For any thread.
-
-        Raises FileNotFoundError when there is no folder.
-        """
-        path, disk = self.path, self._disk
-        names = []
-        for name in disk.names(path):
-            final = _UNSYNCED.get(name, "")
-            if final:
-                if self._is_checkpoint(path / name):
-                    sync_file(disk, path / name)
-                    disk.rename(path / name, path / final)
-                    disk.sync_folder(path)
-                    names.append(final)
-                else:
-                    disk.remove(path / name)
-            elif name.endswith(_NEW) and is_copied_name(name):
-                disk.remove(path / name)
-            else:
-                names.append(name)
-        return sorted(set(names))
-
-    def _is_checkpoint(self, path: Path) -> bool:
-        """Whether a file that a power cut may have damaged is a checkpoint; a newer version is one."""
-        try:
-            Sealed(self._disk.read_file(path), self.topic)
-        except BadCheckpoint:
-            return False
-        except NewerVersion:
-            return True
-        return True
-
-    def _found(self, name: str) -> CopyFile | None:
-        path = self.path / name
-        fd = self._disk.open_read(path)
-        try:
-            size = self._disk.size(fd)
-        finally:
-            self._disk.close(fd)
-        if name in NAMES:
-            return CopyFile(name, size)
-        try:
-            return self._found_log(name, size)
-        except NewerVersion as error:
-            self.unreadable = f"{name}: {error}"
-            found = CopyFile(name, size)
-            found.is_unreadable = found.sealed = True
-            return found
-
-    def _found_log(self, name: str, size: int) -> CopyFile | None:
-        disk, path = self._disk, self.path / name
-        segment = opened(disk, path)
-        if segment is None:
-            # Nothing in it can be checked without its header.
-            disk.remove(path)
-            return None
-        if segment_index.load(disk, segment, size):
-            found = CopyFile(name, segment.size, segment.header.salt, segment)
-            found.sealed = True
-            return found
-        segment = opened(disk, path) or segment
-        extent = survey(disk, segment)
-        if extent.end < size:
-            disk.truncate(path, extent.end)
-        found = CopyFile(name, extent.end, segment.header.salt, None if extent.is_damaged else segment)
-        if extent.is_damaged:
-            found.bounds = (segment.first, segment.next, segment.last_note)
-        # Nobody knows whether a write of an earlier process is on the disk.
-        self.dirty[name] = found
-        return found
+    def cut_damage(self) -> None:
+        """Cut off damage and everything behind it, because a stream replaces it. For any thread."""
+        for found in self.files.values():
+            if found.bounds is not None:
+                self._disk.truncate(self.path / found.name, found.size)
+                found.bounds = None
 
     def report(self) -> tuple[CopiedFile, ...]:
         """The files as the primary is told of them."""
-        return tuple(one.report() for one in self.files.values() if not one.name.endswith(_INCOMPLETE))
+        return tuple(one.report() for one in self.files.values() if not one.name.endswith(INCOMPLETE))
 
     def known(self, name: str) -> Segment | None:
         """The extent of a file whose appends are all known; None for others."""
@@ -219,10 +148,10 @@ class CopyFolder:
         """Write a part of a file as the primary has it, damaged or not. Raises Mismatch."""
         if xxh3_64_intdigest(data) != check:
             raise Mismatch(f"a part of {name} was damaged on its way")
-        if offset and name + _NEW in self.files and name in NAMES:
-            name += _NEW
+        if offset and name + NEW in self.files and name in NAMES:
+            name += NEW
         found = self.files.get(name)
-        if found is not None and found.is_unreadable:
+        if found is not None and found.problem:
             raise Mismatch(f"the copy of {name} has a newer format")
         if not offset:
             header = None if name.startswith("checkpoint") else self._begun(name, data).header
@@ -236,7 +165,7 @@ class CopyFolder:
         if found.is_log:
             self._write(found, data)
             # The contents are looked at when the file is complete.
-            found.segment = found.bounds = None
+            found.segment = None
             found.size = offset + len(data)
         else:
             self._write_over(found, data, offset)
@@ -254,7 +183,7 @@ class CopyFolder:
         try:
             found.fd = self._disk.create(self.path / name)
         except FileExistsError:
-            if not name.endswith(_INCOMPLETE):
+            if not name.endswith(INCOMPLETE):
                 raise
             # An earlier stream has left it.
             self._disk.remove(self.path / name)
@@ -309,7 +238,7 @@ class CopyFolder:
     def rename(self, name: str, other: str) -> None:
         """Give a complete file its name; a checkpoint gets it immediately. Raises Mismatch."""
         found = self.files.get(name)
-        if found is None or not name.endswith(_INCOMPLETE) or name.rpartition(".")[0] != other:
+        if found is None or not name.endswith(INCOMPLETE) or name.rpartition(".")[0] != other:
             raise Mismatch(f"{name} cannot be renamed to {other}")
         self._close(found)
         if found.is_log:
@@ -318,19 +247,20 @@ class CopyFolder:
         (second,) = set(NAMES) - {other}
         if other in self.files and not self._is_durable(second):
             # A power cut must leave a checkpoint, so this one does not replace the other before it is synced.
-            other += _NEW
-        elif other + _NEW in self.files:
+            other += NEW
+        elif other + NEW in self.files:
             # An older one that was not synced.
-            self._forget(self.files[other + _NEW])
-            self._disk.remove(self.path / (other + _NEW))
+            self._forget(self.files[other + NEW])
+            self._disk.remove(self.path / (other + NEW))
         self._disk.rename(self.path / name, self.path / other)
         self._renamed(found, other)
 
     def _is_durable(self, name: str) -> bool:
         """Whether a file and its name are certainly on the disk."""
         found = self.files.get(name)
-        durable_names = not (self.new_names or self.syncs_names)
-        return found is not None and durable_names and name not in self.dirty and found.synced >= found.size
+        if found is None or name in self.dirty:
+            return False
+        return found.is_named and found.synced >= found.size
 
     def _renamed(self, found: CopyFile, other: str) -> None:
         old = self.files.get(other)
@@ -341,16 +271,19 @@ class CopyFolder:
         if self.dirty.pop(found.name, None) is not None:
             self.dirty[other] = found
         found.name = other
+        found.is_named = False
         self.files[other] = found
         self.new_names = True
 
     def names_synced(self) -> None:
         """A sync has ended: checkpoints that are durable now get their final names."""
-        for name, final in _UNSYNCED.items():
+        for name, final in UNSYNCED.items():
             found = self.files.get(name)
-            if found is not None and name not in self.dirty and found.synced >= found.size:
+            if found is not None and self._is_durable(name):
                 self._disk.rename(self.path / name, self.path / final)
                 self._renamed(found, final)
+                # A load finds it under either name.
+                found.is_named = True
 
     # --- what waits for the disk ---
 
@@ -367,7 +300,7 @@ class CopyFolder:
     def remove(self, name: str) -> None:
         """The primary has removed a file; one that does not exist is ignored. Raises Mismatch."""
         found = self.files.get(name)
-        if found is not None and found.is_unreadable:
+        if found is not None and found.problem:
             raise Mismatch(f"the copy of {name} has a newer format")
         self._steps.append(("remove", name, ""))
 

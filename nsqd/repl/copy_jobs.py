@@ -95,10 +95,16 @@ class MakeFolders(FolderJob):
 class BeginCopy(MakeFolders):
     """Make a new copy, or enter an earlier one, and make the folders of its new topics."""
 
-    def __init__(self, copies: Copies, record: CopyRecord, folders: list[CopyFolder]) -> None:
+    def __init__(
+        self, copies: Copies, record: CopyRecord, folders: list[CopyFolder], resumed: list[CopyFolder]
+    ) -> None:
+        """*folders* are to be made, *resumed* exist."""
         super().__init__(folders)
         self.record = record
+        self.resumed = resumed
         self._copies = copies
+        for folder in resumed:
+            folder.is_at_work = True
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
@@ -106,7 +112,14 @@ class BeginCopy(MakeFolders):
             self._copies.enter(self.record)
         else:
             self._copies.create(self.record)
+        for folder in self.resumed:
+            folder.cut_damage()
         super().run(disk)
+
+    def end(self, error: OSError | None) -> None:
+        super().end(error)
+        for folder in self.resumed:
+            folder.is_at_work = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,11 +219,11 @@ class CopySync:
         self.folders = folders
         self._files = [(folder, found, found.size) for folder in folders for found in folder.dirty.values()]
         self._names = [folder for folder in folders if folder.new_names]
+        self._named = [(found, name) for folder in self._names for name, found in folder.files.items()]
         for folder in folders:
             folder.syncs += 1
         for folder in self._names:
             folder.new_names = False
-            folder.syncs_names = True
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
@@ -238,10 +251,11 @@ class CopySync:
             folder.syncs -= 1
             folder.is_loaded = folder.is_loaded and error is None
         for folder in self._names:
-            folder.syncs_names = False
             folder.new_names = folder.new_names or self.is_incomplete or error is not None
         if self.is_incomplete or error is not None:
             return
+        for found, name in self._named:
+            found.is_named = found.is_named or found.name == name
         for folder, found, size in self._files:
             found.synced = size
             if found.size == size and folder.dirty.get(found.name) is found:

@@ -283,20 +283,25 @@ class IncomingLog:
         """Jobs that are to be run now, in any thread."""
         if self.state is IncomingState.CLOSED:
             return []
-        found: list[ReplicaJob] = list(self._deletions())
-        if self.state is IncomingState.NEGOTIATING:
-            found += self._negotiation()
-        elif self.state is IncomingState.BEGINNING:
-            found += self._beginning()
-        else:
-            found += self._streaming()
-        self._running.update(found)
+        found: list[ReplicaJob] = []
+        for job in self._next_jobs():
+            # Whether the next one may run depends on those before it.
+            self._running.add(job)
+            found.append(job)
         return found
 
-    def _deletions(self) -> Iterable[ReplicaJob]:
+    def _next_jobs(self) -> Iterable[ReplicaJob]:
         if self.state is IncomingState.BEGINNING:
-            # The folder of the copy may be renamed at the moment.
+            # The folder of the copy may be renamed, so nothing else is done meanwhile.
+            yield from self._beginning()
             return
+        yield from self._deletions()
+        if self.state is IncomingState.NEGOTIATING:
+            yield from self._negotiation()
+        else:
+            yield from self._streaming()
+
+    def _deletions(self) -> Iterable[ReplicaJob]:
         for one in list(self._to_delete):
             if not one.folder.is_at_work:
                 self._to_delete.remove(one)
@@ -324,7 +329,9 @@ class IncomingLog:
     def _beginning(self) -> Iterable[ReplicaJob]:
         record = self.record
         if record is not None and not self._running:
-            yield BeginCopy(self._copies, record, self._take_to_make())
+            folders = [one.folder for one in self._topics.values() if one.folder is not None]
+            resumed = [folder for folder in folders if folder.is_made]
+            yield BeginCopy(self._copies, record, self._take_to_make(), resumed)
 
     def _streaming(self) -> Iterable[ReplicaJob]:
         if self._to_make and not any(isinstance(job, MakeFolders) for job in self._running):
@@ -401,10 +408,10 @@ class IncomingLog:
         """The copy is there: apply what came meanwhile."""
         self.state = IncomingState.STREAMING
         self._unwritten.pop(job.record, None)
-        made = set(job.folders)
+        resumed = set(job.resumed)
         for topic in list(self._topics.values()):
             folder = topic.folder
-            if folder is not None and folder not in made and topic not in self._to_make:
+            if folder is not None and folder in resumed:
                 folder.moved()
                 self._changed[folder] = None
                 self._set_ready(topic)

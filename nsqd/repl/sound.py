@@ -30,13 +30,15 @@ class Mismatch(Exception):
 # --- files on disk ---
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Survey:
-    """What was found in a log file: its size, where its last sound append ends, and damage before that."""
+    """A log file: its size, and the extent of all sound appends in it, also of those behind damage."""
 
     size: int
-    end: int
-    is_damaged: bool
+    next: int
+    last_note: int = 0
+    # There are sound appends behind damage.
+    is_damaged: bool = False
 
 
 def measured(disk: Disk, path: Path) -> Segment | None:
@@ -46,7 +48,7 @@ def measured(disk: Disk, path: Path) -> Segment | None:
         found = None if segment is None else survey(disk, segment)
     except NewerVersion:
         return None
-    return segment if found is not None and found.end == found.size and not found.is_damaged else None
+    return segment if segment is not None and found is not None and found.size == segment.size else None
 
 
 def opened(disk: Disk, path: Path) -> Segment | None:
@@ -62,26 +64,33 @@ def opened(disk: Disk, path: Path) -> Segment | None:
 
 
 def survey(disk: Disk, segment: Segment) -> Survey:
-    """Give a segment the extent of its sound appends. Damaged ones between them are skipped, as in recovery.
+    """Give a segment the extent of its sound beginning, and look at what is behind that.
 
     Raises OSError and NewerVersion.
     """
-    is_damaged = is_unsound = False
     fd = disk.open_read(segment.path)
     try:
         window = FileWindow(disk, fd, str(segment.path))
+        found = Survey(window.end, segment.next)
+        is_sound = True
         for place in walk(window, FILE_HEADER_BYTES, segment.header.salt, segment.next):
             append = place.append
-            if append is not None and not place.mend and append.end <= window.end:
-                data = window.cut(append.start, append.end)
-                if append.matches(data, segment.header.salt):
-                    grow(segment, append, data, append.start)
-                    is_damaged, is_unsound = is_damaged or is_unsound, False
-                    continue
-            is_unsound = True
-        end = segment.size
+            if append is None or place.mend or append.end > window.end:
+                is_sound = False
+                continue
+            data = window.cut(append.start, append.end)
+            if not append.matches(data, segment.header.salt):
+                is_sound = False
+                continue
+            found.next = append.next
+            found.last_note = append.due_ns if append.is_note else found.last_note
+            if is_sound:
+                grow(segment, append, data, append.start)
+            else:
+                found.is_damaged = True
         segment.next = max(segment.next, segment.header.ends)
-        return Survey(window.end, end, is_damaged)
+        found.next = max(found.next, segment.next)
+        return found
     finally:
         disk.close(fd)
 
