@@ -10,7 +10,7 @@ from nsqd.log.frames import Block
 from nsqd.log.writer import LogWriter
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of

@@ -21,7 +21,7 @@ from nsqd.server.delivery import serve
 from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.server.held import AfterBoth
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 from nsqd.server.storing import Storing
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of

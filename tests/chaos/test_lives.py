@@ -1,7 +1,6 @@
 """Three real nsqd under load, for a few lives; `python -m tests.campaign.lives 100` is the long run."""
 
 import pytest
-
 from tests.campaign.lives import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(180)]

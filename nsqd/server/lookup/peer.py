@@ -17,7 +17,7 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
-from nsqd.repl.choosing import Candidate
+from nsqd.replication.choosing import Candidate
 from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
 
 _T = TypeVar("_T")

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from nsqd.repl.frames import CopyKind
-from nsqd.repl.log_stream import LogStream
-from nsqd.repl.primary import ReplicaSettings
+from nsqd.replication.frames import CopyKind
+from nsqd.replication.log_stream import LogStream
+from nsqd.replication.primary import ReplicaSettings
 from nsqd.storage.topic_store import TopicStore
 from tests.campaign.replication.node import DATA, SECOND, Reader, SimulatedNode
 from tests.campaign.replication.site import Site

@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqd.repl.frames import Holder
-from nsqd.repl.link import PeerLink
-from nsqd.repl.primary import ReplicaSettings
+from nsqd.replication.frames import Holder
+from nsqd.replication.link import PeerLink
+from nsqd.replication.primary import ReplicaSettings
 from tests.campaign.replication.node import DATA, SECOND, SimulatedNode
 from tests.support.simulated_disk import SimulatedDisk
 
