@@ -170,6 +170,47 @@ def test_publishes_are_refused_while_no_keeper_is_there_if_that_is_wanted(cluste
     assert b"two" not in bodies(node.folder / "t.topic")
 
 
+def test_operators_requests_are_stored_while_publishes_are_refused(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address, "--without-keeper=refuse")
+    connected(node)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    linked(node)
+    node.post("/mpub?topic=t", b"one\ntwo")
+    first = node.get("/log/bounds?topic=t")["first"]
+    kept.kill()
+    wait_until(lambda: not kept_by(node)["connected"], "the keeper is gone")
+    refused = []
+    stop = threading.Event()
+
+    def publish():
+        while not stop.is_set():
+            refused.append(node.request("POST", "/pub?topic=t", b"three")[0])
+
+    publishers = [threading.Thread(target=publish) for _ in range(6)]
+    for publisher in publishers:
+        publisher.start()
+    requests = (
+        "/channel/pause?topic=t&channel=c",
+        "/message/requeue?topic=t&channel=c&all=true&defer=60000",
+        f"/channel/commit?topic=t&channel=c&sequence={first}",
+    )
+    try:
+        answers = {path: [node.request("POST", path)[0] for _ in range(15)] for path in requests}
+    finally:
+        stop.set()
+        for publisher in publishers:
+            publisher.join()
+
+    assert set(refused) == {503}
+    assert answers == dict.fromkeys(requests, [200] * 15)
+    node.kill()
+    node.start()
+    (channel,) = node.get("/stats?format=json")["topics"][0]["channels"]
+    assert (channel["paused"], channel["deferred_count"]) == (True, 2)
+
+
 def test_publishers_do_not_hang_on_a_keeper_that_is_stopped(cluster):
     kept = keeper(cluster)
     node = home(cluster, kept.tcp_address, timeout="1s")
