@@ -170,6 +170,20 @@ def test_publishes_are_refused_while_no_keeper_is_there_if_that_is_wanted(cluste
     assert b"two" not in bodies(node.folder / "t.topic")
 
 
+def test_without_named_keepers_nothing_is_copied_and_a_warning_says_what_to_set(cluster):
+    lookupd = cluster.nsqlookupd()
+    stranger = keeper(cluster)
+    wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
+    node = cluster.nsqd(f"--node-id={next(numbers)}", "--replicas=1")
+    node.post("/pub?topic=t", b"one")
+
+    wait_until(lambda: "0 of 1 keepers are known: set --keepers to the addresses" in node.logs(), "it warns")
+    assert node.get("/carried")["kept_by"] == []
+    assert b"nsqd_under_copied_topics 1" in node.request("GET", "/metrics")[1]
+    assert node.request("GET", "/ready") == (200, b"OK - 1 topics have fewer copies than wanted")
+    assert stranger.get("/carried")["keeps"] == []
+
+
 def test_operators_requests_are_stored_while_publishes_are_refused(cluster):
     kept = keeper(cluster)
     node = home(cluster, kept.tcp_address, "--without-keeper=refuse")
@@ -478,7 +492,6 @@ def test_a_keeper_whose_certificate_is_of_another_authority_is_not_believed(clus
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--replicas=1"], "--replicas=1 needs --keepers, or an nsqlookupd that names some"),
         (["--replicas=2", "--keepers=a:1"], "--replicas=2 needs as many --keepers, not 1"),
         (["--carry-after=0s"], "--carry-after must be longer than 0"),
         (["--carry-ask=0s"], "--carry-ask must be longer than 0"),
