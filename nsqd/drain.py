@@ -4,10 +4,10 @@
     python -m nsqd.drain --hand-over-to=mq-nsqd-0:4150 --timeout=1h
 
 Publishes are refused from the start, so producers fail over; consumers go on reading. The remaining messages
-are permanently handed over to another nsqd that keeps copies for others when half of the time is over, or
-earlier if none of them can go by itself: they are paused, deferred for longer than the drain may take, or
-unread for as long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It
-is tried again when it fails without being refused, because a node or a connection is gone.
+are permanently handed over to one of the node's ``--keepers`` when half of the time is over, or earlier if
+none of them can go by itself: they are paused, deferred for longer than the drain may take, or unread for as
+long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It is tried again
+when it fails without being refused, because a node or a connection is gone.
 The command exits with 0 when nothing remains here. It exits with 1 and one sentence about what remains when
 nobody takes it or the time is up. If the last scrape of /metrics saw messages, it waits for one more first.
 """
@@ -50,7 +50,7 @@ class DrainOptions:
     hand_over: bool = True
     """Whether the remaining messages go to another nsqd."""
     hand_over_to: str = ""
-    """The address of that nsqd; if empty, the node finds one."""
+    """The address of that nsqd; if empty, it is one of the node's keepers."""
     tls: ssl.SSLContext | None = None
     """If set, ask over HTTPS; *http_address* is that of the HTTPS port then."""
 
@@ -209,13 +209,13 @@ def argument_parser() -> ArgumentParser:
         "--hand-over",
         default="auto",
         choices=("auto", "never"),
-        help="whether the remaining messages move permanently to another nsqd, or stay on the disk",
+        help="whether the remaining messages move permanently to a named nsqd, or stay on the disk",
     )
     add(
         "--hand-over-to",
         type=Address(4150),
         metavar="HOST:PORT",
-        help="TCP address of the nsqd that takes it, from the start on, instead of one that the node finds",
+        help="TCP address of the nsqd that takes it, from the start on, instead of one of its --keepers",
     )
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")

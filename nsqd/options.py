@@ -204,7 +204,8 @@ class NsqdOptions(DaemonOptions):
         (),
         kind=STR_LIST,
         check=address_check("keepers", 4150, split_host_port),
-        help="TCP address of an nsqd that keeps copies of this one's messages (may be given multiple times)",
+        help="TCP address of an nsqd that keeps copies of this one's messages (may be given multiple times);"
+        " --replicas of them do, or all if that is 0",
     )
     without_keeper: str = option(
         "accept",
@@ -222,7 +223,7 @@ class NsqdOptions(DaemonOptions):
         5 * MINUTE,
         kind=DURATION,
         check=_longer_than("keeper-patience", 0, "0"),
-        help="how long a keeper may be gone before another one replaces it",
+        help="how long a keeper may be gone before another one of --keepers replaces it",
     )
     keeper_tls: bool = option(
         False, kind=BOOL, help="use TLS to keepers, and check their certificates with --tls-root-ca-file"
@@ -400,8 +401,6 @@ class NsqdOptions(DaemonOptions):
             return "--http-auth needs --auth-http-address: only its servers know the secrets"
         if self.keepers and self.replicas > len(self.keepers):
             return f"--replicas={self.replicas} needs as many --keepers, not {len(self.keepers)}"
-        if self.replicas and not (self.keepers or self.lookupd_tcp_address):
-            return f"--replicas={self.replicas} needs --keepers, or an nsqlookupd that names some"
         return None
 
     @property

@@ -199,24 +199,24 @@ class Home:
     def wait(self, log: LogWriter) -> Wait | None:
         """What the publisher of the message just appended waits for; None when it waits for no keeper."""
         known = self._logs.get(log)
-        need = 0 if known is None else self._replicas_of(known.name)
-        if not need:
+        wanted = 0 if known is None else self._replicas_of(known.name)
+        if not wanted:
             return None
         links = self.counting(log)
-        if len(links) < need:
-            return None
+        # If fewer than wanted are linked, all of those are waited for.
+        expected = min(wanted, len(links))
         behind = [link for link in links if not link.out.has_all]
-        need -= len(links) - len(behind)
+        need = expected - (len(links) - len(behind))
         if need <= 0:
             return None
         links = behind
         if len(links) == 1:
-            key: tuple[int, ...] = (need, id(links[0]), links[0].out.sent)
+            key: tuple[int, ...] = (need, wanted, id(links[0]), links[0].out.sent)
         else:
-            key = (need, *(part for link in links for part in (id(link), link.out.sent)))
+            key = (need, wanted, *(part for link in links for part in (id(link), link.out.sent)))
         found = self._waiting.get(key)
         if found is None or not found.open:
-            reason = _too_few(need - 1, need) if self.settings.refuse else ""
+            reason = _too_few(expected - 1, wanted) if self.settings.refuse else ""
             self._waiting = {key: (found := Wait(need, len(links), reason))}
             for link in links:
                 link.out.wait(found)

@@ -14,7 +14,10 @@ class Wait:
     __slots__ = ("may", "need", "tells", "unsettled")
 
     def __init__(self, need: int, may: int, unsettled: str) -> None:
-        """*may* is how many keepers could have it; *unsettled* is told when too few of these are left."""
+        """*may* is how many keepers could have it; *unsettled* is told when too few of these are left.
+
+        If *unsettled* is empty, those that are left are enough.
+        """
         self.need = need
         self.may = may
         self.unsettled = unsettled
@@ -37,6 +40,9 @@ class Wait:
         if not self.open:
             return []
         self.may -= 1
+        if not self.unsettled:
+            self.need = min(self.need, self.may)
+            return [] if self.need else self._take()
         return [] if self.may >= self.need else self._take()
 
     def _take(self) -> list[TellCopied]:

@@ -180,7 +180,6 @@ class Nsqd:
             log,
             server_tls=tls,
             nodes=self.lookups.nodes,
-            unsure=lambda: self.lookups.unsure,
         )
 
     def _disk_figures(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqclient.wire.message import MessageRecord
-from tests.support.processes import Cluster, Daemon
+from tests.support.processes import Cluster, Daemon, name_each_other
 from tests.support.wire import MESSAGE, Wire, fin, pub, rdy
 
 TOPICS: Final = ("orders", "bills")
@@ -71,6 +71,7 @@ class Trio:
             )
             for number in (1, 2, 3)
         }
+        name_each_other(list(self.nodes.values()))
         self.stopping = threading.Event()
         self.consuming = threading.Event()
         self.consuming.set()

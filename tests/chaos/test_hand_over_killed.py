@@ -267,12 +267,19 @@ def test_a_taker_whose_disk_fills_says_so_and_has_all_when_there_is_room_again(c
 
 
 def test_another_taker_is_tried_when_the_disk_of_the_first_fills(cluster):
-    cluster.nsqlookupd()
-    # Of two possible takers, the one in another zone is tried first.
+    lookupd = cluster.nsqlookupd()
+    # Of two possible takers, the one in another zone is tried first. It comes when the keeper was chosen.
     full = nsqd(cluster, "--carry-after=60s", "--topology-zone=there")
+    full.stop()
     taker = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")
-    node = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")
+    keeper = nsqd(cluster, "--topology-zone=there")
+    named = [f"--keepers={one.tcp_address}" for one in (keeper, full, taker)]
+    node = nsqd(cluster, "--carry-after=60s", "--topology-zone=here", "--replicas=1", *named)
+    wait_until(lambda: node.get("/carried")["kept_by"], "it has a keeper", seconds=20)
+    keeper.kill()
     sent = publish(node)
+    full.start()
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 3, "all others are registered")
     _, hard = resource.prlimit(full.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (50_000, hard))
 

@@ -44,12 +44,8 @@ class CopyAssembly:
         *,
         server_tls: ssl.SSLContext | None,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
-        unsure: Callable[[], Sequence[str]],
     ) -> None:
-        """*nodes* returns the nodes that nsqlookupd names; after that, *unsure* returns who may know more.
-
-        Raises StartupError.
-        """
+        """*nodes* returns the nodes that nsqlookupd lists. Raises StartupError."""
         self.certificates: Certificates | None = to_keepers(options)
         self._tls = None if self.certificates is None else self.certificates.context
         self.copying = Replication(
@@ -79,7 +75,6 @@ class CopyAssembly:
         self._checkpoints = checkpoints
         self._watermark = watermark
         self._log = log
-        self._unsure = unsure
 
     async def leave_behind(self) -> None:
         """Make sure that nothing handed over to another nsqd is served again. Raises StartupError."""
@@ -130,7 +125,6 @@ class CopyAssembly:
             tls=self._tls,
             send_away=self._clients.close_all,
             ask_turn=self._turn.ask,
-            unsure=self._unsure,
         )
 
     def _stand_in(self) -> None:

@@ -1,4 +1,8 @@
-"""Which nsqd this node asks to keep its logs: those of --keepers, or the best that nsqlookupd names."""
+"""Which nsqd this node asks to keep its logs: the best of --keepers.
+
+Anybody can register at nsqlookupd, so an nsqd that only nsqlookupd names gets no messages. Of the named ones,
+those that nsqlookupd lists are preferred, and those in another zone.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,6 +15,8 @@ from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, repl
 from nsqd.server.clock import now_ns
 
 LOOK_S: Final = 5.0
+# Before the first choice.
+FIRST_LOOK_S: Final = 1.0
 
 
 def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
@@ -33,22 +39,24 @@ class KeeperChoice:
         patience_ns: int,
         log: Log,
         *,
-        fixed: Sequence[str] = (),
+        named: Sequence[str],
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         appointed: Callable[[list[Appointed]], None],
         clock: Callable[[], int] = now_ns,
     ) -> None:
-        """*appointed* is called with the appointed keepers, after a change is durable."""
+        """*named* are the addresses of --keepers; *appointed* is called after a change is durable."""
         self.patience = KeeperPatience(patience_ns)
         self._me = me
         self._count = count
         self._file = file
         self._log = log
-        self._fixed = [Candidate(address) for address in fixed]
+        self._named = [Candidate(address) for address in dict.fromkeys(named) if address != me.address]
         self._nodes = nodes
         self._appointed = appointed
         self._clock = clock
         self._look = asyncio.Event()
+        # Whether nsqlookupd was asked before.
+        self._asked = False
         self._told: list[Appointed] | None = None
         self._too_few = -1
         # Why the keepers cannot be noted; empty while they can.
@@ -59,15 +67,17 @@ class KeeperChoice:
         self._look.set()
 
     def begin(self) -> None:
-        """Appoint fixed keepers, before anybody is served. Raises OSError."""
-        if not self._fixed:
-            return
-        fixed = {one.address for one in self._fixed}
+        """Dismiss keepers that are not named, before anybody is served. Raises OSError.
+
+        If all named ones are needed, they are appointed.
+        """
+        named = {one.address for one in self._named}
         with self._file.change() as appointments:
             for one in list(appointments.current):
-                if one.address not in fixed:
+                if one.address not in named:
                     appointments.dismiss(one)
-            replaced(self._me, self._fixed, self._count, appointments, self.patience, self._clock())
+            if len(named) <= self._count:
+                replaced(self._me, self._named, self._count, appointments, self.patience, self._clock())
 
     async def run(self) -> None:
         """Check now, then every few seconds, until cancelled."""
@@ -75,14 +85,16 @@ class KeeperChoice:
             self._look.clear()
             await self.look()
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(FIRST_LOOK_S if self._told is None else LOOK_S):
                     await self._look.wait()
             except TimeoutError:
                 continue
 
     async def look(self) -> None:
         """Bring the appointments up to date."""
-        candidates = self._fixed or candidates_of(await self._nodes())
+        candidates = await self._candidates()
+        if candidates is None:
+            return
         appointments = self._file.appointments
         try:
             with self._file.change():
@@ -101,7 +113,22 @@ class KeeperChoice:
             self._told = list(appointments.current)
             self._appointed(self._told)
 
+    async def _candidates(self) -> list[Candidate] | None:
+        """The named keepers from which to choose; None if nsqlookupd may say more at the next look."""
+        if len(self._named) <= self._count:
+            return self._named
+        named = {one.address for one in self._named}
+        listed = [one for one in candidates_of(await self._nodes()) if one.address in named]
+        is_first, self._asked = not self._asked, True
+        if len(listed) >= self._count:
+            return listed
+        return None if is_first else self._named
+
     def _say_too_few(self, have: int) -> None:
         if have != self._too_few and have < self._count:
-            self._log.warning("REPLICATION: %d of %d keepers are known", have, self._count)
+            self._log.warning(
+                "REPLICATION: %d of %d keepers are known: set --keepers to the addresses of %d other nsqd or"
+                " more; an nsqd that only nsqlookupd names gets no messages",
+                *(have, self._count, self._count),
+            )
         self._too_few = have

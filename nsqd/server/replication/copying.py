@@ -56,7 +56,7 @@ class Replication:
         unwilling: Callable[[], str] = lambda: "",
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]] = _nobody,
     ) -> None:
-        """*unwilling* returns why no copies are taken now, or ""; *nodes* the nodes that nsqlookupd names."""
+        """*unwilling* returns why no copies are taken now, or ""; *nodes* the nodes that nsqlookupd lists."""
         self.options = options
         self.home: Home | None = None
         # The keepers of this node, and the homes for which this node keeps copies.
@@ -237,7 +237,7 @@ class Replication:
             await self.keepers.close()
 
     async def nodes(self) -> Sequence[NodeInfo]:
-        """The nodes that nsqlookupd names."""
+        """The nodes that nsqlookupd lists."""
         return await self._nodes()
 
     # --- handing over ---
@@ -248,7 +248,7 @@ class Replication:
         return Appointments() if self.ours is None else self.ours.appointments
 
     async def takers(self) -> list[str]:
-        """The addresses of nsqd that could take this node's logs over, the best first."""
+        """The addresses of keepers that could take this node's logs over, the best first."""
         return [] if self.ours is None else await self.ours.takers()
 
     def take_on(self, address: str) -> Linking:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from nsqcore.process.logs import Log
@@ -29,6 +29,9 @@ from nsqd.server.replication.leaving import (
 from nsqd.storage.data_path import DataPath
 
 _LOOK_S: Final = 0.1
+_NO_TARGET: Final = (
+    "no other nsqd is named that could take what is left: --hand-over-to, or --keepers of nsqd"
+)
 
 
 class Departure:
@@ -46,13 +49,9 @@ class Departure:
         tls: ssl.SSLContext | None,
         send_away: Callable[[], None],
         ask_turn: Callable[[], None],
-        unsure: Callable[[], Sequence[str]] = tuple,
         around: Surroundings = OUTSIDE,
     ) -> None:
-        """*send_away* closes the connections of all clients; *around* is the network and the clock.
-
-        *unsure* returns the nsqlookupds that may know more nodes than they said.
-        """
+        """*send_away* closes the connections of all clients; *around* is the network and the clock."""
         self.progress = HandOverProgress()
         # The address to which everything was handed over; empty until then.
         self.handed_to = ""
@@ -65,7 +64,6 @@ class Departure:
         self._tls = tls
         self._send_away = send_away
         self._ask_turn = ask_turn
-        self._unsure = unsure
         self._around = around
         self._task: asyncio.Task[None] | None = None
         # The note that this node's own log belongs to a taker that has not confirmed it yet.
@@ -76,7 +74,7 @@ class Departure:
     # --- requests ---
 
     def begin(self, to: str, in_flight_s: float) -> None:
-        """Begin to hand over to that address, or to the best taker, unless that is under way or done."""
+        """Begin to hand over to that address, or to the best keeper, unless that is under way or done."""
         if self._task is None or (self._task.done() and not self.handed_to):
             self.progress = HandOverProgress("looking", to=to)
             self._task = asyncio.create_task(self._run(to, in_flight_s), name="hand-over")
@@ -119,12 +117,10 @@ class Departure:
                     problems.append(error)
                 else:
                     return
-            if not problems and (unsure := self._unsure()):
-                more = " and ".join(unsure)
-                raise HandOverFailed(f"no other nsqd is known, but {more} did not answer or has just started")
             if not problems:
                 self.progress.state, self.progress.refused = "nobody", True
-                self._log.warning("HAND-OVER: no other nsqd is known that could take what is left")
+                self.progress.problem = _NO_TARGET
+                self._log.warning("HAND-OVER: %s", _NO_TARGET)
                 return
             self.progress.refused = all(error.refused for error in problems)
             raise HandOverFailed("; ".join(map(str, problems)))

@@ -44,7 +44,7 @@ class OurKeepers:
         tls: ssl.SSLContext | None,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
     ) -> None:
-        """*file* is already loaded; *nodes* returns the nodes that nsqlookupd names."""
+        """*file* is already loaded; *nodes* returns the nodes that nsqlookupd lists."""
         # There are no connections before there is a home.
         self._connections: KeeperConnections | None = None
         self._options = options
@@ -69,15 +69,15 @@ class OurKeepers:
         home.fellows, home.others_keep = self.file.fellows, self._others_keep
 
     def begin(self) -> None:
-        """Appoint fixed keepers, and connect, before anybody is served. Raises OSError."""
+        """Appoint keepers that need no choice, and connect, before anybody is served. Raises OSError."""
         options = self._options
         self._choice = KeeperChoice(
             self._me,
-            len(options.keepers) or options.home.replicas,
+            options.home.replicas or len(options.keepers),
             self.file,
             options.patience_ns,
             self._log,
-            fixed=options.keepers,
+            named=options.keepers,
             nodes=self._nodes,
             appointed=self.connect,
         )
@@ -139,12 +139,13 @@ class OurKeepers:
     # --- handing over ---
 
     async def takers(self) -> list[str]:
-        """The addresses of nsqd that could take this node's logs over, the best first."""
+        """The addresses of keepers that could take this node's logs over, the best first."""
+        named = set(self._options.keepers)
         best = [one for one in self._connections or () if not one.linking.problem]
         found = [one.linking.appointed.address for one in sorted(best, key=_lacks)]
-        others = candidates_of(await self._nodes())
-        found += [one.address for one in choose(self._me, others, len(others))]
-        return list(dict.fromkeys((*found, *self._options.keepers)))
+        listed = candidates_of(await self._nodes()) if named else []
+        found += [one.address for one in choose(self._me, listed, len(listed))]
+        return [one for one in dict.fromkeys((*found, *self._options.keepers)) if one in named]
 
     def take_on(self, address: str) -> Linking:
         """Connect to the taker at *address*; no other keeper is appointed meanwhile. Raises OSError."""

@@ -90,6 +90,7 @@ class StandingIn:
             file,
             options.patience_ns,
             log,
+            named=options.keepers,
             nodes=nodes,
             appointed=self._keepers.keep_up,
             clock=around.clock,

@@ -206,10 +206,14 @@ class Standing:
         node: "CarryingNode",
         replicas: int,
         patience_ns: int,
+        named: tuple[str, ...],
         others: Callable[[], list[Any]],
         connects: list[SiteLinking],
     ) -> None:
-        """*others* are the keepers that nsqlookupd names; the site makes the connections in *connects*."""
+        """*others* are the keepers that nsqlookupd lists; the site makes the connections in *connects*.
+
+        *named* are the addresses of all nodes.
+        """
         self._node, self._patience_ns = node, patience_ns
         self._connects = connects
         self.loop = TickLoop(lambda: node.now)
@@ -222,7 +226,7 @@ class Standing:
         self._stands = StandsIn(
             *(node.carrier, node.broker, node.data, SiteCheckpoints(node)),
             ReplicationOptions(
-                HomeSettings(replicas=replicas), node.number, node.address, patience_ns=patience_ns
+                HomeSettings(replicas=replicas), node.number, node.address, named, patience_ns=patience_ns
             ),
             _Says(node.said),  # type: ignore[arg-type]
             None,

@@ -93,12 +93,13 @@ class CarryingSite:
         self.identities[number] = self.nodes[number].identity
         node, apart = self.nodes[number], []
         self.apart[number] = apart
-        node.standing = Standing(node, self.replicas, PATIENCE, lambda: self._named(number), apart)
+        named = tuple(f"n{other}:4150" for other in self.disks)
+        node.standing = Standing(node, self.replicas, PATIENCE, named, lambda: self._listed(number), apart)
         self.on_started(number)
         return True
 
-    def _named(self, number: int) -> list[SimpleNamespace]:
-        """Return the nodes that nsqlookupd names to a node."""
+    def _listed(self, number: int) -> list[SimpleNamespace]:
+        """Return the nodes that nsqlookupd lists to a node."""
         return [
             SimpleNamespace(
                 tcp_address=node.address,

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.support.processes import Cluster
+from tests.support.processes import Cluster, name_each_other
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -187,8 +187,10 @@ def test_a_node_that_is_lost_with_its_disk_and_then_its_keeper_too_cost_nothing(
     lookupd = cluster.nsqlookupd()
     flags = ("--replicas=1", "--keeper-patience=2s")
     keepers = [keeper(cluster, *flags, lookupds=[lookupd]) for _ in range(2)]
+    name_each_other(keepers)
     wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
-    node = home(cluster, "--keeper-patience=2s", lookupds=[lookupd])
+    named = [f"--keepers={one.tcp_address}" for one in keepers]
+    node = home(cluster, "--keeper-patience=2s", *named, lookupds=[lookupd])
     wait_until(lambda: node.get("/carried")["kept_by"], "it has a keeper", seconds=20)
     bodies = publish(node, 30)
     address = node.get("/carried")["kept_by"][0]["address"]
@@ -268,12 +270,13 @@ def test_a_topic_whose_copy_cannot_be_read_keeps_no_other_one_back_and_is_named(
     wait_until(lambda: not kept.get("/carried")["keeps"][0]["problems"], "and nothing is wrong any more")
 
 
-def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
+def test_keepers_are_chosen_among_the_named_ones_that_nsqlookupd_lists(cluster):
     lookupd = cluster.nsqlookupd()
     kept = keeper(cluster, lookupds=[lookupd])
     deaf = cluster.nsqd(f"--node-id={next(numbers)}", "--keep-for-others=false", lookupds=[lookupd])
     wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
-    node = home(cluster, lookupds=[lookupd])
+    named = [f"--keepers={one.tcp_address}" for one in (deaf, kept)]
+    node = home(cluster, *named, lookupds=[lookupd])
     bodies = publish(node, 5)
 
     (one,) = node.get("/carried")["kept_by"]
@@ -298,12 +301,12 @@ def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
 
 def test_a_node_whose_keeper_drains_finds_another_while_that_is_there_yet(cluster):
     lookupd = cluster.nsqlookupd()
-    first = keeper(cluster, lookupds=[lookupd])
-    wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
-    node = home(cluster, lookupds=[lookupd])
+    keepers = [keeper(cluster, lookupds=[lookupd]) for _ in range(2)]
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
+    node = home(cluster, *(f"--keepers={one.tcp_address}" for one in keepers), lookupds=[lookupd])
     bodies = publish(node, 5)
-    second = keeper(cluster, lookupds=[lookupd])
-    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 3, "all are registered")
+    address = node.get("/carried")["kept_by"][0]["address"]
+    first, second = sorted(keepers, key=lambda one: one.tcp_address != address)
 
     first.post("/drain")
 

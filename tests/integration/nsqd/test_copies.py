@@ -170,6 +170,61 @@ def test_publishes_are_refused_while_no_keeper_is_there_if_that_is_wanted(cluste
     assert b"two" not in bodies(node.folder / "t.topic")
 
 
+def test_without_named_keepers_nothing_is_copied_and_a_warning_says_what_to_set(cluster):
+    lookupd = cluster.nsqlookupd()
+    stranger = keeper(cluster)
+    wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
+    node = cluster.nsqd(f"--node-id={next(numbers)}", "--replicas=1")
+    node.post("/pub?topic=t", b"one")
+
+    wait_until(lambda: "0 of 1 keepers are known: set --keepers to the addresses" in node.logs(), "it warns")
+    assert node.get("/carried")["kept_by"] == []
+    assert b"nsqd_under_copied_topics 1" in node.request("GET", "/metrics")[1]
+    assert node.request("GET", "/ready") == (200, b"OK - 1 topics have fewer copies than wanted")
+    assert stranger.get("/carried")["keeps"] == []
+
+
+def test_operators_requests_are_stored_while_publishes_are_refused(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address, "--without-keeper=refuse")
+    connected(node)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    linked(node)
+    node.post("/mpub?topic=t", b"one\ntwo")
+    first = node.get("/log/bounds?topic=t")["first"]
+    kept.kill()
+    wait_until(lambda: not kept_by(node)["connected"], "the keeper is gone")
+    refused = []
+    stop = threading.Event()
+
+    def publish():
+        while not stop.is_set():
+            refused.append(node.request("POST", "/pub?topic=t", b"three")[0])
+
+    publishers = [threading.Thread(target=publish) for _ in range(6)]
+    for publisher in publishers:
+        publisher.start()
+    requests = (
+        "/channel/pause?topic=t&channel=c",
+        "/message/requeue?topic=t&channel=c&all=true&defer=60000",
+        f"/channel/commit?topic=t&channel=c&sequence={first}",
+    )
+    try:
+        answers = {path: [node.request("POST", path)[0] for _ in range(15)] for path in requests}
+    finally:
+        stop.set()
+        for publisher in publishers:
+            publisher.join()
+
+    assert set(refused) == {503}
+    assert answers == dict.fromkeys(requests, [200] * 15)
+    node.kill()
+    node.start()
+    (channel,) = node.get("/stats?format=json")["topics"][0]["channels"]
+    assert (channel["paused"], channel["deferred_count"]) == (True, 2)
+
+
 def test_publishers_do_not_hang_on_a_keeper_that_is_stopped(cluster):
     kept = keeper(cluster)
     node = home(cluster, kept.tcp_address, timeout="1s")
@@ -437,7 +492,6 @@ def test_a_keeper_whose_certificate_is_of_another_authority_is_not_believed(clus
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--replicas=1"], "--replicas=1 needs --keepers, or an nsqlookupd that names some"),
         (["--replicas=2", "--keepers=a:1"], "--replicas=2 needs as many --keepers, not 1"),
         (["--carry-after=0s"], "--carry-after must be longer than 0"),
         (["--carry-ask=0s"], "--carry-ask must be longer than 0"),

@@ -103,6 +103,64 @@ def test_a_publisher_does_not_hang_on_a_keeper_that_goes(refuse, said):
     assert pair.home.home.wait(pair.home.store()) is None
 
 
+def two_linked(pair):
+    """Link two keepers; the frames for the first one, which is returned, are not sent."""
+    pair.connect()
+    pair.move()
+    slow = pair.link
+    pair.link = pair.kept = None
+    pair.keeping = Keeping(Copies(SimulatedDisk(DATA), DATA), b"o" * 16, 3, "other:4150")
+    pair.home.appointed = Appointed(2, "other:4150")
+    pair.connect()
+    pair.move()
+    return slow
+
+
+def test_a_publisher_waits_for_the_linked_one_of_two_wanted_keepers():
+    pair = Pair(HomeSettings(replicas=2))
+    pair.connect()
+    pair.move()
+    pair.home.publish(b"one")
+    told = []
+
+    wait = pair.home.home.wait(pair.home.store())
+    assert wait is not None
+    wait.tells.append(told.append)
+    assert told == []
+    pair.move()
+
+    assert told == [""]
+    assert pair.home.home.wait(pair.home.store()) is None
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_a_publisher_waits_for_the_second_keeper_when_the_first_is_lost(refuse):
+    pair = Pair(HomeSettings(replicas=2, refuse=refuse))
+    slow = two_linked(pair)
+    pair.home.publish(b"one")
+    told = []
+    pair.home.home.wait(pair.home.store()).tells.append(told.append)
+
+    slow.end("cut")
+    assert told == (["1 of 2 keepers are linked"] if refuse else [])
+    pair.move()
+
+    assert told == (["1 of 2 keepers are linked"] if refuse else [""])
+
+
+def test_a_publisher_hears_how_many_keepers_are_linked_when_the_slow_one_is_lost():
+    pair = Pair(HomeSettings(replicas=2, refuse=True))
+    slow = two_linked(pair)
+    pair.home.publish(b"one")
+    pair.move()
+    told = []
+    pair.home.home.wait(pair.home.store()).tells.append(told.append)
+
+    slow.end("cut")
+
+    assert told == ["1 of 2 keepers are linked"]
+
+
 def test_a_keeper_of_former_days_hears_of_a_deleted_topic_too(pair):
     pair.home.home.fellows = lambda: (Fellow(1, "former:4150"), Fellow(2, "keeper:4150"))
     pair.home.publish(b"one")

@@ -54,6 +54,31 @@ def test_too_few_are_left():
     assert told == ["why not"]
 
 
+def test_without_refusals_those_that_are_left_are_enough():
+    (one, two), (wait, told) = (Waits(), Waits()), waiting(2, 2, "")
+    for waits in (one, two):
+        waits.add(1, wait, durable=False)
+
+    one.lose()
+    assert told == []
+    assert wait.open
+    two.reached(1, 1)
+
+    assert told == [""]
+
+
+def test_without_refusals_and_without_keepers_nothing_is_waited_for():
+    (one, two), (wait, told) = (Waits(), Waits()), waiting(2, 2, "")
+    for waits in (one, two):
+        waits.add(1, wait, durable=False)
+
+    one.lose()
+    two.lose()
+
+    assert told == [""]
+    assert not wait.open
+
+
 def test_whoever_is_told_is_told_once():
     (one, two), (wait, told) = (Waits(), Waits()), waiting(1, 2)
     for waits in (one, two):

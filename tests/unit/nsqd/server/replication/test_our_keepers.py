@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nsqcore.cluster.models import NodeInfo
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate
@@ -19,8 +20,12 @@ DATA = Path("/data")
 TAKER = "127.0.0.1:1"
 
 
-async def nobody():
-    return []
+STRANGER = NodeInfo("s", "s", 4150, 4151, "1.3.0", data_path="s" * 32, keeps=True)
+
+
+async def listed():
+    """The nodes that nsqlookupd lists."""
+    return [STRANGER]
 
 
 @pytest.fixture
@@ -28,18 +33,22 @@ def disk():
     return SimulatedDisk(DATA)
 
 
-@pytest.fixture
-async def ours(disk):
-    """A node that looks for a keeper, and knows none."""
-    ours = OurKeepers(
-        ReplicationOptions(HomeSettings(replicas=1), 1, "me:4150"),
+def of_node(disk, *named):
+    return OurKeepers(
+        ReplicationOptions(HomeSettings(replicas=1), 1, "me:4150", named),
         Candidate("me:4150", "00"),
         AppointmentsFile(disk, DATA, bytes(16), print),
         disk,
         Log("[test] ", LogLevel.FATAL),
         tls=None,
-        nodes=nobody,
+        nodes=listed,
     )
+
+
+@pytest.fixture
+async def ours(disk):
+    """A node that looks for a keeper, and knows none."""
+    ours = of_node(disk)
     ours.open(SimpleNamespace(say_who_keeps=lambda: None))
     ours.begin()
     ours.choose()
@@ -67,3 +76,8 @@ async def test_a_node_that_stays_looks_for_keepers_again(ours):
     ours.dismiss_taker()
 
     assert ours._choosing is not None
+
+
+async def test_a_node_that_only_nsqlookupd_names_takes_nothing_over(disk):
+    assert await of_node(disk).takers() == []
+    assert await of_node(disk, "a:4150", "s:4150").takers() == ["s:4150", "a:4150"]
