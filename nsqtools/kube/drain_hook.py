@@ -5,8 +5,9 @@
 The environment of the container names the pod, because Kubernetes replaces no `$(NAME)` in the command of a
 hook. The flags are those of `python -m nsqd.drain`, and the hook ends with its exit code. With `--hand-over`
 the messages left on a pod that is scaled away go to another broker; a pod that is restarted keeps its
-messages. With `--events` an event is written about the messages that are left: about the StatefulSet when
-the pod is scaled away, because the pod no longer exists then, and about the pod otherwise. Whatever fails
+messages. `--domain` is the domain of the pods; with it the hook names the broker that takes the messages.
+With `--events` an event is written about the messages that are left: about the StatefulSet when the pod is
+scaled away, because the pod no longer exists then, and about the pod otherwise. Whatever fails
 when the API is asked, the drain still runs, but without the hand-over and the event.
 """
 
@@ -35,11 +36,23 @@ class HookOptions:
     drain: tuple[str, ...]
     hand_over: bool = False
     events: bool = True
+    domain: str = ""
 
 
 def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
     """Whether the pod does not come back. Raises ApiFailed and ValueError."""
     return _index(options) not in api.ordinals(options.namespace, options.stateful_set)
+
+
+def target_of(api: KubeApi, options: HookOptions) -> str:
+    """The address of a pod that stays. Raises ApiFailed and ValueError.
+
+    Pods that are scaled away have different targets. It is empty if the domain is unknown or no pod stays.
+    """
+    pods = api.ordinals(options.namespace, options.stateful_set)
+    if not (options.domain and pods):
+        return ""
+    return f"{options.stateful_set}-{pods[_index(options) % len(pods)]}.{options.domain}:4150"
 
 
 def _index(options: HookOptions) -> int:
@@ -69,21 +82,24 @@ def tell(api: KubeApi, options: HookOptions, left: str) -> str:
     return text
 
 
-def drain_flags(options: HookOptions, *, goes: bool) -> list[str]:
+def drain_flags(options: HookOptions, *, goes: bool, target: str = "") -> list[str]:
     """The flags of the drain: *goes* is true for a pod that is scaled away, false for one that restarts."""
-    return [f"--hand-over={'auto' if goes else 'never'}", *options.drain]
+    named = [f"--hand-over-to={target}"] if goes and target else []
+    return [f"--hand-over={'auto' if goes else 'never'}", *named, *options.drain]
 
 
 def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
     """Run the drain, write the event about what it left, and return its exit code."""
-    goes = False
+    goes, target = False, ""
     if options.hand_over:
         try:
-            goes = is_scaled_away(connect(), options)
+            api = connect()
+            if is_scaled_away(api, options):
+                goes, target = True, target_of(api, options)
         except Exception as error:  # noqa: BLE001 - whatever it is, the drain is not left out
             output.tell(f"nothing is handed over: {error}")
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
-        [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes)],
+        [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes, target=target)],
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -103,6 +119,7 @@ def parse_arguments(argv: Sequence[str]) -> HookOptions:
     parser = ArgumentParser(prog="nsqtools.kube.drain_hook", description="Drain, and tell what is left.")
     parser.add_argument("--stateful-set", required=True, help="that the pod belongs to")
     parser.add_argument("--hand-over", action="store_true", help="what is left of a pod that is scaled away")
+    parser.add_argument("--domain", default="", help="of the pods: with it, what is left goes to a named pod")
     parser.add_argument("--events", action="store_true", help="write an event about what is left")
     parser.add_argument("drain", nargs="*", help="flags of nsqd.drain, after --")
     given = parser.parse_args(argv)
@@ -113,6 +130,7 @@ def parse_arguments(argv: Sequence[str]) -> HookOptions:
         tuple(given.drain),
         given.hand_over,
         given.events,
+        given.domain,
     )
 
 

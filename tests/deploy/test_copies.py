@@ -16,7 +16,8 @@ from nsqtools.kube import drain_hook
 from nsqtools.kube.access import KubeApi
 from tests.deploy.release import NAME, NAMESPACE, render
 from tests.support.fake_kubernetes import fake_kubernetes
-from tests.support.waiting import wait_until
+
+HEADLESS = f"{NAME}-nsq-nsqd-headless.{NAMESPACE}.svc.cluster.local"
 
 
 def pod(release):
@@ -32,7 +33,9 @@ def test_without_copies_brokers_run_where_they_may(chart):
 
     assert "affinity" not in found
     assert not [
-        flag for flag in found["containers"][0]["args"] if flag.startswith(("--replicas", "--without"))
+        flag
+        for flag in found["containers"][0]["args"]
+        if flag.startswith(("--replicas", "--without", "--keepers"))
     ]
 
 
@@ -41,6 +44,11 @@ def test_copies_are_on_other_nodes_and_in_other_zones_where_there_are_any(chart)
 
     args = found["containers"][0]["args"]
     assert {"--replicas=1", "--without-keeper=refuse"} <= set(args)
+    assert [flag for flag in args if flag.startswith("--keepers")] == [
+        f"--keepers={NAME}-nsq-nsqd-{i}.{HEADLESS}:4150" for i in (0, 1)
+    ]
+    # A pod finds itself among them by this name.
+    assert f"--broadcast-address=$(POD_NAME).{HEADLESS}" in args
     (near,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert near["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
     (zones,) = (
@@ -76,7 +84,7 @@ def test_a_pod_that_is_scaled_away_hands_over_and_may_ask_whether_it_is(chart, e
     command = hook_of(release)
     assert command[:3] == ["python", "-m", "nsqtools.kube.drain_hook"]
     options = drain_hook.parse_arguments(command[3:])
-    assert (options.hand_over, options.events) == (True, events)
+    assert (options.hand_over, options.events, options.domain) == (True, events, HEADLESS)
     assert parse_arguments(drain_hook.drain_flags(options, goes=True)).hand_over
     (role,) = release.of_kind("Role")
     may = {
@@ -98,13 +106,12 @@ def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(relea
 
 def test_the_hook_of_a_pod_that_is_scaled_away_hands_its_messages_over(cluster, chart, monkeypatch):
     drain = {"handOver": True, "events": True, "pollIntervalSeconds": 1}
-    release = render(chart, {"nsqd": {"drain": drain}})
-    lookupd = cluster.nsqlookupd()
-    _, node = (cluster.nsqd(f"--node-id={number}", lookupds=[lookupd]) for number in (1, 2))
+    release = render(chart, {"nsqd": {"drain": drain, "copies": {"replicas": 1}}})
+    keeper = cluster.nsqd("--node-id=1")
+    node = cluster.nsqd("--node-id=2", "--replicas=1", f"--keepers={keeper.tcp_address}")
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=c")
     node.post("/pub?topic=t", b"kept")
-    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
     for name, value in release.environment("nsqd", index=2).items():
         monkeypatch.setenv(name, value)
     options = drain_hook.parse_arguments(
@@ -222,7 +229,9 @@ def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, b
 def test_brokers_elsewhere_may_keep_the_copies(chart):
     values = {"replicas": 1, "copies": {"replicas": 1}, "extraArgs": ["--keepers=other:4150"]}
 
-    assert render(chart, {"nsqd": values}).objects
+    args = pod(render(chart, {"nsqd": values}))["containers"][0]["args"]
+
+    assert [flag for flag in args if flag.startswith("--keepers")] == ["--keepers=other:4150"]
 
 
 def test_brokers_and_those_jobs_may_speak_to_each_other(chart):

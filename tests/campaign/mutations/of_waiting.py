@@ -26,7 +26,7 @@ WAITING: Final = (
     Mutation(
         "strict-publisher-is-answered-before-the-fsync",
         "nsqd/server/turn.py",
-        "                if not (waits and self._hold(connection)):\n                    connection.answer()\n",
+        "                if not (waits and self._hold(connection, failed)):\n                    connection.answer()\n",
         "                connection.answer()\n",
         (f"{_TESTS}/test_turn.py",),
     ),

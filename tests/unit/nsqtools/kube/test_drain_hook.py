@@ -1,13 +1,22 @@
 """The preStop hook writes an event about the messages that it left; the drain itself is the real one."""
 
 from contextlib import redirect_stderr, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.ports import free_port
 from nsqtools.kube.access import ApiFailed
-from nsqtools.kube.drain_hook import HookOptions, drain_flags, hook, is_scaled_away, parse_arguments, tell
+from nsqtools.kube.drain_hook import (
+    HookOptions,
+    drain_flags,
+    hook,
+    is_scaled_away,
+    parse_arguments,
+    target_of,
+    tell,
+)
 from tests.support.fake_kubernetes import Fault
 
 SET = "/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"
@@ -31,13 +40,17 @@ def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
         "--stateful-set=mq-nsqd",
         "--hand-over",
         "--events",
+        "--domain=headless",
         "--",
         "--timeout=5s",
         "--at-least=1s",
     ]
 
     assert parse_arguments(words) == HookOptions(
-        "mq", "mq-nsqd-2", "mq-nsqd", ("--timeout=5s", "--at-least=1s"), hand_over=True, events=True
+        *("mq", "mq-nsqd-2", "mq-nsqd", ("--timeout=5s", "--at-least=1s")),
+        hand_over=True,
+        events=True,
+        domain="headless",
     )
 
 
@@ -115,6 +128,20 @@ def test_only_a_pod_that_is_scaled_away_hands_over(api, kubernetes, two_replicas
     options = of_pod("mq-nsqd-2", "--timeout=5s")
     assert drain_flags(options, goes=True) == ["--hand-over=auto", "--timeout=5s"]
     assert drain_flags(options, goes=False) == ["--hand-over=never", "--timeout=5s"]
+
+
+def test_the_messages_of_a_pod_that_is_scaled_away_go_to_one_that_stays(api, kubernetes, two_replicas):
+    def target(number):
+        return target_of(api, replace(of_pod(f"mq-nsqd-{number}", "--timeout=5s"), domain="headless.mq.svc"))
+
+    assert target(2) == target(4) == "mq-nsqd-0.headless.mq.svc:4150"
+    assert target(3) == "mq-nsqd-1.headless.mq.svc:4150"
+    flags = drain_flags(of_pod("mq-nsqd-2", "--timeout=5s"), goes=True, target=target(2))
+    assert flags == ["--hand-over=auto", f"--hand-over-to={target(2)}", "--timeout=5s"]
+    assert "--hand-over-to" not in str(drain_flags(of_pod("mq-nsqd-1"), goes=False, target=target(2)))
+    assert target_of(api, of_pod("mq-nsqd-2")) == ""
+    kubernetes.objects[SET]["spec"]["replicas"] = 0
+    assert target(0) == ""
 
 
 def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replicas):
