@@ -774,6 +774,7 @@ class ReplicationNode:
             return
         self._next_second_ns = now_ns + _S
         self._forget_silent()
+        self.broker.asks_holders = any(copy.old_ends for log in self.logs.values() for copy in log.copies)
         for log in list(self.logs.values()):
             log.tick(now_ns)
             if not log.copies:

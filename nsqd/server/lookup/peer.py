@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
 from nsqclient.wire.lookup import is_identity
