@@ -37,7 +37,9 @@ class ReplicaChoice:
         self._next_ns = 0
         if self._named:
             self.replicas, found = named_replicas(self.replicas, self._named)
-            self._set(choose_replicas(me, self.replicas, found, self._count, self._health, 0))
+            self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, 0)
+        if self.replicas:
+            self._set(self.replicas)
 
     @property
     def _count(self) -> int:
