@@ -2,6 +2,7 @@
 
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 from nsqd.engine import facts
 from nsqd.engine.broker import Broker
@@ -179,9 +180,7 @@ class StreamPair:
     @property
     def disk(self) -> SimulatedDisk:
         """The replica's disk."""
-        disk = self.copies.disk
-        assert isinstance(disk, SimulatedDisk)
-        return disk
+        return cast("SimulatedDisk", self.copies.disk)
 
     # --- the network ---
 
