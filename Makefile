@@ -38,8 +38,8 @@ client-campaign: dev ## the client under faults, a minute or T seconds of each k
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
-mutants: dev ## put known faults into a copy of the source, one at a time, and check that a test catches each
-	$(B)/python -m tests.campaign.mutations $(or $(WHICH),outside)
+mutants: dev ## put known faults of the log and storage into a copy of the source, and check that a test catches each
+	$(B)/python -m tests.campaign.mutations $(WHICH)
 browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark
