@@ -30,10 +30,10 @@ beside: dev ## integration tests on the original's programs, to prove equal beha
 	NSQ_UNDER_TEST=original NSQ_GO_BIN=$(GO) $(B)/pytest -q -n 4 tests/integration
 chaos:     ## kill daemons while messages flow
 	./test chaos
-campaign: dev ## the long run of the campaigns on the simulated disk
-	$(B)/python -m tests.campaign
-lives: dev ## N lives of three nsqd that keep copies of each other's logs, under load: make lives N=100
-	$(B)/python -m tests.campaign.lives $(or $(N),100)
+campaign: dev ## the campaigns on the simulated disk, 20 minutes by default: make campaign MINUTES=60
+	$(B)/python -m tests.campaign --minutes $(or $(MINUTES),20)
+lives: dev ## three nsqd that keep copies of each other's logs are killed under load: make lives MINUTES=10
+	$(B)/python -m tests.campaign.lives --minutes $(or $(MINUTES),10)
 client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer

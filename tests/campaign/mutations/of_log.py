@@ -8,7 +8,7 @@ CUTS: Final = "power-cut --seeds 1 13"
 KILLS: Final = "kill --seeds 1 25"
 FAILED: Final = "failed-call --seeds 3 13"
 SECOND: Final = "second-crash --seeds 1 7"
-BITS: Final = "bits --seeds 1 5"
+BITS: Final = "bits --seeds 1 5 --every 11"
 SYNCING: Final = "tests/unit/nsqd/log/test_syncing.py"
 CALLS: Final = "calls --seeds 1 4 --every 7"
 
@@ -514,7 +514,7 @@ segment.last_note > mark.notes:
     except OSError:
         return [Gap(first, last, Why.REMOVED)]
 """,
-        ("reads --seeds 1 6", "tests/unit/nsqd/log"),
+        ("reads --seeds 1 6 --every 1", "tests/unit/nsqd/log"),
     ),
     Mutation(
         "header-of-an-append-is-not-checked",
