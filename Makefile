@@ -22,7 +22,7 @@ test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
 property: dev ## property tests only
 	$(B)/pytest -q tests/property
-fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
+fuzz: dev  ## fuzzers, each for its share of T seconds, a minute by default: make fuzz T=600
 	$(B)/python -m tests.fuzz --seconds $(or $(T),60)
 compat:    ## test suites of public NSQ clients against our daemons
 	./test compat
