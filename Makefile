@@ -16,7 +16,7 @@ arch: dev  ## import rules only
 	$(B)/lint-imports
 test:      ## the fast tests
 	./test fast
-newest:    ## the unit tests and some others on the newest Python that can be found or fetched
+newest:    ## the tests that depend on the standard library, on the newest Python that can be found or fetched
 	./test newest
 test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
