@@ -1,6 +1,6 @@
 """Three nsqd under load that keep copies of each other's logs are killed, stopped, or lose their disks.
 
-    python -m tests.campaign.lives 100 [--seed N]
+    python -m tests.campaign.lives [--minutes M] [--seed N]
 
 Every message that was answered with OK must reach a consumer. A data path is removed only when no message is
 on that node alone, because that would be a second fault.
@@ -269,25 +269,26 @@ class Trio:
         self.cluster.close()
 
 
-def run(lives: int, seed: int, folder: Path, tell: Any = lambda _text: None) -> tuple[Trio, list[bytes]]:
-    """End *lives* lives; return the trio and the lost messages."""
+def run(seconds: float, seed: int, folder: Path, tell: Any = lambda _text: None) -> tuple[Trio, list[bytes]]:
+    """End lives for so long, two at least; return the trio and the lost messages."""
     trio = Trio(folder, random.Random(seed))
     try:
         if not trio.wait_until_whole():
             raise AssertionError(f"they never began: {[trio.carried(number) for number in trio.nodes]}")
         how: Counter[str] = Counter()
-        for number in range(lives):
+        until = time.monotonic() + seconds
+        while how.total() < 2 or time.monotonic() < until:
             how[trio.live()] += 1
             time.sleep(trio.rng.uniform(0.5, 2))
             late = [f"{one:.1f} s" for one in trio.ledger.failover_s[-1:]]
-            tell(f"{number + 1}: {dict(how)}, {len(trio.ledger.answered)} answered {late}")
+            tell(f"{how.total()}: {dict(how)}, {len(trio.ledger.answered)} answered {late}")
         lost = trio.end()
         ledger = trio.ledger
         again = sum(ledger.seen.values()) - len(ledger.seen)
         late = sorted(ledger.failover_s)
         middle = f"{late[len(late) // 2]:.1f} s, at most {late[-1]:.1f} s" if late else "never seen"
         tell(
-            f"{lives} lives ({', '.join(f'{count} {what}' for what, count in how.items())}): "
+            f"{how.total()} lives ({', '.join(f'{count} {what}' for what, count in how.items())}): "
             f"{len(ledger.answered)} answered, {ledger.refused} refused, {len(lost)} lost, {again} again; "
             f"the first message of a dead node elsewhere after {middle} ({len(late)} times, "
             f"--carry-after={CARRY_AFTER_S:.0f}s)"
@@ -305,11 +306,11 @@ def _tell(text: str) -> None:
 def main() -> int:
     """Run and report; the exit code says whether messages were lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.lives")
-    parser.add_argument("lives", type=int, nargs="?", default=100)
+    parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        _, lost = run(chosen.lives, chosen.seed, Path(folder), _tell)
+        _, lost = run(60 * chosen.minutes, chosen.seed, Path(folder), _tell)
     for body in lost[:10]:
         _tell(f"lost {body.decode()}")
     return bool(lost)

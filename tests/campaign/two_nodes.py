@@ -3,12 +3,9 @@
 A message that was answered when it was in the copy is delivered on each channel that existed, by the home or
 by the carrier. Facts about finished messages are true. Without a crash, and unless both nodes serve at once,
 no finished message is delivered again.
-
-    python -m tests.campaign.two_nodes 1000 [FROM]
 """
 
 import random
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -306,29 +303,3 @@ def _bodies(topic: Topic, ranges: list[tuple[int, int]]) -> set[bytes]:
 def _minus(ranges: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
     return without(ranges, others)
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-
-
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    broken = again = 0
-    deeds: dict[str, int] = {}
-    for seed in range(first, first + count):
-        world = World(seed, crashes=seed % 3 != 0, both=seed % 2 == 0)
-        try:
-            world.run()
-        except BrokenPromise as error:
-            broken += 1
-            say(f"seed {seed}: {error}")
-        again += world.again
-        for deed, times in world.deeds.items():
-            deeds[deed] = deeds.get(deed, 0) + times
-    say(f"{count} histories, {broken} broken; {deeds}, {again} again after a crash or while both served")
-
-
-if __name__ == "__main__":
-    main()
