@@ -7,21 +7,11 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.http_sink import HttpSink
-from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.stub_site import SOON_SILENT, stub_site
 from tests.support.waiting import wait_until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture

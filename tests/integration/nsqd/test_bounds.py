@@ -7,17 +7,7 @@ import shutil
 
 import pytest
 
-from tests.support.processes import Cluster
 from tests.support.wire import dpub, fin, mpub, pub
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture

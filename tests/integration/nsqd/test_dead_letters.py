@@ -8,18 +8,8 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqclient.wire.headers import parse_extended
 from nsqclient.wire.message import MessageRecord
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, req
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture
