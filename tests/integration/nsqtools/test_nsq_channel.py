@@ -10,8 +10,8 @@ import pytest
 
 from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
-from tests.support.nsqd_http import set_policy
-from tests.support.tools import channel_stats, command, owed, publish, read_all, run_tool
+from tests.support.nsqd_http import channel_stats, set_policy
+from tests.support.tools import command, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
 
