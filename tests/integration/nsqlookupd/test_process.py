@@ -9,9 +9,8 @@ from nsqclient.wire.lookup import MAGIC_V1, encode_identify
 from nsqcore.version import build
 from tests.support import beside
 
-pytestmark = pytest.mark.executed
 
-
+@pytest.mark.executed
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
     info = lookupd.get("/info")
@@ -108,6 +107,7 @@ def test_the_version_is_printed(cluster):
     assert lookupd.logs() == f"nsqlookupd v1.3.0 (built w/{build()})\n"
 
 
+@pytest.mark.executed
 def test_an_interrupt_stops_it_as_well(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.process.send_signal(signal.SIGINT)

@@ -3,12 +3,7 @@
 import pytest
 
 from nsqd.engine import withholding
-from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
+from tests.support.engine import SECOND
 
 
 @pytest.fixture
