@@ -11,11 +11,6 @@ from nsqd.log.batches import Batch
 from tests.support.engine import SECOND, Node
 
 
-@pytest.fixture
-def node():
-    return Node()
-
-
 class Twin:
     """A topic that gets only the notes and messages of another topic, as after a crash."""
 

@@ -1,12 +1,12 @@
 """Delivery of a channel beside the channels of carried logs."""
 
 import pytest
-from tests.support.carrying import Carrier
 
 from nsqd.engine import carried
 from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve
-from tests.support.engine import Node
+from tests.support.carrying import Carrier
+from tests.support.engine import Node, bodies
 
 
 def home_with(count, body=b"theirs"):
@@ -20,10 +20,6 @@ def home_with(count, body=b"theirs"):
 @pytest.fixture
 def carrier():
     return Carrier()
-
-
-def bodies(outlet):
-    return [body for _, _, body in outlet.taken()]
 
 
 def take_one_by_one(node, consumer, outlet, count):

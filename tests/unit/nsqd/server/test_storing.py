@@ -7,7 +7,8 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.server.turn import NotStored
 from tests.support.disks import FullDisk
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
+from tests.support.wire import sized
 
 
 async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):

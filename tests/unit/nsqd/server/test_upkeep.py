@@ -20,8 +20,9 @@ from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import store_of
 from tests.support.machine import Machine
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
 from tests.support.waiting import eventually
+from tests.support.wire import sized
 
 
 class Removals(Disk):

@@ -1,3 +1,5 @@
+"""A port of a test is given to no other test."""
+
 import subprocess
 import sys
 
