@@ -6,13 +6,12 @@ from itertools import count
 from typing import Final
 
 from tests.campaign.bits import flip_everywhere
-from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.crashes import crash_everywhere
 from tests.campaign.faults import any_call, any_read
 from tests.campaign.played import play
+from tests.campaign.replication.histories import PROFILES, History
 from tests.campaign.result import Result, again
 from tests.campaign.two_faults import FAILED_CALL, SECOND_CRASH, failed_call, second_crash
-from tests.campaign.two_nodes import World
 
 POWER_CUT: Final = "power-cut"
 KILL: Final = "kill"
@@ -41,32 +40,20 @@ def bits(seed: int, *, strict: bool, every: int) -> Result:
     return result
 
 
-def copies(seed: int, *, strict: bool) -> Result:
-    """Play one history of several nodes that keep copies of each other's logs."""
-    people, replicas = bool(seed % 2), 1 + (seed % 3 == 0)
-    history = CarriedHistory(seed, power=True, people=people, strict=strict, replicas=replicas)
+def replication(seed: int, *, strict: bool) -> Result:
+    """Play one history of several nodes; *strict* takes the next profile."""
+    profiles = list(PROFILES)
+    profile = profiles[(seed + strict) % len(profiles)]
+    history = History(seed, profile)
     result = Result(states=1)
     try:
-        lost = history.run().lost()
+        found = history.run().violations()
     except Exception as error:  # noqa: BLE001 - every error is reported
-        history.site.close()
-        result.failed(again("copies", seed, strict=strict), error)
+        result.failed(again("replication", seed, strict=strict), error)
         return result
-    result.messages = sum(map(len, history.told.done.values()))
-    if lost:
-        result.broken(again("copies", seed, strict=strict), map(str, lost[:10]))
-    return result
-
-
-def two_nodes(seed: int, *, strict: bool) -> Result:
-    """Play one history of a node and of another that serves its log; *strict* without crashes."""
-    world = World(seed, crashes=not strict, both=seed % 2 == 0)
-    result = Result(states=1)
-    try:
-        world.run()
-    except Exception as error:  # noqa: BLE001 - every error is reported
-        result.failed(again("two-nodes", seed, strict=strict), error)
-    result.messages = len(world.sent)
+    result.messages = sum(map(len, history.promises.done.values()))
+    if found:
+        result.broken(again("replication", seed, strict=strict), map(str, found[:10]))
     return result
 
 
@@ -82,8 +69,7 @@ CAMPAIGNS: Final[dict[str, Callable[..., Result]]] = {
     "calls": lambda seed, *, strict, every, only: any_call(seed, strict=strict, every=every),
     "reads": lambda seed, *, strict, every, only: any_read(seed, strict=strict, every=every),
     "bits": lambda seed, *, strict, every, only: bits(seed, strict=strict, every=every),
-    "copies": lambda seed, *, strict, every, only: copies(seed, strict=strict),
-    "two-nodes": lambda seed, *, strict, every, only: two_nodes(seed, strict=strict),
+    "replication": lambda seed, *, strict, every, only: replication(seed, strict=strict),
 }
 # The usual interval. The seed shifts the tested steps, so more seeds are better than a smaller interval.
 EVERY: Final = {"calls": 40, "reads": 8, "bits": 97}
