@@ -25,6 +25,7 @@ from nsqd.replication.frames import (
     REFUSALS,
     ChannelState,
     DeleteTopic,
+    Draining,
     Holder,
     Log,
     Refuse,
@@ -290,6 +291,8 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and link.peer in log.holders:
                 log.exchange(link, now_ns).send(now_ns)
+        if self.is_draining and not link.connector:
+            link.send(Draining(draining=True))
         if link.connector:
             for one in self.record.deletions:
                 if link.peer in one.unacknowledged:
@@ -310,6 +313,15 @@ class ReplicationNode:
             log.link_ended(link)
         if link in self.links:
             self.links.remove(link)
+
+    def set_draining(self, *, draining: bool) -> None:
+        """Tell primaries to choose another replica, because this node drains or has no room; or not any more."""
+        if draining == self.is_draining:
+            return
+        self.is_draining = draining
+        for link in self.links:
+            if link.is_up and not link.connector:
+                link.send(Draining(draining))
 
     def refused(self, code: int) -> None:
         """Count a refusal."""
@@ -383,6 +395,8 @@ class ReplicationNode:
             and one.epoch <= frame.epoch
         ]
         if not copies:
+            if not self.settings.accept:
+                link.refuse(Refuse.DISK, "no replicas are accepted here: --accept-replicas=false")
             return None
         newest = max(copies, key=lambda one: one.number)
         record = newest.record

@@ -92,7 +92,7 @@ class Replication:
     @property
     def accepts(self) -> bool:
         """Whether this node is a replica for others."""
-        return self.is_on and self.options.accept_replicas
+        return self.is_on and self.options.replicas.accept
 
     @property
     def is_on(self) -> bool:
@@ -158,6 +158,7 @@ class Replication:
         try:
             while True:
                 node.tick(now_ns())
+                node.set_draining(draining=self._broker.draining or self._broker.disk_low)
                 self._connect(node)
                 self._run_jobs(node, checkpoints)
                 self._begin_choosing()
