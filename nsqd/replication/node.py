@@ -362,12 +362,16 @@ class ReplicationNode:
     def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
         """The replicas of an owner here, the first of which takes over first."""
         if copy.is_origin:
-            return self.replicas
+            return [] if self.record.is_transferred else self.replicas
         if not log.pending(copy):
             return []
-        connected = [one.peer for one in self.links if one.is_up and one.connector]
+        primary = log.primaries.get(copy)
+        links = [one for one in self.links if one.is_up and one.connector and not one.peer_drains]
+        connected = [one.peer for one in links]
+        streaming = [one.peer for one in links if primary is not None and one.stream_of(primary) is not None]
         holding = [node for node, _ in log.known if node in connected]
-        order = dict.fromkeys((*holding, *(one for one in self.replicas if one in connected)))
+        others = [one for one in self.replicas if one in connected]
+        order = dict.fromkeys((*streaming, *holding, *others))
         return list(order)[: self.settings.replicas]
 
     def _learn_replica(self, log: LogCopies, copy: LocalCopy, link: PeerLink) -> None:
@@ -831,9 +835,14 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the stream of the own log to a node that is no replica any more."""
-        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
-            link.end("another replica was chosen")
+        """End the streams to a node that is no replica any more."""
+        for log in self.logs.values():
+            for copy, primary in log.primaries.items():
+                stays = copy.is_origin and link.peer in self.replicas
+                stays = stays or (not copy.is_origin and not link.peer_drains)
+                if not stays and link.stream_of(primary) is not None:
+                    link.end("another replica was chosen")
+                    return
 
     # --- shown to operators ---
 
