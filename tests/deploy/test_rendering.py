@@ -97,7 +97,7 @@ def test_names_are_unique_per_kind_and_not_longer_than_allowed(chart):
 def test_the_notes_name_the_addresses_that_exist(release):
     notes = release.sources["nsq/templates/NOTES.txt"]
     services = {thing["metadata"]["name"] for thing in release.of_kind("Service")}
-    named = set(re.findall(rf"(\S+)\.{NAMESPACE}\.svc", notes)) | set(re.findall(r"service/(\S+)", notes))
+    named = set(re.findall(rf"([\w-]+)\.{NAMESPACE}\.svc", notes)) | set(re.findall(r"service/(\S+)", notes))
 
     assert len(named) >= 2
     assert named <= services
