@@ -16,13 +16,13 @@ arch: dev  ## import rules only
 	$(B)/lint-imports
 test:      ## the fast tests
 	./test fast
-newest:    ## the unit tests and some others on the newest Python that can be found or fetched
+newest:    ## the tests that depend on the standard library, on the newest Python that can be found or fetched
 	./test newest
 test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
 property: dev ## property tests only
 	$(B)/pytest -q tests/property
-fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
+fuzz: dev  ## fuzzers, each for its share of T seconds, a minute by default: make fuzz T=600
 	$(B)/python -m tests.fuzz --seconds $(or $(T),60)
 compat:    ## test suites of public NSQ clients against our daemons
 	./test compat
@@ -30,16 +30,16 @@ beside: dev ## integration tests on the original's programs, to prove equal beha
 	NSQ_UNDER_TEST=original NSQ_GO_BIN=$(GO) $(B)/pytest -q -n 4 tests/integration
 chaos:     ## kill daemons while messages flow
 	./test chaos
-campaign: dev ## the long run of the campaigns on the simulated disk
-	$(B)/python -m tests.campaign
-lives: dev ## N lives of three nsqd that keep copies of each other's logs, under load: make lives N=100
-	$(B)/python -m tests.campaign.lives $(or $(N),100)
+campaign: dev ## the campaigns on the simulated disk, 20 minutes by default: make campaign MINUTES=60
+	$(B)/python -m tests.campaign --minutes $(or $(MINUTES),20)
+lives: dev ## three nsqd that keep copies of each other's logs are killed under load: make lives MINUTES=10
+	$(B)/python -m tests.campaign.lives --minutes $(or $(MINUTES),10)
 client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
-mutants: dev ## put known faults into a copy of the source, one at a time, and check that a test catches each
-	$(B)/python -m tests.campaign.mutations $(or $(WHICH),outside)
+mutants: dev ## put known faults of the log and storage into a copy of the source, and check that a test catches each
+	$(B)/python -m tests.campaign.mutations $(WHICH)
 browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark

@@ -51,18 +51,23 @@ def _first_and_last(text: str, most: int = 4000) -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Start daemons with ``cluster.nsqlookupd()``, ``cluster.nsqd()``, ``cluster.nsqadmin()``."""
+    """Start daemons with ``cluster.nsqlookupd()``, ``cluster.nsqd()``, ``cluster.nsqadmin()``.
+
+    A test fails if a daemon logs a traceback.
+    """
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
-    logs = [
-        f"--- {daemon.folder.name}\n{_first_and_last(daemon.logs())}"
+    # A test may have removed the folder of a daemon.
+    logs = {
+        daemon.folder.name: daemon.logs()
         for daemon in cluster.daemons
-        # A test may have removed the folder of a node that has left.
         if daemon.process and daemon.folder.exists()
-    ]
+    }
     cluster.close()
     # Shown by pytest beside the traceback, and only when the test failed.
-    request.node.add_report_section("teardown", "daemons", "\n".join(logs))
+    shown = [f"--- {name}\n{_first_and_last(log)}" for name, log in logs.items()]
+    request.node.add_report_section("teardown", "daemons", "\n".join(shown))
+    assert not [name for name, log in logs.items() if "Traceback" in log]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

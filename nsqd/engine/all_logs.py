@@ -17,13 +17,15 @@ def topics_of(topic: Topic) -> tuple[Topic, ...]:
 def depth(channel: Channel, *, asks_holders: bool = False) -> int:
     """Messages that wait here, also for the dead letters.
 
-    While the node asks the other holders of its log, own messages that are withheld count too: a depth of 0
-    would say that nothing is pending.
+    While the node asks the other holders of its logs, messages that are withheld count too: a depth of 0 would
+    say that nothing is pending.
     """
-    waiting = sum(one.depth + one.dying.count for one in logs_of(channel))
-    if not (asks_holders and channel.withheld):
+    logs = logs_of(channel)
+    waiting = sum(one.depth + one.dying.count for one in logs)
+    if not asks_holders:
         return waiting
-    return waiting + max(0, channel.count_owed(0, channel.end) - channel.count())
+    withheld = [max(0, one.count_owed(0, one.end) - one.count()) for one in logs if one.withheld]
+    return waiting + sum(withheld)
 
 
 def in_flight(channel: Channel) -> int:

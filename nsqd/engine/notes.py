@@ -54,3 +54,11 @@ _DEFERS: Final = encode(DEFER).rstrip(b"}")
 def defers(note: bytes) -> bool:
     """Whether the note says only that messages came back with a delay, or were put off."""
     return note.startswith(_DEFERS)
+
+
+_EXCLUSIVE: Final = encode(ONLY).rstrip(b"}")
+
+
+def is_exclusive(note: bytes) -> bool:
+    """Whether the note says which channel alone owes the messages that follow it."""
+    return note.startswith(_EXCLUSIVE)

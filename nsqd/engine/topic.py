@@ -234,11 +234,22 @@ class Topic(Staging):
         to the next checkpoint: nobody was told that they are stored, and as long as the disk is full each
         turn adds one, until a message that would fit does not fit behind them.
         """
-        self._seal()
-        self._staged = []
+        self._abandon_messages()
         self._put_off.clear()
         self._notes = [note for note in self._notes if not notes.defers(note)]
         self.changed = True
+
+    def refuse(self) -> None:
+        """The staged messages are refused; their numbers are not used again.
+
+        All notes of other clients are written. A note on a refused message is not.
+        """
+        self._abandon_messages()
+        self._notes = [note for note in self._notes if not notes.is_exclusive(note)]
+
+    def _abandon_messages(self) -> None:
+        self._seal()
+        self._staged = []
         self._only.clear()
         self.alone.drop_from(self.log.next_seq)
         self._extension_bytes = 0

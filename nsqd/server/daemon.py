@@ -58,8 +58,8 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
-from nsqd.server.repl.options import replication_options
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.options import replication_options
+from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_replicas
 from nsqd.server.turn import Turn
@@ -337,6 +337,7 @@ class Nsqd:
             self.policies.load()
         except BadPolicy as error:
             raise StartupError(str(error)) from error
+        self.replication.before_load()
         try:
             self.data.restore(self.broker, listed, now_ns())
         except (OSError, NewerVersion) as error:

@@ -1,4 +1,8 @@
-"""Storing what a turn has staged: one append for each topic; if that fails, its publishes are abandoned."""
+"""Storing what a turn has staged: one append for each topic.
+
+If the append fails, its publishes are abandoned. If replicas are missing, publishes are refused and notes are
+written.
+"""
 
 from collections.abc import Callable
 
@@ -10,10 +14,29 @@ from nsqd.log.frames import Block
 from nsqd.log.writer import LogWriter
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
+
+
+class Failures:
+    """Topics with the reason why something staged in this turn was not stored."""
+
+    __slots__ = ("notes", "publishes")
+
+    def __init__(self) -> None:
+        self.publishes: dict[Topic, str] = {}
+        # Their publishes failed too.
+        self.notes: dict[Topic, str] = {}
+
+    def refused(self, topic: Topic, reason: str) -> None:
+        """The publishes to *topic* failed; its notes are stored."""
+        self.publishes[topic] = reason
+
+    def failed(self, topic: Topic, reason: str) -> None:
+        """Neither publishes nor notes of *topic* are stored."""
+        self.publishes[topic] = self.notes[topic] = reason
 
 
 class Storing:
@@ -29,13 +52,13 @@ class Storing:
         self._fsync = fsync
         self._replication = replication
 
-    def store(self, now_ns: int, few_wait: Callable[[], bool]) -> dict[Topic, str]:
-        """Write and commit what is staged; returns the topics for which that failed, and why.
+    def store(self, now_ns: int, few_wait: Callable[[], bool]) -> Failures:
+        """Write and commit what is staged; returns what failed.
 
         *few_wait* says whether few publishers wait.
         """
         replication = self._replication
-        failed: dict[Topic, str] = {}
+        failures = Failures()
         stored: dict[Topic, LogWriter] = {}
         size = 0
         broker = self._broker
@@ -49,23 +72,25 @@ class Storing:
             if blocks and store is not None:
                 reason = replication.lacks(store)
                 if reason:
-                    failed[topic] = reason
-                    self._abandon(topic)
-                    continue
+                    failures.refused(topic, reason)
+                    topic.refuse()
+                    blocks, notes = topic.staged(), topic.staged_notes()
+                    if not notes:
+                        continue
             try:
                 if blocks and blocks[-1].next > reserved:
                     reserved = self._reserve(blocks[-1].next)
                 if store is not None:
                     self._append(store, blocks, notes, topic.log.next_seq)
             except OSError as error:
-                failed[topic] = self._not_stored(topic, blocks, error)
+                failures.failed(topic, self._not_stored(topic, blocks, error))
                 continue
             broker.commit(topic)
             if blocks and store is not None:
                 # A replica may have been disconnected at this append, because it did not keep up.
                 reason = replication.lacks(store)
                 if reason:
-                    failed[topic] = reason
+                    failures.refused(topic, reason)
             if store is not None:
                 self._health.publish_worked(topic.name)
                 self._fsync.appended(topic, store, now_ns)
@@ -75,14 +100,14 @@ class Storing:
         broker.dirty.clear()
         replication.flush()
         if stored:
-            self._sync(stored, size, failed, few_wait)
-        return failed
+            self._sync(stored, size, failures, few_wait)
+        return failures
 
     def _sync(
         self,
         stored: dict[Topic, LogWriter],
         size: int,
-        failed: dict[Topic, str],
+        failures: Failures,
         few_wait: Callable[[], bool],
     ) -> None:
         """Make the stored appends durable: in the loop where that is fastest, or by a thread."""
@@ -91,7 +116,7 @@ class Storing:
             for topic, store in stored.items():
                 reason = fsync.at_once(topic, store)
                 if reason:
-                    failed[topic] = reason
+                    failures.failed(topic, reason)
         for store in stored.values():
             if fsync.owes(store):
                 fsync.sync(store)
@@ -112,15 +137,10 @@ class Storing:
 
     def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
         reason = words_of(error)
-        self._abandon(topic)
+        topic.abandon()
         size = max(1, sum(len(block.data) for block in blocks))
         if self._health.publish_failed(topic.name, reason, size):
             self._log.error(
                 "TOPIC(%s) failed to write messages to %s - %s", topic.name, self._data.path, reason
             )
         return reason
-
-    def _abandon(self, topic: Topic) -> None:
-        topic.abandon()
-        # The next checkpoint has what the unwritten notes say.
-        topic.changed = True

@@ -21,8 +21,8 @@ from nsqd.server.delivery import serve
 from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.server.held import AfterBoth
-from nsqd.server.repl.service import Replication
-from nsqd.server.storing import Storing
+from nsqd.server.replication.service import Replication
+from nsqd.server.storing import Failures, Storing
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
 
@@ -30,6 +30,8 @@ from nsqd.storage.topic_store import store_of
 FEW: Final = 8
 # Stands for the replies of a client that sends ahead.
 MANY: Final = 1000
+
+_NONE: Final = Failures()
 
 # Called for each topic that a connection waits for, with "" when it is durable, or with the reason why not.
 Settle: TypeAlias = Callable[[Topic, str], None]
@@ -95,6 +97,8 @@ class Turn:
         self._answering: dict[Answerer, None] = {}
         # Callbacks that wait until a topic's messages are stored; True: until they are durable, in any mode.
         self._publishes: list[tuple[Topic, Tell, bool]] = []
+        # The same for a topic's notes.
+        self._notes: list[tuple[Topic, Tell, bool]] = []
         # Topics with messages that cannot be read, and the reasons last logged.
         self._unreadable: dict[str, str] = {}
         self._deadlines = Deadlines(broker, self.ask)
@@ -123,25 +127,40 @@ class Turn:
                 self._take()
 
     def stored(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just staged at *topic* is stored. Raises NotStored."""
+        """Wait until what was just published to *topic* is stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.when_stored(topic, _settler(future))
         return future
 
+    def note_stored(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
+        return self._when_noted(topic, durable=False)
+
     def when_stored(self, topic: Topic, tell: Tell) -> None:
-        """Call *tell* when what was just staged at *topic* is stored, or with the reason why it is not."""
+        """Call *tell* when what was just published to *topic* is stored, or with the reason why it is not."""
         self._broker.dirty[topic] = None
         self._publishes.append((topic, tell, False))
         self.ask()
 
     def durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just staged at *topic* is durable. Raises NotStored."""
+        """Wait until what was just published to *topic* is durable. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.when_certain(topic, _settler(future))
         return future
 
+    def note_durable(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is durable. Raises NotStored."""
+        return self._when_noted(topic, durable=True)
+
+    def _when_noted(self, topic: Topic, *, durable: bool) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._broker.dirty[topic] = None
+        self._notes.append((topic, _settler(future), durable))
+        self.ask()
+        return future
+
     def when_certain(self, topic: Topic, tell: Tell) -> None:
-        """Call *tell* when what was just staged at *topic* is durable, or with the reason why it is not."""
+        """Call *tell* when what was just published to *topic* is durable, or with the reason why not."""
         self._broker.dirty[topic] = None
         self._publishes.append((topic, tell, True))
         self.ask()
@@ -167,11 +186,15 @@ class Turn:
         now_ns = clock_ns()
         if broker.events:
             self._tell()
-        failed = self._storing.store(now_ns, self._few_wait) if broker.dirty else None
+        failures = self._storing.store(now_ns, self._few_wait) if broker.dirty else _NONE
         if self._answering:
-            self._answer(failed)
+            self._answer(failures.publishes)
         if self._publishes:
-            self._settle(failed)
+            publishes, self._publishes = self._publishes, []
+            self._settle(publishes, failures.publishes)
+        if self._notes:
+            notes, self._notes = self._notes, []
+            self._settle(notes, failures.notes)
         if broker.wake:
             self._serve(now_ns)
         if broker.stalled or self._unreadable:
@@ -206,21 +229,20 @@ class Turn:
 
     def _few_wait(self) -> bool:
         """Whether few publishers wait in this turn, and none of them has sent ahead."""
-        count = len(self._publishes)
+        count = len(self._publishes) + len(self._notes)
         for connection in self._answering:
             owed = connection.owed()
             count += owed if owed <= 1 else MANY
         return count <= FEW
 
-    def _answer(self, failed: dict[Topic, str] | None) -> None:
+    def _answer(self, failed: dict[Topic, str]) -> None:
         answering, self._answering = self._answering, {}
         waits = self._waits
         for connection in answering:
             try:
-                if failed:
-                    for topic, reason in failed.items():
-                        connection.not_stored(topic, reason)
-                if not (waits and self._hold(connection)):
+                for topic, reason in failed.items():
+                    connection.not_stored(topic, reason)
+                if not (waits and self._hold(connection, failed)):
                     connection.answer()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
                 self._answer_failed(error)
@@ -230,9 +252,12 @@ class Turn:
         """Whether publishers may have to wait for an fsync, or for a replica."""
         return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
 
-    def _hold(self, connection: Answerer) -> bool:
-        """Hold the replies of *connection* until their topics are durable or copied; False if none waits."""
-        topics = [topic for topic in connection.published() if self._waits_for(topic)]
+    def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
+        """Hold the replies of *connection* until their topics are durable or copied; False if none waits.
+
+        Replies about *failed* topics are not held.
+        """
+        topics = [topic for topic in connection.published() if topic not in failed and self._waits_for(topic)]
         settle = connection.hold_answer(len(topics))
         if settle is None:
             return False
@@ -267,10 +292,9 @@ class Turn:
         else:
             self._fsync.when_durable(topic, store, tell)
 
-    def _settle(self, failed: dict[Topic, str] | None) -> None:
-        publishes, self._publishes = self._publishes, []
-        for topic, tell, durable in publishes:
-            if failed and topic in failed:
+    def _settle(self, waiting: list[tuple[Topic, Tell, bool]], failed: dict[Topic, str]) -> None:
+        for topic, tell, durable in waiting:
+            if topic in failed:
                 self._say(tell, failed[topic])
             elif durable or self._waits_for(topic):
                 self._when_kept(topic, tell, durable=durable)

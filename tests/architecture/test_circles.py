@@ -1,4 +1,4 @@
-"""Imports within nsqd go one way: no module imports itself through any number of other modules."""
+"""No module of nsqd imports itself, directly or through other modules."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter

@@ -1,4 +1,4 @@
-"""docs/reference/client.md is what scripts/client_reference.py writes, and has every public name."""
+"""docs/reference/client.md is the output of scripts/client_reference.py and describes every public name."""
 
 import importlib.util
 import re

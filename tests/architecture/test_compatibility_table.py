@@ -1,8 +1,4 @@
-"""docs/compatibility.md names the test that proves each line; the tests here check that those tests exist.
-
-They also check that each line that says "same" has a test that can be run on the original's programs,
-or says why not.
-"""
+"""Each row of docs/compatibility.md names tests that exist, and each "same" a test that Go's NSQ can pass."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The list of compiled modules in setup.py, and how a build says whether it is compiled."""
+"""Each module that setup.py compiles exists, and no interpreted class inherits from a compiled one."""
 
 import ast
 import importlib.util
@@ -15,18 +15,17 @@ from nsqcore.version import build as build_name
 PROJECT = Path(setup.__file__).parent
 
 
-@pytest.mark.parametrize("package", setup.COMPILED | setup.LEFT_OUT)
-def test_every_module_of_the_broker_is_compiled_or_left_out_for_a_reason(package):
-    files = (PROJECT / package.replace(".", "/")).glob("*.py")
-    modules = {file.stem for file in files} - {"__init__", "__main__"}
-    compiled, left_out = set(setup.COMPILED.get(package, ())), setup.LEFT_OUT[package]
+def test_each_compiled_module_exists():
+    files = [
+        PROJECT / package.replace(".", "/") / f"{module}.py"
+        for package, modules in setup.COMPILED.items()
+        for module in modules
+    ]
 
-    assert compiled | left_out.keys() == modules
-    assert not compiled & left_out.keys()
-    assert all(left_out.values())
+    assert [file for file in files if not file.exists()] == []
 
 
-def test_no_class_that_is_left_out_inherits_from_a_compiled_one():
+def test_no_interpreted_class_inherits_from_a_compiled_one():
     # CPython refuses that only in the compiled build, and only when the first object of the class is made.
     compiled = {f"{package}.{module}" for package, modules in setup.COMPILED.items() for module in modules}
     classes = [

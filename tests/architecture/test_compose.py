@@ -1,4 +1,4 @@
-"""compose.yaml starts daemons that take its flags, find each other and publish the ports they listen on."""
+"""compose.yaml starts each daemon with flags that it knows, and publishes only its own ports."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables in docs/ list all that the code lists: the grants a secret needs, the settings of a policy."""
+"""The tables of grants and of policy settings in docs/ list every request and every setting of the code."""
 
 import re
 from fnmatch import fnmatchcase

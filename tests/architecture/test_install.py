@@ -1,4 +1,4 @@
-"""scripts/install takes the locked versions where they are available, and says so where they are not."""
+"""scripts/install installs the locked versions, or says that it cannot and installs other allowed ones."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a page of this repository links to or names exists: files, headings, tests, metrics."""
+"""Every link, module, test and metric that a page names exists, and docs/README.md lists every page."""
 
 import re
 from pathlib import Path

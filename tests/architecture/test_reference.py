@@ -1,4 +1,4 @@
-"""docs/reference is what scripts/reference.py writes, and it is complete."""
+"""The pages of docs/reference are the output of scripts/reference.py, and every flag has a description."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""What scripts/release refuses; the packages that it builds install by themselves and have every script."""
+"""scripts/release refuses a version that is not ready, and builds packages that can be installed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A daemon opens its ports before it loads modules that take long to load."""
+"""A program loads a heavy library only when it needs the library."""
 
 import os
 import subprocess

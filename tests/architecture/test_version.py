@@ -1,4 +1,4 @@
-"""The version is in nsqcore/version.py, and everything built, installed and printed agrees with it."""
+"""Packages, programs, chart and metrics all have the version of nsqcore/version.py."""
 
 import importlib
 import re

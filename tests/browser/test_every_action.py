@@ -1,6 +1,5 @@
 """Every action: on a phone with the mouse, with the keyboard alone, and without JavaScript."""
 
-import json
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from nsqadmin.pages import bulk_effects, forms, message_forms
 from tests.browser.accessibility import faults_of
+from tests.support.nsqd_http import set_policy
 from tests.support.site import Site
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, req
@@ -162,9 +162,8 @@ def look_closely(page: Page, step: Step) -> list[str]:
 
 
 def make_dead_letters(site: Site, topic: str) -> None:
-    policy = json.dumps({"topic": f"^{topic}$", "channel": ".*", "definition": {"max_attempts": 1}}).encode()
     for nsqd in site.nsqds:
-        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        set_policy(nsqd, f"^{topic}$", name=topic, channel=".*", max_attempts=1)
     site.fill(topic, "a", messages=1)
     with ExitStack() as stack:
         for nsqd in site.nsqds:

@@ -1,29 +1,20 @@
-"""Long runs of the campaigns, or one state of them again.
+"""The campaigns for some time, or one state of them again.
 
-python -m tests.campaign                                   every campaign, more than 60,000 states
+python -m tests.campaign --minutes 20                      all campaigns, each for its share of the time
+python -m tests.campaign kill --minutes 5 --first 100      one campaign, with seeds from 100 on
 python -m tests.campaign kill --seeds 100 120              one campaign, those seeds in both modes
 python -m tests.campaign power-cut --seed 35 --strict --at 123:0    the one state that a violation names
 """
 
 import argparse
+import random
 import sys
 import time
-from itertools import product
 
-from tests.campaign.campaigns import CAMPAIGNS, FAILED_CALL, KILL, POWER_CUT, SECOND_CRASH
-from tests.campaign.ledger import shortfalls, written
-from tests.campaign.result import Result, again
+from tests.campaign.campaigns import CAMPAIGNS, run, seeds_for
+from tests.campaign.ledger import LEAST_WORKLOADS, shortfalls, written
+from tests.campaign.result import Result
 
-# Seeds of the long run, and the interval of the tested steps, calls, reads or bytes.
-LONG = {
-    POWER_CUT: (40, 1),
-    KILL: (60, 1),
-    FAILED_CALL: (20, 1),
-    SECOND_CRASH: (20, 1),
-    "calls": (3, 5),
-    "reads": (10, 1),
-    "bits": (8, 11),
-}
 SHOWN = 5
 
 
@@ -31,9 +22,11 @@ def main() -> int:
     """Run what was asked for; the exit code says whether there were violations or too little work."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign")
     parser.add_argument("campaign", nargs="?", choices=list(CAMPAIGNS))
+    parser.add_argument("--minutes", type=float, default=20, help="processor time of all campaigns together")
+    parser.add_argument("--first", type=int, help="the first seed; random by default")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", type=int, nargs=2, metavar=("FROM", "TO"))
-    parser.add_argument("--every", type=int)
+    parser.add_argument("--every", type=int, help="interval of the tested steps, calls, reads or bytes")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--ledger", action="store_true", help="print what was done")
     mode = parser.add_mutually_exclusive_group()
@@ -41,43 +34,42 @@ def main() -> int:
     mode.add_argument("--default", action="store_true")
     parser.add_argument("--at", default="", help="the one state to look at, as a violation prints it")
     chosen = parser.parse_args()
-    modes = [True] if chosen.strict else [False] if chosen.default else [False, True]
+    names = [chosen.campaign] if chosen.campaign else list(CAMPAIGNS)
+    if chosen.first is None:
+        chosen.first = random.randrange(1, 1 << 20)
     failed = 0
-    for name in [chosen.campaign] if chosen.campaign else CAMPAIGNS:
-        count, every = LONG[name]
-        first, last = chosen.seeds or (1, count + 1)
-        if chosen.seed is not None:
-            first, last = chosen.seed, chosen.seed + 1
-        began = time.monotonic()
-        result = Result()
-        for seed, strict in product(range(first, last), modes):
-            result.add(_run(name, seed, strict=strict, every=chosen.every or every, only=chosen.at))
-            if chosen.stop and result.violations:
-                break
-        failed |= _show(name, result, time.monotonic() - began, ledger=chosen.ledger, stop=chosen.stop)
+    for name in names:
+        failed |= _run(name, chosen, 60 * chosen.minutes / len(names))
     return failed
 
 
-def _run(name: str, seed: int, *, strict: bool, every: int, only: str) -> Result:
-    try:
-        return CAMPAIGNS[name](seed, strict=strict, every=every, only=only)
-    except Exception as error:  # noqa: BLE001 - every error is reported
-        result = Result()
-        result.failed(again(name, seed, strict=strict), error)
-        return result
-
-
-def _show(name: str, result: Result, seconds: float, *, ledger: bool, stop: bool) -> int:
+def _run(name: str, chosen: argparse.Namespace, seconds: float) -> int:
+    """Run one campaign and print its result; return 1 if it has failed."""
+    modes = [True] if chosen.strict else [False] if chosen.default else [False, True]
+    seeds = seeds_for(seconds, chosen.first)
+    if chosen.seed is not None:
+        seeds = iter([chosen.seed])
+    elif chosen.seeds:
+        seeds = iter(range(*chosen.seeds))
+    began, result, tried = time.monotonic(), Result(), []
+    for seed in seeds:
+        tried.append(seed)
+        for strict in modes:
+            result.add(run(name, seed, strict=strict, every=chosen.every, only=chosen.at))
+        if chosen.stop and result.violations:
+            break
     for violation in result.violations[:SHOWN]:
         print(violation)
     print(
-        f"{name}: {result.states} states, {result.messages} messages, "
-        f"{len(result.violations)} violations, {seconds:.0f} s"
+        f"{name}: {len(tried)} seeds from {tried[0]} on, {result.states} states or histories, "
+        f"{result.messages} messages, {len(result.violations)} violations, {time.monotonic() - began:.0f} s",
+        flush=True,
     )
-    if ledger:
+    if chosen.ledger:
         print(written(result.ledger))
-    # A run that stops at the first violation need not do enough work.
-    short = [] if stop else shortfalls(name, result.ledger)
+    # The least counts hold for whole runs of many seeds.
+    whole = len(tried) * len(modes) >= LEAST_WORKLOADS and not (chosen.stop or chosen.every or chosen.at)
+    short = shortfalls(name, result.ledger) if whole else []
     for text in short:
         print(text)
     return bool(result.violations or short)

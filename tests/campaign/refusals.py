@@ -6,6 +6,9 @@ A refused publish leaves no message. A publish is refused if, and only if, there
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import without
 from tests.campaign.node import KEEPS
 from tests.support.simulated_disk import UNLIMITED
 from tests.support.simulated_loop import SECOND
@@ -35,6 +38,15 @@ class Room:
         return (self.full and data.endswith(_FULL)) or (self.low and data.endswith(_LOW))
 
 
+def _held(topic: Topic, channel: Channel) -> int:
+    """Return how many messages of a paused topic the channel gets when the topic is no longer paused."""
+    if topic.flowing:
+        return 0
+    backlog = topic.backlog
+    parts = without([(channel.committed, backlog.end)], channel.ahead)
+    return sum(backlog.count_owed(start, end) for start, end in parts)
+
+
 class Refusals:
     """Watches one workload."""
 
@@ -50,7 +62,9 @@ class Refusals:
         broker = self._work.node.broker
         topic = broker.topics.get(topic_name)
         channel = topic.channels.get(FILLS[1]) if topic and topic_name == FILLS[0] else None
-        full = bool(channel and topic and channel.count() + topic.staged_count + count > BOUND)
+        full = bool(
+            channel and topic and channel.count() + _held(topic, channel) + topic.staged_count + count > BOUND
+        )
         return Room(full, broker.disk_low)
 
     def judge(self, topic_name: str, count: int, before: Room, data: bytes) -> bool:

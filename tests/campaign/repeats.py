@@ -55,13 +55,13 @@ class Repeats:
             for name, first in self._last.items()
             if first.topic is topic and first.body in work.model.messages and name not in self._asked
         ]
-        if topic is None or not names or work.requests.is_leaving(topic):
+        # A node that has not read the first publish yet has no topic.
+        here = work.node.broker.topics.get(KEEPS)
+        if topic is None or here is None or not names or work.requests.is_leaving(topic):
             return
         first = self._last[work.rng.choice(names[-_LATEST:])]
         body = REPEAT + b"%06d %b " % (work.next_number(), id_of(first.body).encode())
         sure = self._is_sure(first)
-        # If the repeat is stored, its sequence is at or after ``sequence_end`` of this topic.
-        here = work.node.broker.topics[KEEPS]
         client = work.publishing()
         position, sent_ns = work.position, work.loop.clock.wall_ns
         fact = work.model.fact(position)
@@ -71,6 +71,7 @@ class Repeats:
         work.done[Deed.REPEATED] += 1
         self._asked.add(id_of(body))
         room = work.rules.refusals.room(KEEPS, 1)
+        # If the repeat is stored, its sequence is at or after ``sequence_end`` of this topic.
         work.await_reply(
             partial(self._answered, topic, first, body, fact, room, sure=sure, end=here.sequence_end)
         )

@@ -89,7 +89,8 @@ class Rules:
         if name == EXPIRES:
             late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
             # Skipped after faults, because the node looks again later at messages that it could not read.
-            if late_ns > _SLACK_NS and in_order(self._work.model) and not self._work.faulty:
+            calm = not (self._work.faulty or self._work.was_faulty)
+            if late_ns > _SLACK_NS and in_order(self._work.model) and calm:
                 self._work.break_off(f"{body[:24]!r} came {late_ns / SECOND:.1f} s after it had expired")
         elif name == DIES:
             if self._tried.get(debt) is self._work.node:

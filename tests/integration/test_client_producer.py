@@ -1,7 +1,6 @@
 """The producer against real nsqd that come and go."""
 
 import asyncio
-import json
 import time
 
 import pytest
@@ -10,6 +9,7 @@ from bench.ports import free_port
 from nsqclient import ClosedError, Consumer, Producer
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
+from tests.support.nsqd_http import set_policy
 from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
@@ -140,8 +140,7 @@ async def test_a_node_that_cannot_write_is_left_for_another(cluster):
 
 def full_topic(nsqd: Daemon, topic: str) -> None:
     """Let the topic take one message, and publish that one."""
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"max_depth": 1}}).encode()
-    assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+    set_policy(nsqd, f"^{topic}$", name=topic, max_depth=1)
     assert nsqd.request("POST", f"/pub?topic={topic}", b"first")[0] == 200
 
 
@@ -162,14 +161,15 @@ async def test_publishes_that_wait_for_a_full_topic_hold_up_none_to_other_topics
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     longest = 0.0
-    async with Producer(nsqd.tcp_address, retry_seconds=5) as producer:
+    # The refused publishes are tried for longer than the fifteen to the other topic take.
+    async with Producer(nsqd.tcp_address, retry_seconds=2) as producer:
         refused = []
         for _ in range(15):
             refused.append(await producer.submit("a", b"x"))
             began = time.monotonic()
             await producer.publish("b", b"x")
             longest = max(longest, time.monotonic() - began)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
         outcomes = await asyncio.gather(*refused, return_exceptions=True)
 
     assert {str(outcome) for outcome in outcomes} == {"E_PUB_FAILED PUB failed topic is full"}

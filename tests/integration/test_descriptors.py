@@ -7,19 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 SPARE = 2
 FAILED = "accept failed, new clients have to wait - Too many open files"
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 class V2:

@@ -7,7 +7,6 @@ import ssl
 import pytest
 
 from tests.support.certificates import Authority
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 
 DAEMONS = ("nsqlookupd", "nsqadmin")
@@ -16,13 +15,6 @@ DAEMONS = ("nsqlookupd", "nsqadmin")
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture

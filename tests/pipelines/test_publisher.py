@@ -1,6 +1,5 @@
 """Publishing from an executor: to all nsqds in turn, except those that are away."""
 
-import json
 import os
 import pickle
 import signal
@@ -21,6 +20,7 @@ from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.sink.writer import NsqWriter
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes, bounds
+from tests.support.nsqd_http import set_policy
 from tests.support.waiting import wait_until
 
 
@@ -134,10 +134,8 @@ def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
 
 
 def test_what_is_published_again_with_its_id_is_there_once(nodes, topic):
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
     for nsqd in nodes.nsqds:
-        status, answer = nsqd.request("PUT", f"/policies?name={topic}", policy)
-        assert status == 200, answer
+        set_policy(nsqd, f"^{topic}$", name=topic, dedup_window="1h")
         nsqd.post(f"/topic/create?topic={topic}")
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 200, "dedup_id": [f"{n}" for n in range(200)]})
     for turn in range(3):
@@ -156,10 +154,9 @@ def test_what_is_published_again_with_its_id_is_there_once(nodes, topic):
 def test_an_id_has_the_same_nsqd_whichever_nsqlookupd_is_asked_first(cluster, topic):
     lookupds = [cluster.nsqlookupd() for _ in range(2)]
     nsqds = [cluster.nsqd(lookupds=[lookupd]) for lookupd in lookupds]
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
     for lookupd, nsqd in zip(lookupds, nsqds, strict=True):
         wait_until(lambda one=lookupd: one.get("/nodes")["producers"], "it is registered")
-        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        set_policy(nsqd, f"^{topic}$", name=topic, dedup_window="1h")
         nsqd.post(f"/topic/create?topic={topic}")
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
     addresses = [lookupd.http_address for lookupd in lookupds]
@@ -196,9 +193,8 @@ def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):
 
 
 def deduplicated(nodes, topic):
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
     for nsqd in nodes.nsqds:
-        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        set_policy(nsqd, f"^{topic}$", name=topic, dedup_window="1h")
         nsqd.post(f"/topic/create?topic={topic}")
     return pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
 
@@ -317,8 +313,7 @@ def test_a_task_that_begins_while_no_nsqd_is_listed_waits_for_one(alone, topic, 
 @contextmanager
 def full(nsqd, topic):
     """The topic has no room at first; a thread makes some after a while."""
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"max_depth": 1, "when_full": "reject"}})
-    assert nsqd.request("PUT", f"/policies?name={topic}-full", policy.encode())[0] == 200
+    set_policy(nsqd, f"^{topic}$", name=f"{topic}-full", max_depth=1, when_full="reject")
     nsqd.post(f"/pub?topic={topic}", b"x")
     assert nsqd.request("POST", f"/pub?topic={topic}", b"x")[0] == 429
     room = threading.Timer(1, nsqd.request, ("DELETE", f"/policies?name={topic}-full"))

@@ -16,6 +16,7 @@ from pyspark_nsq.source.headers import HEADERS_TYPE
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.streams import ALL, bodies_of
 from tests.pipelines.test_delta import written
+from tests.support.nsqd_http import set_policy
 
 
 @pytest.fixture
@@ -115,9 +116,8 @@ def test_messages_with_ids_are_stored_once_though_a_run_repeats_a_row_group(
     nodes, topic, flags, tmp_path, archive
 ):
     with_ids(archive)
-    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
     for nsqd in nodes.nsqds:
-        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+        set_policy(nsqd, f"^{topic}$", name=topic, dedup_window="1h")
     progress = tmp_path / "progress.json"
     assert main(["replay", *flags, f"--progress={progress}"]) == 0
     once = json.loads(progress.read_text())

@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
 from tests.support.engine import Node
+from tests.support.wire import sized
 
 ANSWER = (
     b'{"ttl":1,"authorizations":[{"topic":"^t$","channels":[".*"],"permissions":["publish","subscribe"]}]}'
 )
-
-
-def sized(body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + body
 
 
 bodies = st.binary(min_size=1, max_size=40)

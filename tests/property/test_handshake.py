@@ -5,11 +5,11 @@ import dataclasses
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsqd.repl.fields import BadFrame
-from nsqd.repl.frames import Hello, Ping, Proof, Refuse, StartTls, Sync
-from nsqd.repl.framing import FrameReader, encode
-from nsqd.repl.handshake import MAX_HANDSHAKE_FRAME, Handshake, Incarnations
-from nsqd.repl.membership import ACCEPTOR, CONNECTOR, proof
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.frames import Hello, Ping, Proof, Refuse, StartTls, Sync
+from nsqd.replication.framing import FrameReader, encode
+from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake, Incarnations
+from nsqd.replication.membership import ACCEPTOR, CONNECTOR, proof
 
 SECRET = b"s" * 32
 ALICE = Hello(b"a" * 16, 7, b"A" * 16, b"@" * 16, 1, "alice:4150", b"1" * 32)

@@ -9,11 +9,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Block
 from tests.support.engine import Node
-
-
-def sized(body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + body
-
+from tests.support.wire import sized
 
 # Long bodies as well as short ones: where a short body is copied, a long one is not.
 bodies = st.binary(min_size=1, max_size=60) | st.builds(

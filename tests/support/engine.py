@@ -36,6 +36,11 @@ class Outlet:
         return [(data[10:26], struct.unpack_from(">H", data, 8)[0], data[26:]) for _, data in frames]
 
 
+def bodies(outlet: Outlet) -> list[bytes]:
+    """Return the body of each message since the last call."""
+    return [body for _, _, body in outlet.taken()]
+
+
 class Node:
     """A broker in memory, with the steps of the server at the end of a turn."""
 

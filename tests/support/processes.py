@@ -203,6 +203,13 @@ class Daemon:
         return self.wait()
 
 
+def name_each_other(nodes: list[Daemon]) -> None:
+    """Restart each nsqd with the addresses of all others as its keepers."""
+    for node in nodes:
+        node.flags += [f"--keepers={one.tcp_address}" for one in nodes if one is not node]
+        node.restart()
+
+
 class GoDaemon(Daemon):
     """The original program, if it is installed; it is started and used like ours."""
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 
 import pytest
 
@@ -178,11 +178,6 @@ def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = ""
     listed = list(bodies)
     pieces = b"".join(len(body).to_bytes(4) + body for body in listed)
     nsqd.post(f"/mpub?topic={topic}&binary=true", len(listed).to_bytes(4) + pieces)
-
-
-def channel_stats(nsqd: Daemon, topic: str, channel: str) -> dict[str, Any]:
-    [topic_stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
-    return next(one for one in topic_stats["channels"] if one["channel_name"] == channel)
 
 
 def owed(nsqd: Daemon, topic: str, channel: str) -> int:

@@ -1,7 +1,6 @@
 """A turn over a real data path, with connections that have a wire in memory instead of a socket."""
 
 import asyncio
-import struct
 import time
 from pathlib import Path
 
@@ -18,10 +17,6 @@ from nsqd.server.health import Health
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.turn import Turn
 from nsqd.storage.data_path import DataPath, StorageOptions
-
-
-def sized(body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + body
 
 
 class Bench:

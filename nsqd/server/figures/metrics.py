@@ -19,7 +19,7 @@ from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.drain import Drain
 from nsqd.server.lookup.peer import LookupPeers
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark

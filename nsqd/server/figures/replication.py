@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nsqcore.http.metrics import Family
-from nsqd.repl.frames import REFUSALS
-from nsqd.server.repl.service import Replication
+from nsqd.replication.frames import REFUSALS
+from nsqd.server.replication.service import Replication
 
 _REPLICA: Final = ("replica",)
 # Families with one figure for each replica: name, help, key of GET /replication.

@@ -19,7 +19,7 @@ from nsqd.protocol.auth import Authorizations
 from nsqd.protocol.identify import Upgrade
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
 

@@ -156,7 +156,7 @@ class HandlingApi:
 
     async def _durable(self, topic: Topic) -> None:
         try:
-            await self._turn.durable(topic)
+            await self._turn.note_durable(topic)
         except NotStored as error:
             self._log.error("what was done to messages is not on the disk yet - %s", error)
             raise ApiError(503, "NOT_STORED") from error

@@ -26,7 +26,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 
 _NS_PER_MS = 1_000_000
 # How many topics or clients are written in one go: some milliseconds.

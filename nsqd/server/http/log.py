@@ -142,7 +142,7 @@ class LogApi:
         self._broker.commit_channel(topic, channel, sequence)
         try:
             # An answered commit survives the death of the process, so no reader reads its messages again.
-            await self._turn.stored(topic)
+            await self._turn.note_stored(topic)
         except NotStored as error:
             raise ApiError(503, "NOT_STORED") from error
         return empty_reply()

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from nsqcore.http.api import ApiError, Request, Response, json_reply
-from nsqd.server.repl.service import Replication
+from nsqd.server.replication.service import Replication
 
 _ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
 

@@ -245,7 +245,7 @@ class TopicsApi:
     async def _saved(self, topic: Topic) -> Response:
         """Wait until the change is durable, so that no crash or power cut undoes an answered request."""
         self._changes.persist_soon()
-        await self._stored(self._turn.durable(topic))
+        await self._stored(self._turn.note_durable(topic))
         await self._promoted_saved(topic)
         return empty_reply()
 

@@ -17,7 +17,7 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
-from nsqd.repl.choosing import Candidate
+from nsqd.replication.choosing import Candidate
 from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
 
 _T = TypeVar("_T")
@@ -77,8 +77,6 @@ class LookupPeers:
         self._resolve_interval_s = resolve_interval_s
         self._wanted = list(dict.fromkeys(addresses))
         self._names: dict[str, _Name] = {}
-        # Peers that did not answer the last question for nodes, or have just started.
-        self.unsure: tuple[str, ...] = ()
         self._started = False
         # Failures of the last question for nodes of replication; each is logged once.
         self._problems: frozenset[str] = frozenset()
@@ -155,15 +153,8 @@ class LookupPeers:
         return sorted(name for name in names if not is_ephemeral(name))
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return all nsqd that the answering peers know, and note in `unsure` which peers may know more."""
+        """Return all nsqd that the answering peers know."""
         found = await self._ask_all(LookupdApi.nodes)
-        ready = await self._ask_all(LookupdApi.ready)
-        unready = [error for error in ready.errors if error.status != HTTPStatus.NOT_FOUND]
-        away = [
-            session.http_address or session.label for session in self._sessions() if not session.connected
-        ]
-        away += [name.address for name in self._names.values() if not name.sessions]
-        self.unsure = tuple(dict.fromkeys((*away, *(error.address for error in (*found.errors, *unready)))))
         for error in found.errors:
             self._log.warning("failed to query nsqlookupd for nodes - %s", error)
         return list({node.tcp_address: node for _, nodes in found.value for node in nodes}.values())

@@ -1,1 +1,1 @@
-"""Faults put into nsqd on purpose, one at a time; each must be caught, or is shown to change nothing."""
+"""Faults put into nsqd's log and storage, one at a time; a campaign or a test must catch each."""

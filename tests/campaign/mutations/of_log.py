@@ -8,7 +8,7 @@ CUTS: Final = "power-cut --seeds 1 13"
 KILLS: Final = "kill --seeds 1 25"
 FAILED: Final = "failed-call --seeds 3 13"
 SECOND: Final = "second-crash --seeds 1 7"
-BITS: Final = "bits --seeds 1 5"
+BITS: Final = "bits --seeds 1 5 --every 11"
 SYNCING: Final = "tests/unit/nsqd/log/test_syncing.py"
 CALLS: Final = "calls --seeds 1 4 --every 7"
 
@@ -19,7 +19,6 @@ _SHRINKING: Final = "nsqd/log/shrinking.py"
 _COMPACTION: Final = "nsqd/log/compaction.py"
 _FINDING: Final = "nsqd/log/finding.py"
 _RECOVERY: Final = "nsqd/log/recovery.py"
-_SEGMENT: Final = "nsqd/log/segment.py"
 _INDEX: Final = "nsqd/log/segment_index.py"
 _LAYOUT: Final = "nsqd/log/layout.py"
 
@@ -91,15 +90,6 @@ LOG: Final = (
             SYNCING,
             FAILED,
         ),
-    ),
-    Mutation(
-        "names-of-a-failed-sync-are-forgotten",
-        _SYNC,
-        """\
-        self.new_names = self.new_names or job.new_names
-""",
-        "",
-        equivalent="a failed sync gives its file up, and the next append begins a file, whose name is synced",
     ),
     Mutation(
         "checkpoint-covers-one-message-too-many",
@@ -261,24 +251,6 @@ segment.last_note > mark.notes:
         "        if self._run and append.has_headers != self._run_has_headers:\n            self._end_run()\n",
         "",
         ("tests/unit/nsqd/log/test_headers_stored.py",),
-    ),
-    Mutation(
-        "ids-that-were-not-stored-stay-published",
-        "nsqd/engine/dedup.py",
-        "            self._drop(key)\n        self._staged = []",
-        "            pass\n        self._staged = []",
-        ("tests/unit/nsqd/engine/test_dedup.py",),
-    ),
-    Mutation(
-        "compaction-takes-segments-that-are-not-synced",
-        _SHRINKING,
-        """\
-            if one.closed
-""",
-        """\
-            if one.state is not SegmentState.OPEN
-""",
-        equivalent="the copy is synced before it counts, so what was owed of the segment is durable then",
     ),
     Mutation(
         "compaction-takes-notes-that-no-checkpoint-has",
@@ -498,15 +470,6 @@ segment.last_note > mark.notes:
         ("tests/unit/nsqd/log/test_finding.py",),
     ),
     Mutation(
-        "start-does-not-cut-the-torn-end",
-        _FINDING,
-        """\
-            disk.truncate(segment.path, segment.size)
-""",
-        "",
-        equivalent="nothing is appended to a file of an earlier life; the next start cuts it again",
-    ),
-    Mutation(
         "start-keeps-files-that-a-compacted-one-replaces",
         _FINDING,
         """\
@@ -551,7 +514,7 @@ segment.last_note > mark.notes:
     except OSError:
         return [Gap(first, last, Why.REMOVED)]
 """,
-        ("reads --seeds 1 6", "tests/unit/nsqd/log"),
+        ("reads --seeds 1 6 --every 1", "tests/unit/nsqd/log"),
     ),
     Mutation(
         "header-of-an-append-is-not-checked",
@@ -562,19 +525,6 @@ segment.last_note > mark.notes:
     if flags""",
         "    if flags",
         (BITS, "tests/unit/nsqd/log"),
-    ),
-    Mutation(
-        "log-removed-before-its-index",
-        _SEGMENT,
-        """\
-        disk.remove(self.index_path)
-        disk.remove(self.path)
-""",
-        """\
-        disk.remove(self.path)
-        disk.remove(self.index_path)
-""",
-        equivalent="an index names the salt of its segment, so one that is left behind is never believed",
     ),
     Mutation(
         "every-file-has-the-same-salt",

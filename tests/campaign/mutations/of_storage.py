@@ -18,13 +18,6 @@ STORAGE: Final = (
         ("tests/unit/nsqd/storage/test_slots.py",),
     ),
     Mutation(
-        "a-topic-is-left-alone-before-its-last-segments-are-synced",
-        "nsqd/server/space.py",
-        "store.has_removable or store.waits_for_sync(low_water)",
-        "store.has_removable",
-        ("tests/unit/nsqd/server/test_space.py",),
-    ),
-    Mutation(
         "reservation-not-synced",
         _RESERVATION,
         """\
@@ -64,13 +57,6 @@ serial % 2 * _SLOT_BYTES)
         " and _is_of(listed, found):",
         ":",
         ("tests/unit/nsqd/storage/test_data_path.py",),
-    ),
-    Mutation(
-        "metadata-does-not-name-the-log",
-        "nsqd/server/changes.py",
-        "store.log_id if (store := store_of(topic)) else 0,",
-        "0,",
-        ("tests/unit/nsqd/server/test_changes.py",),
     ),
     Mutation(
         "start-gives-the-log-another-name",
@@ -166,13 +152,6 @@ serial % 2 * _SLOT_BYTES)
         ("tests/unit/nsqd/storage/test_slots.py", "tests/unit/nsqd/storage/test_data_path.py"),
     ),
     Mutation(
-        "loaded-checkpoint-is-believed-to-be-durable",
-        _SLOTS,
-        "_Slot(sealed.serial, 0, 0, durable=False)",
-        "_Slot(sealed.serial, 0, 0, durable=True)",
-        equivalent="the older of two files is written first, whichever of them is durable",
-    ),
-    Mutation(
         "added-checkpoint-forgets-what-the-other-file-took",
         _SLOTS,
         """\
@@ -209,13 +188,6 @@ serial % 2 * _SLOT_BYTES)
         "before if before is not None and before.generation == generation else OwedState()",
         "before if before is not None else OwedState()",
         (KILLS, "tests/unit/nsqd/storage"),
-    ),
-    Mutation(
-        "full-disk-takes-notes-that-no-checkpoint-has",
-        "nsqd/server/upkeep.py",
-        "topic.unwanted_below()), store.checkpoints.covered_notes)",
-        "topic.unwanted_below()), store.notes)",
-        ("tests/unit/nsqd/server/test_upkeep.py",),
     ),
     Mutation(
         "a-clock-that-was-set-moves-what-is-deferred",

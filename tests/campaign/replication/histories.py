@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from nsqd.repl.frames import CopyKind
-from nsqd.repl.primary import ReplicaSettings
+from nsqd.replication.frames import CopyKind
+from nsqd.replication.log_stream import LogStream
+from nsqd.replication.primary import ReplicaSettings
+from nsqd.storage.topic_store import TopicStore
 from tests.campaign.replication.node import DATA, SECOND, Reader, SimulatedNode
 from tests.campaign.replication.site import Site
 from tests.support.simulated_disk import SimulatedDisk
@@ -158,7 +160,8 @@ class History:
             channels = set(node.broker.topics[name].channels)
             promise = Promise(name, node.identity, channels, is_backlog=not channels)
             store = node.store(node.broker.topics[name])
-            settle = partial(self._answered, node, store, body, promise)
+            streams = [one for one in node.replication.primary.streams if one.in_sync(store)]
+            settle = partial(self._answered, node, store, body, promise, streams)
             if pending is None:
                 settle("")
             else:
@@ -166,12 +169,20 @@ class History:
         node.turn()
         self.site.move()
 
-    def _answered(self, node: SimulatedNode, store, body: bytes, promise: Promise, reason: str) -> None:  # type: ignore[no-untyped-def]
-        """The publisher got its answer: the promise holds for the replicas that are in sync now."""
+    def _answered(
+        self,
+        node: SimulatedNode,
+        store: TopicStore,
+        body: bytes,
+        promise: Promise,
+        streams: list[LogStream],
+        reason: str,
+    ) -> None:
+        """The publisher got its answer: the promise holds for the replicas that were in sync all the time."""
         if reason or self.site.nodes.get(node.number) is not node:
             return
-        in_sync, wanted = node.replication.primary.replicas_of_topic(store)
-        promise.copies = min(in_sync, wanted)
+        in_sync = sum(one.in_sync(store) for one in streams)
+        promise.copies = min(in_sync, self.site.settings.replicas)
         if promise.copies:
             others = [disk for number, disk in self.site.disks.items() if number != node.number]
             have = sum(body in bodies_in(disk) for disk in others)

@@ -15,15 +15,15 @@ from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
-from nsqd.repl.copies import Copies
-from nsqd.repl.frames import Hello
-from nsqd.repl.handshake import Handshake
-from nsqd.repl.link import PeerLink
-from nsqd.repl.membership import ACCEPTOR, CONNECTOR
-from nsqd.repl.node import ReplicationNode
-from nsqd.repl.node_record import NodeRecordFile
-from nsqd.repl.pending_acks import PendingAck
-from nsqd.repl.primary import ReplicaSettings
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Hello
+from nsqd.replication.handshake import Handshake
+from nsqd.replication.link import PeerLink
+from nsqd.replication.membership import ACCEPTOR, CONNECTOR
+from nsqd.replication.node import ReplicationNode
+from nsqd.replication.node_record import NodeRecordFile
+from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.primary import ReplicaSettings
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata

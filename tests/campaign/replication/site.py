@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqd.repl.frames import Holder
-from nsqd.repl.link import PeerLink
-from nsqd.repl.primary import ReplicaSettings
+from nsqd.replication.frames import Holder
+from nsqd.replication.link import PeerLink
+from nsqd.replication.primary import ReplicaSettings
 from tests.campaign.replication.node import DATA, SECOND, SimulatedNode
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -137,7 +137,6 @@ class Site:
             and one.identity not in kept
             and self.reach(node.number, one.number)
             and not one.replication.is_decommissioning
-            and (node.number, one.identity) not in self._unreachable
         ]
         self.rng.shuffle(free)
         wanted = self.settings.replicas
@@ -148,6 +147,9 @@ class Site:
             return
         if len(chosen) < len(replication.replicas):
             chosen += [one for one in replication.replicas if one not in chosen][: wanted - len(chosen)]
+        for identity in chosen:
+            if identity not in replication.replicas:
+                self._unreachable.pop((node.number, identity), None)
         if chosen != replication.replicas:
             addresses = {one.identity: one.address for one in self.nodes.values()}
             replication.set_replicas(tuple(Holder(one, addresses.get(one, "")) for one in chosen))

@@ -1,8 +1,8 @@
 """One action for many topics or channels."""
 
-import json
 from urllib.parse import urlencode
 
+from tests.support.nsqd_http import set_policy
 from tests.support.site import ask, follow
 from tests.support.stub_site import SOON_SILENT, stub_site
 
@@ -145,8 +145,7 @@ def post(admin, **fields):
 def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
     topic = "replayed"
     for nsqd in site.nsqds:
-        said = json.dumps({"topic": f"^{topic}$", "definition": {"retain_time": "1h"}}).encode()
-        nsqd.request("PUT", f"/policies?name={topic}", said)
+        set_policy(nsqd, f"^{topic}$", name=topic, retain_time="1h")
     site.fill(topic, "a", "b", messages=3)
     for nsqd in site.nsqds:
         for channel in "ab":

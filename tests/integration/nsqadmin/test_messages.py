@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from tests.support.nsqd_http import set_policy
 from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.stub_site import stub_site
@@ -358,9 +359,8 @@ def test_deferred_messages_from_a_due_time_on_are_not_taken_by_when_they_were_pu
 
 
 def test_dead_letters_are_inspected_counted_and_sent_back(site):
-    policy = json.dumps({"topic": "^sick$", "channel": ".*", "definition": {"max_attempts": 1}}).encode()
     for nsqd in site.nsqds:
-        assert nsqd.request("PUT", "/policies?name=sick", policy)[0] == 200
+        set_policy(nsqd, "^sick$", name="sick", channel=".*", max_attempts=1)
     site.fill("sick", "a", messages=3)
     for nsqd in site.nsqds:
         with Wire(("127.0.0.1", nsqd.tcp_port)) as client:
@@ -395,9 +395,8 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
 
 
 def test_a_seek_says_what_it_means_before_it_is_done(site):
-    keep = json.dumps({"topic": "^again$", "definition": {"retain_time": "1h"}}).encode()
     for nsqd in site.nsqds:
-        assert nsqd.request("PUT", "/policies?name=again", keep)[0] == 200
+        set_policy(nsqd, "^again$", name="again", retain_time="1h")
     site.fill("again", "a", messages=4)
     for nsqd in site.nsqds:
         nsqd.post("/channel/empty?topic=again&channel=a")

@@ -169,7 +169,7 @@ def test_no_page_waits_for_the_channels_that_a_silent_nsqlookupd_has(cluster):
     with HttpSink(silence) as sink:
         silent = f"127.0.0.1:{sink.port}"
         flags = [f"--lookupd-http-address={address}" for address in (lookupd.http_address, silent)]
-        admin = cluster.nsqadmin(*flags, "--http-client-request-timeout=5s")
+        admin = cluster.nsqadmin(*flags, "--http-client-request-timeout=1s")
         wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
         wait_until(lambda: admin.get("/lookup?format=json")["inactive_total"] == 3, "they are known")
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.http_sink import HttpSink
+from tests.support.nsqd_http import set_policy
 from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.stub_site import SOON_SILENT, stub_site
@@ -15,28 +16,33 @@ from tests.support.waiting import wait_until
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory):
+    """Two nsqd and their nsqadmin, which the tests of this file share."""
+    cluster = Cluster(tmp_path_factory.mktemp("policies"))
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    cluster.nsqadmin(*[f"--nsqd-http-address={nsqd.http_address}" for nsqd in nsqds])
+    yield cluster.daemons
     for daemon in cluster.daemons:
         assert "Traceback" not in daemon.logs()
     cluster.close()
 
 
 @pytest.fixture
-def nsqds(cluster):
-    return [cluster.nsqd(), cluster.nsqd()]
+def nsqds(daemons):
+    """The shared nsqd, without policies and topics before each test."""
+    nsqds = daemons[:2]
+    for nsqd in nsqds:
+        for name in names(nsqd):
+            assert nsqd.request("DELETE", f"/policies?name={name}")[0] == 200
+        for topic in nsqd.get("/stats?format=json")["topics"]:
+            nsqd.post(f"/topic/delete?topic={topic['topic_name']}")
+    return nsqds
 
 
 @pytest.fixture
-def admin(cluster, nsqds):
-    return cluster.nsqadmin(*[f"--nsqd-http-address={nsqd.http_address}" for nsqd in nsqds])
-
-
-def give(nsqd, name, **definition):
-    said = json.dumps({"topic": ".*", "definition": definition}).encode()
-    assert nsqd.request("PUT", f"/policies?name={name}", said)[0] == 200
+def admin(daemons, nsqds):
+    return daemons[2]
 
 
 def post(admin, headers=None, confirmed="yes", **fields):
@@ -57,7 +63,7 @@ def names(nsqd):
 
 def test_nodes_that_differ_are_seen(admin, nsqds):
     assert "differs" not in ask(admin, "GET", "/policies").text
-    give(nsqds[0], "a", max_depth=5)
+    set_policy(nsqds[0], ".*", name="a", max_depth=5)
 
     page = ask(admin, "GET", "/policies")
 
@@ -70,8 +76,8 @@ def test_nodes_that_differ_are_seen(admin, nsqds):
 
 
 def test_the_policies_of_one_node_are_copied_to_all(admin, nsqds):
-    give(nsqds[0], "a", max_depth=5)
-    give(nsqds[1], "b", max_depth=6)
+    set_policy(nsqds[0], ".*", name="a", max_depth=5)
+    set_policy(nsqds[1], ".*", name="b", max_depth=6)
 
     text = note(admin, post(admin, **{"from": nsqds[0].http_address}))
 
@@ -106,7 +112,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
 
 
 def test_what_is_in_force_for_a_topic_is_shown(admin, nsqds):
-    give(nsqds[0], "a", max_depth=5)
+    set_policy(nsqds[0], ".*", name="a", max_depth=5)
 
     text = ask(admin, "GET", "/policies?topic=t&channel=c").text
 
@@ -161,12 +167,12 @@ def test_only_an_admin_changes_policies(cluster, nsqds):
 
 
 def test_the_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds):
-    give(nsqds[0], "a", ttl="1h")
-    give(nsqds[1], "a", ttl="1h")
+    set_policy(nsqds[0], ".*", name="a", ttl="1h")
+    set_policy(nsqds[1], ".*", name="a", ttl="1h")
     post(admin, name="a", topic="t", definition='{"ttl": "2h"}')
     post(admin, name="a", topic="t", definition='{"ttl": 7}')
 
-    refused, done = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
+    refused, done, *_ = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
 
     assert (done["action"], done["ok"]) == ("set_policy", True)
     assert (done["before"]["policy"], done["before"]["definition.ttl"]) == ("a", "1h")
@@ -178,7 +184,7 @@ def test_the_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds)
 
 def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means(admin, nsqds):
     for nsqd in nsqds:
-        give(nsqd, "a", max_depth=5)
+        set_policy(nsqd, ".*", name="a", max_depth=5)
         nsqd.post("/topic/create?topic=orders")
         nsqd.post("/channel/create?topic=orders&channel=billing")
     wait_until(
@@ -205,7 +211,7 @@ def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_mea
 
 
 def test_nodes_for_which_a_change_means_something_else_are_shown_apart(admin, nsqds):
-    give(nsqds[0], "a", max_depth=5)
+    set_policy(nsqds[0], ".*", name="a", max_depth=5)
 
     question = post(admin, confirmed="", **{"from": nsqds[0].http_address})
 
@@ -216,7 +222,7 @@ def test_nodes_for_which_a_change_means_something_else_are_shown_apart(admin, ns
 def test_what_was_not_seen_is_not_done(admin, nsqds):
     question = post(admin, confirmed="", name="a", topic="t", definition='{"ttl": "1h"}').body.decode()
     (seen,) = re.findall(r'name="seen" value="([^"]+)"', question)
-    give(nsqds[1], "b", max_depth=5)
+    set_policy(nsqds[1], ".*", name="b", max_depth=5)
 
     late = post(admin, name="a", topic="t", definition='{"ttl": "1h"}', seen=seen)
     (now,) = re.findall(r'name="seen" value="([^"]+)"', late.body.decode())
@@ -229,7 +235,7 @@ def test_what_was_not_seen_is_not_done(admin, nsqds):
 
 def test_a_policy_is_deleted_on_all_nodes(admin, nsqds):
     for nsqd in nsqds:
-        give(nsqd, "a", max_depth=5)
+        set_policy(nsqd, ".*", name="a", max_depth=5)
 
     text = note(admin, post(admin, delete="a"))
 
@@ -240,9 +246,8 @@ def test_a_policy_is_deleted_on_all_nodes(admin, nsqds):
 
 def test_it_is_said_why_a_policy_counts_and_which_do_not(admin, nsqds):
     for nsqd in nsqds:
-        give(nsqd, "a", max_depth=5)
-        said = json.dumps({"topic": "^t$", "priority": 7, "definition": {"ttl": "1h"}}).encode()
-        nsqd.request("PUT", "/policies?name=b", said)
+        set_policy(nsqd, ".*", name="a", max_depth=5)
+        set_policy(nsqd, "^t$", name="b", priority=7, ttl="1h")
 
     assert "priority 7 is the highest; does not count: a (0)" in ask(admin, "GET", "/policies?topic=t").text
     assert "the only one that matches, by .*" in ask(admin, "GET", "/policies?topic=other").text
@@ -250,7 +255,7 @@ def test_it_is_said_why_a_policy_counts_and_which_do_not(admin, nsqds):
 
 def test_a_policy_is_put_into_the_form_to_be_edited(admin, nsqds):
     for nsqd in nsqds:
-        give(nsqd, "a", max_depth=5)
+        set_policy(nsqd, ".*", name="a", max_depth=5)
 
     page = ask(admin, "GET", "/policies?edit=a").body.decode()
 

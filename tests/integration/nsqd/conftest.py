@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from tests.integration.nsqd.restarts import crash, stop
+from tests.support.nsqd_http import channel_stats, topic_stats
 from tests.support.processes import Cluster
 from tests.support.wire import MAGIC_V2, Wire
 
@@ -66,10 +67,7 @@ def stats(nsqd):
     """The statistics of one topic, or of one of its channels."""
 
     def stats(topic, channel=None):
-        (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
-        if channel is None:
-            return found
-        return next(item for item in found["channels"] if item["channel_name"] == channel)
+        return topic_stats(nsqd, topic) if channel is None else channel_stats(nsqd, topic, channel)
 
     return stats
 

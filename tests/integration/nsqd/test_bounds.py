@@ -7,17 +7,8 @@ import shutil
 
 import pytest
 
-from tests.support.processes import Cluster
+from tests.support.nsqd_http import channel_stats, set_policy
 from tests.support.wire import dpub, fin, mpub, pub
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture
@@ -25,20 +16,9 @@ def node(cluster):
     return cluster.nsqd()
 
 
-def rule(node, **definition):
-    said = json.dumps({"topic": ".*", "definition": definition}).encode()
-    status, answer = node.request("PUT", "/policies?name=p&apply=true", said)
-    assert status == 200, answer
-
-
 def make(node, topic="t", channel="ch"):
     node.post(f"/topic/create?topic={topic}")
     node.post(f"/channel/create?topic={topic}&channel={channel}")
-
-
-def figures(node, topic="t"):
-    (found,) = node.get(f"/stats?format=json&topic={topic}")["topics"]
-    return found["channels"][0]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +31,7 @@ def figures(node, topic="t"):
 )
 def test_a_publisher_is_told_that_the_topic_is_full(node, connect, command, expected):
     make(node)
-    rule(node, max_depth=2)
+    set_policy(node, ".*", apply=True, max_depth=2)
     wire = connect(node)
     wire.send(mpub("t", b"1", b"2"))
     wire.ok()
@@ -60,35 +40,35 @@ def test_a_publisher_is_told_that_the_topic_is_full(node, connect, command, expe
 
     assert wire.error() == expected
     assert wire.is_closed()
-    assert figures(node)["depth"] == 2
+    assert channel_stats(node, "t")["depth"] == 2
 
 
 def test_what_arrives_together_is_counted_together(node, connect):
     make(node)
-    rule(node, max_depth=2)
+    set_policy(node, ".*", apply=True, max_depth=2)
     wire = connect(node)
 
     wire.send(b"".join(pub("t", b"%d" % n) for n in range(3)))
 
     wire.ok(2)
     assert wire.error() == b"E_PUB_FAILED PUB failed topic is full"
-    assert figures(node)["depth"] == 2
+    assert channel_stats(node, "t")["depth"] == 2
 
 
 def test_a_batch_that_does_not_fit_is_refused_as_a_whole(node, connect):
     make(node)
-    rule(node, max_depth=2)
+    set_policy(node, ".*", apply=True, max_depth=2)
 
     assert (
         connect(node).ask_frame(mpub("t", b"1", b"2", b"3")).data
         == b"E_MPUB_FAILED MPUB failed topic is full"
     )
-    assert figures(node)["depth"] == 0
+    assert channel_stats(node, "t")["depth"] == 0
 
 
 def test_there_is_room_again_when_a_message_is_finished(node, connect):
     make(node)
-    rule(node, max_depth=1)
+    set_policy(node, ".*", apply=True, max_depth=1)
     publisher, consumer = connect(node), connect(node)
     publisher.publish("t", b"1")
     consumer.subscribe("t", "ch", ready=1)
@@ -104,7 +84,7 @@ def test_there_is_room_again_when_a_message_is_finished(node, connect):
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
 def test_over_http_a_publisher_is_told_when_to_come_again(node, path):
     make(node)
-    rule(node, max_depth=1)
+    set_policy(node, ".*", apply=True, max_depth=1)
     node.post("/pub?topic=t", b"1")
     connection = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
 
@@ -139,8 +119,7 @@ def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
 )
 def test_a_bound_of_a_channel_holds_while_its_topic_is_paused(node, connect, command, expected):
     make(node)
-    said = json.dumps({"topic": "^t$", "channel": "^ch$", "definition": {"max_depth": 10}}).encode()
-    assert node.request("PUT", "/policies?name=p", said)[0] == 200
+    set_policy(node, "^t$", channel="^ch$", max_depth=10)
     wire = connect(node)
     wire.publish("t", b"1", b"2", b"3")
     node.post("/topic/pause?topic=t")
@@ -153,13 +132,13 @@ def test_a_bound_of_a_channel_holds_while_its_topic_is_paused(node, connect, com
         assert node.request("POST", path, b"11") == (429, b'{"message":"TOPIC_FULL"}')
 
     node.post("/topic/unpause?topic=t")
-    assert figures(node)["depth"] == 10
+    assert channel_stats(node, "t")["depth"] == 10
     assert connect(node).refusal(command) == expected
 
 
 def test_a_bound_of_bytes_holds(node, connect):
     make(node)
-    rule(node, max_bytes="100KB")
+    set_policy(node, ".*", apply=True, max_bytes="100KB")
     wire = connect(node)
     body = b"x" * 1000
     accepted = 0
@@ -176,13 +155,13 @@ def test_a_bound_of_bytes_holds(node, connect):
 
 def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
     make(node)
-    rule(node, max_depth=3, when_full="drop-oldest")
+    set_policy(node, ".*", apply=True, max_depth=3, when_full="drop-oldest")
     connect(node).publish("t", *[b"%d" % n for n in range(10)])
-    assert (figures(node)["depth"], figures(node)["dropped_count"]) == (3, 7)
+    assert (channel_stats(node, "t")["depth"], channel_stats(node, "t")["dropped_count"]) == (3, 7)
 
     restart(node)
 
-    assert figures(node)["depth"] == 3
+    assert channel_stats(node, "t")["depth"] == 3
     wire = connect(node)
     wire.subscribe("t", "ch", ready=10)
     assert [message.body for message in wire.messages(3)] == [b"7", b"8", b"9"]
@@ -191,12 +170,12 @@ def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
 
 def test_a_topic_without_a_consumer_stays_in_its_bytes(node, connect):
     make(node)
-    rule(node, max_bytes="200KB", when_full="drop-oldest")
+    set_policy(node, ".*", apply=True, max_bytes="200KB", when_full="drop-oldest")
     wire = connect(node)
     for _ in range(50):
         wire.publish("t", *[b"x" * 1000] * 20)
 
-    found = figures(node)
+    found = channel_stats(node, "t")
     assert 150 <= found["depth"] <= 200
     assert found["depth"] + found["dropped_count"] == 1000
 
@@ -250,7 +229,7 @@ def test_a_policy_lets_messages_be_put_off_for_longer(node, connect):
         connect(node).refusal(dpub("t", 7_200_000, b"1"))
         == b"E_INVALID DPUB timeout 7200000 out of range 0-3600000"
     )
-    rule(node, max_defer="30d")
+    set_policy(node, ".*", apply=True, max_defer="30d")
 
     connect(node).ask(dpub("t", 7_200_000, b"1"))
     assert node.request("POST", "/pub?topic=t&defer=7200000", b"2")[0] == 200

@@ -8,18 +8,9 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqclient.wire.headers import parse_extended
 from nsqclient.wire.message import MessageRecord
-from tests.support.processes import Cluster
+from tests.support.nsqd_http import channel_stats, set_policy, topic_stats
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, req
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture
@@ -27,23 +18,8 @@ def node(cluster):
     return cluster.nsqd()
 
 
-def rule(node, topic="^t$", **definition):
-    said = json.dumps({"topic": topic, "definition": definition}).encode()
-    status, answer = node.request("PUT", "/policies?name=p&apply=true", said)
-    assert status == 200, answer
-
-
-def topic_of(node, name):
-    found = node.get(f"/stats?format=json&topic={name}")["topics"]
-    return found[0] if found else None
-
-
-def channel_of(node, topic="t"):
-    return topic_of(node, topic)["channels"][0]
-
-
 def waiting_in(node, name):
-    found = topic_of(node, name)
+    found = topic_stats(node, name)
     return found["depth"] if found else 0
 
 
@@ -65,7 +41,7 @@ def refuse(wire, times):
 
 
 def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect):
-    rule(node, max_attempts=3)
+    set_policy(node, "^t$", apply=True, max_attempts=3)
     wire = connect(node)
     wire.identify(client_id="me", hostname="here")
     wire.subscribe("t", "ch", ready=1)
@@ -73,7 +49,7 @@ def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect)
     message_id = refuse(wire, 3)
 
     wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
-    wait_until(lambda: channel_of(node)["dead_count"] == 1, "the original is finished")
+    wait_until(lambda: channel_stats(node, "t", "ch")["dead_count"] == 1, "the original is finished")
     ((headers, body),) = dead_letters(node, connect, "t.ch.dead", 1)
 
     assert body == b"poison"
@@ -88,12 +64,12 @@ def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect)
         "dead-client": "me@here",
         "dead-reason": "requeued",
     }
-    figures = channel_of(node)
+    figures = channel_stats(node, "t", "ch")
     assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
 
 
 def test_other_channels_and_messages_are_not_touched(node, connect):
-    rule(node, max_attempts=1)
+    set_policy(node, "^t$", apply=True, max_attempts=1)
     wire, other = connect(node), connect(node)
     wire.subscribe("t", "ch", ready=1)
     other.subscribe("t", "other", ready=10)
@@ -106,7 +82,7 @@ def test_other_channels_and_messages_are_not_touched(node, connect):
 
 
 def test_a_plain_subscriber_sees_the_body_alone(node, connect):
-    rule(node, max_attempts=1, dead_letter_topic="dead")
+    set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=1)
     connect(node).publish("t", b"poison")
@@ -119,27 +95,27 @@ def test_a_plain_subscriber_sees_the_body_alone(node, connect):
 
 
 def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
-    rule(node, ttl="100ms", dead_letter_topic="late")
+    set_policy(node, "^t$", apply=True, ttl="100ms", dead_letter_topic="late")
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=ch")
     connect(node).publish("t", *[b"%d" % n for n in range(200)])
 
-    wait_until(lambda: channel_of(node)["dead_count"] == 200, "all are dead letters")
+    wait_until(lambda: channel_stats(node, "t", "ch")["dead_count"] == 200, "all are dead letters")
     found = dead_letters(node, connect, "late", 200)
 
     assert [body for _, body in found] == [b"%d" % n for n in range(200)]
     assert {(headers["dead-reason"], headers["dead-attempts"]) for headers, _ in found} == {("expired", "0")}
-    figures = channel_of(node)
+    figures = channel_stats(node, "t", "ch")
     assert (figures["depth"], figures["expired_count"]) == (0, 200)
 
 
 def test_what_expires_is_gone_where_nothing_is_said(node, connect):
-    rule(node, ttl="50ms")
+    set_policy(node, "^t$", apply=True, ttl="50ms")
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=ch")
     connect(node).publish("t", b"1")
 
-    wait_until(lambda: channel_of(node)["expired_count"] == 1, "it has expired")
+    wait_until(lambda: channel_stats(node, "t", "ch")["expired_count"] == 1, "it has expired")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=1)
     wire.quiet()
@@ -147,7 +123,7 @@ def test_what_expires_is_gone_where_nothing_is_said(node, connect):
 
 
 def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
-    rule(node, max_attempts=1, dead_letter_topic="dead")
+    set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     said = json.dumps({"topic": "^dead$", "definition": {"max_depth": 1}}).encode()
     assert node.request("PUT", "/policies?name=full", said)[0] == 200
     wire = connect(node)
@@ -157,20 +133,22 @@ def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
         wire.send(req(wire.message(), 0))
 
     wait_until(lambda: "dead: topic is full" in node.logs(), "the second does not fit")
-    assert (waiting_in(node, "dead"), channel_of(node)["dead_count"]) == (1, 1)
+    assert (waiting_in(node, "dead"), channel_stats(node, "t", "ch")["dead_count"]) == (1, 1)
     # Nobody would see why publishers of the topic are refused if they were in no figure.
-    assert channel_of(node)["depth"] == 1
+    assert channel_stats(node, "t", "ch")["depth"] == 1
     assert b'nsqd_channel_depth{channel="ch",topic="t"} 1.0' in node.request("GET", "/metrics")[1]
     assert b"depth: 1" in node.request("GET", "/stats?topic=t&channel=ch")[1]
 
     node.request("DELETE", "/policies?name=full")
-    wait_until(lambda: channel_of(node)["dead_count"] == 2, "it is there as soon as there is room")
+    wait_until(
+        lambda: channel_stats(node, "t", "ch")["dead_count"] == 2, "it is there as soon as there is room"
+    )
     assert sorted(body for _, body in dead_letters(node, connect, "dead", 2)) == [b"1", b"2"]
 
 
 def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
     """Wherever a crash stops it on the way to the dead letters, it is in one of the two topics or in both."""
-    rule(node, max_attempts=1)
+    set_policy(node, "^t$", apply=True, max_attempts=1)
     published = [b"%d" % n for n in range(40)]
     for turn in range(4):
         wire = connect(node)
@@ -185,17 +163,20 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
     wire = connect(node)
     wire.subscribe("t", "ch", ready=2500)
     wait_until(
-        lambda: waiting_in(node, "t.ch.dead") + channel_of(node)["in_flight_count"] >= len(published),
+        lambda: (
+            waiting_in(node, "t.ch.dead") + channel_stats(node, "t", "ch")["in_flight_count"]
+            >= len(published)
+        ),
         "what is not dead is delivered",
     )
-    left = {message.body for message in wire.messages(channel_of(node)["in_flight_count"])}
+    left = {message.body for message in wire.messages(channel_stats(node, "t", "ch")["in_flight_count"])}
     dead = {body for _, body in dead_letters(node, connect, "t.ch.dead", waiting_in(node, "t.ch.dead"))}
     assert left | dead == set(published)
 
 
 @pytest.mark.slow
 def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_step(node, connect):
-    rule(node, max_attempts=2)
+    set_policy(node, "^t$", apply=True, max_attempts=2)
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=ch")
 
@@ -210,7 +191,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
         return True
 
     def owed():
-        channel = channel_of(node)
+        channel = channel_stats(node, "t", "ch")
         return channel["depth"] + channel["in_flight_count"]
 
     def consumer():
@@ -253,7 +234,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
 @pytest.fixture
 def buried(node, connect):
     """Three dead letters of one of two channels; the other channel has finished all messages."""
-    rule(node, max_attempts=1)
+    set_policy(node, "^t$", apply=True, max_attempts=1)
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=other")
     wire, other = connect(node), connect(node)
@@ -264,7 +245,7 @@ def buried(node, connect):
         node.request("POST", "/pub?topic=t", body)
     wire.send(*[req(message, 0) for message in wire.messages(3)])
     other.send(*[fin(message) for message in other.messages(3)])
-    wait_until(lambda: channel_of(node)["dead_count"] == 3, "all are dead letters")
+    wait_until(lambda: channel_stats(node, "t", "ch")["dead_count"] == 3, "all are dead letters")
     wire.close()
     other.close()
     return bodies
@@ -277,7 +258,7 @@ def send_back(node, query="", expected=200):
 
 
 def depths(node, topic="t"):
-    return {one["channel_name"]: one["depth"] for one in topic_of(node, topic)["channels"]}
+    return {one["channel_name"]: one["depth"] for one in topic_stats(node, topic)["channels"]}
 
 
 def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
@@ -290,7 +271,7 @@ def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect
     assert depths(node) == {"ch": 3, "other": 0}
     assert waiting_in(node, "t.ch.dead") == 0
     restart(node)
-    wait_until(lambda: topic_of(node, "t") is not None, "the topic is there")
+    wait_until(lambda: topic_stats(node, "t") is not None, "the topic is there")
     assert depths(node) == {"ch": 3, "other": 0}
     wire = connect(node)
     wire.identify(extend_support=True)
@@ -418,7 +399,7 @@ def test_what_cannot_go_back_stays_and_it_is_said_why(node, connect, buried):
 
 
 def test_a_full_topic_takes_none_back(node, buried):
-    rule(node, max_depth=2)
+    set_policy(node, "^t$", apply=True, max_depth=2)
 
     assert "topic is full" in send_back(node, expected=429)["message"]
     assert waiting_in(node, "t.ch.dead") == 3

@@ -148,7 +148,7 @@ def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
-@pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
+@pytest.mark.parametrize("flags", [(), ("--timeout=300ms", "--hand-over=never")])
 def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node, connect, flags):
     if flags:
         connect(node).publish("t", b"1")
@@ -267,7 +267,7 @@ def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
 def test_the_command_says_what_remains_when_the_time_is_up(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
-    code, out, err = ended(drain(node.http_address, "--timeout=300ms"))
+    code, out, err = ended(drain(node.http_address, "--timeout=300ms", "--hand-over=never"))
 
     what = "1 message remains: 1 of t/c, which has no consumer\n"
     assert (code, out, err) == (1, f"draining {node.http_address}: {what}", f"nsqd-drain: {what}")
@@ -329,7 +329,7 @@ def test_a_node_that_was_emptied_says_so_when_it_stops(node):
 
 def test_the_command_does_not_wait_for_a_topic_that_nobody_will_find(node, connect):
     connect(node).publish("t", b"1")
-    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0"))
+    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0", "--hand-over=never"))
 
     assert (code, out) == (1, "")
     assert err == "nsqd-drain: 1 message remains: 1 of t, which has no channel to drain to\n"

@@ -11,7 +11,6 @@ import pytest
 from nsqcore.http.router import Route
 from nsqd.server.http.auth import NEEDS, HttpGuard, Needs
 from tests.support.auth_server import AuthServer, granted
-from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.waiting import wait_until
 
@@ -32,13 +31,6 @@ GRANTS = {
 def servers():
     with AuthServer(by_secret=GRANTS) as server:
         yield server
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import urllib.parse
 import pytest
 
 from tests.integration.nsqd.restarts import consume, crash
+from tests.support.nsqd_http import set_policy
 from tests.support.waiting import wait_until
 
 
@@ -13,8 +14,7 @@ from tests.support.waiting import wait_until
 def node(cluster):
     """An nsqd to kill, with a topic and a channel; finished messages are kept for an hour."""
     node = cluster.nsqd()
-    policy = {"topic": ".*", "definition": {"retain_time": "1h"}}
-    assert node.request("PUT", "/policies?name=keep", json.dumps(policy).encode())[0] == 200
+    set_policy(node, ".*", name="keep", retain_time="1h")
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=ch")
     return node
@@ -88,8 +88,7 @@ def test_a_message_is_requeued_with_a_delay_and_that_survives_a_crash(node):
 
 
 def test_a_message_is_put_off_as_long_as_the_policy_of_its_channel_allows(node):
-    policy = {"topic": "t", "channel": "ch", "priority": 1, "definition": {"max_defer": "48h"}}
-    assert node.request("PUT", "/policies?name=far", json.dumps(policy).encode())[0] == 200
+    set_policy(node, "t", name="far", channel="ch", priority=1, max_defer="48h")
     publish(node, b"a")
     day_ms = 24 * 3_600_000
 

@@ -12,7 +12,7 @@ import pytest
 from nsqclient.wire.lookup import CommandParser, Identify, PeerInfo, Ping, Register, Unregister, encode_reply
 from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log, LogLevel
-from nsqd.repl.choosing import Candidate
+from nsqd.replication.choosing import Candidate
 from nsqd.server.lookup.peer import LookupPeers
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import mpub, pub
 
@@ -10,11 +9,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def nsqd(tmp_path):
+def nsqd(cluster):
     """A separate nsqd, because all tests use the memory of the shared one."""
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster.nsqd()
-    cluster.close()
+    return cluster.nsqd()
 
 
 def resident(nsqd):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.processes import Cluster, ignores_or_handles, listens
+from tests.support.processes import ignores_or_handles, listens
 from tests.support.waiting import wait_until
 
 FILE = """
@@ -14,15 +14,6 @@ topic = "^orders$"
 priority = 10
 definition = { max_depth = 100 }
 """
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    for daemon in cluster.daemons:
-        assert "Traceback" not in daemon.logs()
-    cluster.close()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from tests.support.processes import program
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-pytestmark = pytest.mark.executed
 LINE = r"\[nsqd\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} "
 
 
@@ -140,6 +139,7 @@ def test_a_config_file_that_is_not_there_exits_with_1(tmp_path):
 # --- what keeps nsqd from starting
 
 
+@pytest.mark.executed
 def test_a_missing_data_path_is_one_line(cluster):
     sentence = refused(cluster, f"--data-path={cluster.folder}/none")
     assert (
@@ -164,6 +164,7 @@ def test_a_data_path_in_use_is_one_line_and_its_owner_goes_on(cluster):
     assert owner.request("GET", "/ping") == (200, b"OK")
 
 
+@pytest.mark.executed
 def test_a_successor_waits_for_the_process_that_still_has_the_data_path(cluster):
     owner = cluster.nsqd()
     successor = cluster.daemon("nsqd", [f"--data-path={owner.folder}"], ("tcp", "http")).spawn()
@@ -212,6 +213,7 @@ def test_metadata_that_cannot_be_read_is_one_line(cluster, content):
 # --- signals and the stop
 
 
+@pytest.mark.executed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     nsqd = cluster.nsqd()
@@ -244,6 +246,7 @@ def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     assert "Traceback" not in nsqd.logs()
 
 
+@pytest.mark.executed
 def test_what_was_acknowledged_while_the_stop_began_is_there_after_the_start(cluster, connect):
     nsqd = cluster.nsqd()
     wire = connect(nsqd)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.support import beside
+from tests.support.nsqd_http import channel_stats
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import NO_ID, dpub, fin, pub, req, touch
@@ -58,10 +59,6 @@ def took(began, seconds):
     return time.monotonic() - began >= seconds - 0.1
 
 
-def channel_of(nsqd, topic):
-    return nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"][0]
-
-
 def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, producer, topic):
     producer.publish(topic, b"m")
     first = consumer.message()
@@ -69,7 +66,7 @@ def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, prod
     second = consumer.message()
     assert took(began, MSG_TIMEOUT_S)
     assert (second.id, second.timestamp_ns, second.attempts) == (first.id, first.timestamp_ns, 2)
-    channel = channel_of(hasty, topic)
+    channel = channel_stats(hasty, topic)
     assert (channel["timeout_count"], channel["requeue_count"], channel["in_flight_count"]) == (1, 0, 1)
     assert channel["clients"][0]["in_flight_count"] == 1
     consumer.send(fin(second))
@@ -81,7 +78,7 @@ def test_an_answer_after_the_time_out_is_too_late(connect, hasty, consumer, prod
     producer.publish(topic, b"m")
     message = consumer.message()
     consumer.send(b"RDY 0\n")
-    wait_until(lambda: channel_of(hasty, topic)["depth"] == 1, "the message timed out")
+    wait_until(lambda: channel_stats(hasty, topic)["depth"] == 1, "the message timed out")
     for command in (fin(message), req(message, 0), touch(message)):
         consumer.send(command)
         assert consumer.error().endswith(b" failed ID not in flight")
@@ -114,7 +111,7 @@ def test_touch_puts_the_time_out_off_but_not_beyond_max_msg_timeout_from_the_del
     if b"E_TOUCH_FAILED" in data:
         kind, data = patient.frame()
     assert kind == 2
-    assert channel_of(hasty, topic)["timeout_count"] == 1
+    assert channel_stats(hasty, topic)["timeout_count"] == 1
 
 
 def test_only_the_touched_message_gets_more_time(patient, producer, topic):
@@ -129,8 +126,8 @@ def test_the_messages_of_a_paused_or_unready_channel_time_out_too(hasty, consume
     producer.publish(topic, b"a", b"b")
     consumer.messages(2)
     hasty.post(f"/channel/pause?topic={topic}&channel=ch")
-    wait_until(lambda: channel_of(hasty, topic)["depth"] == 2, "both timed out")
-    assert channel_of(hasty, topic)["in_flight_count"] == 0
+    wait_until(lambda: channel_stats(hasty, topic)["depth"] == 2, "both timed out")
+    assert channel_stats(hasty, topic)["in_flight_count"] == 0
     assert not consumer.has_more()
     hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
     assert [message.attempts for message in consumer.messages(2)] == [2, 2]
@@ -140,7 +137,7 @@ def test_a_deferred_message_becomes_due_while_the_channel_is_paused(hasty, consu
     hasty.post(f"/channel/pause?topic={topic}&channel=ch")
     producer.send(dpub(topic, 100, b"m"))
     producer.ok()
-    wait_until(lambda: channel_of(hasty, topic)["depth"] == 1, "it became due")
+    wait_until(lambda: channel_stats(hasty, topic)["depth"] == 1, "it became due")
     assert not consumer.has_more()
     hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
     assert consumer.message().attempts == 1

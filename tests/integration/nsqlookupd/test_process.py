@@ -6,16 +6,16 @@ import socket
 import pytest
 
 from nsqclient.wire.lookup import MAGIC_V1, encode_identify
+from nsqcore.version import build
 from tests.support import beside
 
-pytestmark = pytest.mark.executed
 
-
+@pytest.mark.executed
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
     info = lookupd.get("/info")
     if beside.OURS:
-        assert info.pop("build") == "nsq-cluster-0.1.0-python3.11"
+        assert info.pop("build") == build()
     assert info == {"version": "1.3.0"}
 
     assert lookupd.stop() == 0
@@ -104,9 +104,10 @@ def test_the_version_is_printed(cluster):
     lookupd = cluster.daemon("nsqlookupd", ["-version"])
 
     assert lookupd.spawn().wait() == 0
-    assert lookupd.logs() == "nsqlookupd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11)\n"
+    assert lookupd.logs() == f"nsqlookupd v1.3.0 (built w/{build()})\n"
 
 
+@pytest.mark.executed
 def test_an_interrupt_stops_it_as_well(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.process.send_signal(signal.SIGINT)

@@ -10,7 +10,8 @@ import pytest
 
 from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
-from tests.support.tools import channel_stats, command, owed, publish, read_all, run_tool
+from tests.support.nsqd_http import channel_stats, set_policy
+from tests.support.tools import command, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
 
@@ -104,8 +105,7 @@ def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
 
 def test_what_policies_say_is_shown_and_nsqd_that_differ_are_named(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
-    rule = {"topic": "^t$", "definition": {"max_attempts": 3, "ttl": "1h"}}
-    first.request("PUT", "/policies?name=p", json.dumps(rule).encode())
+    set_policy(first, "^t$", max_attempts=3, ttl="1h")
 
     assert done("policies", first).startswith("policy p: max_attempts=3, ttl=1h; digest of all ")
     ended = run("policies", first, f"-nsqd-http-address={second.http_address}")

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from tests.support.auth_server import AuthServer, granted
-from tests.support.tools import Tool, channel_stats, ends_though_nobody_reads, publish, run_tool
+from tests.support.nsqd_http import channel_stats
+from tests.support.tools import Tool, ends_though_nobody_reads, publish, run_tool
 from tests.support.waiting import wait_until
 
 

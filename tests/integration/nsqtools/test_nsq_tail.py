@@ -8,9 +8,9 @@ import pytest
 
 from nsqclient import __version__
 from tests.support.certificates import Authority
+from tests.support.nsqd_http import channel_stats
 from tests.support.tools import (
     Tool,
-    channel_stats,
     command,
     environment,
     owed,

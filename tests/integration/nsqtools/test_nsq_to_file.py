@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nsqd_http import channel_stats
 from tests.support.processes import ignores_or_handles
-from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all, run_tool
+from tests.support.tools import SOON_BACK, Tool, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_file"

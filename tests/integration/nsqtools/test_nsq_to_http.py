@@ -13,10 +13,10 @@ from aiohttp import web
 from bench.ports import free_port
 from tests.support import beside
 from tests.support.http_sink import HttpSink
+from tests.support.nsqd_http import channel_stats
 from tests.support.tools import (
     SOON_BACK,
     Tool,
-    channel_stats,
     command,
     environment,
     owed,

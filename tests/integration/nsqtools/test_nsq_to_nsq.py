@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nsqd_http import channel_stats
 from tests.support.tools import (
     SOON_BACK,
     Tool,
-    channel_stats,
     command,
     environment,
     owed,

@@ -3,7 +3,7 @@ import pytest
 from nsqd.engine.age import Ages
 from nsqd.log.gaps import CannotRead
 from nsqd.log.tail import MessageLog
-from tests.support.engine import SECOND, Node
+from tests.support.engine import SECOND
 
 
 class Stored:
@@ -26,11 +26,6 @@ def stored(topic):
     source = Stored(topic.log)
     topic.log = MessageLog(source, topic.log.next_seq, 0)
     return source
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 @pytest.fixture

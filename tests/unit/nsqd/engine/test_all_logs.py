@@ -1,12 +1,12 @@
 """Figures of a channel together with the carried logs beside it."""
 
 import pytest
+from tests.support.carrying import Carrier
 
 from nsqd.engine import all_logs, draining, withholding
 from nsqd.engine.age import Ages
 from nsqd.engine.deaths import REQUEUED
 from nsqd.engine.unread import Unread
-from tests.support.carrying import Carrier
 from tests.support.engine import SECOND, Node
 
 

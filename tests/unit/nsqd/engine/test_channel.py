@@ -9,21 +9,7 @@ from nsqd.engine.waiting import Span
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ranges import merged
-from tests.support.engine import SECOND, Node, Outlet
-
-
-@pytest.fixture
-def node():
-    return Node()
-
-
-@pytest.fixture
-def channel(node):
-    return node.channel()
-
-
-def bodies(outlet):
-    return [body for _, _, body in outlet.taken()]
+from tests.support.engine import SECOND, Node, Outlet, bodies
 
 
 def test_messages_are_delivered_in_order_up_to_rdy(node, channel):

@@ -9,12 +9,7 @@ from nsqd.engine.draining import report
 from nsqd.engine.unread import Unread
 from nsqd.protocol.batch import SLICE
 from nsqd.protocol.replies import OK
-from tests.support.engine import Node
-
-
-def sized(body):
-    return struct.pack(">I", len(body)) + body
-
+from tests.support.wire import sized
 
 BATCH = sized(struct.pack(">I", 1) + sized(b"x"))
 PUBLISHES = {
@@ -22,11 +17,6 @@ PUBLISHES = {
     "DPUB": b"DPUB t 9\n" + sized(b"x"),
     "MPUB": b"MPUB t\n" + BATCH,
 }
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 def drained(node):

@@ -8,12 +8,6 @@ from nsqd.log.batches import Batch
 from nsqd.log.had import MOST
 from nsqd.log.ranges import within, without
 from tests.support.carrying import lose_all_but
-from tests.support.engine import Node
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 @pytest.fixture

@@ -4,12 +4,7 @@ import pytest
 
 from nsqd.engine import finishing
 from nsqd.engine.inflight import NotInFlight
-from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
+from tests.support.engine import SECOND
 
 
 @pytest.fixture

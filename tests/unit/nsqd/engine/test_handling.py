@@ -8,16 +8,6 @@ from tests.support.engine import SECOND, Node
 
 
 @pytest.fixture
-def node():
-    return Node()
-
-
-@pytest.fixture
-def channel(node):
-    return node.channel()
-
-
-@pytest.fixture
 def first(node, channel):
     """Publish five messages and one deferred for nine seconds; returns the first sequence."""
     first = node.topic().log.next_seq

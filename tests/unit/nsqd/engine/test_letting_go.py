@@ -5,22 +5,13 @@ import pytest
 from nsqd.engine import letting_go
 from nsqd.engine.deaths import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.settings import NOTHING, Settings
-from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
+from tests.support.engine import SECOND, bodies
 
 
 def hold(node, **said):
     """Apply a policy with these settings to everything."""
     node.broker.apply(lambda _topic, _channel: Settings(**said))
     node.turn()
-
-
-def bodies(outlet):
-    return [body for _, _, body in outlet.taken()]
 
 
 def ids_of(outlet):

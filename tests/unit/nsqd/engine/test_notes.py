@@ -1,5 +1,7 @@
 """Notes about a topic are applied again after a restart; applying a note twice changes nothing."""
 
+import json
+
 import pytest
 
 from nsqd.engine import notes, replay
@@ -7,11 +9,6 @@ from nsqd.engine.notes import BadNote
 from nsqd.engine.state import take_change
 from nsqd.log.batches import Batch
 from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 class Twin:
@@ -236,6 +233,21 @@ def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
     assert (topic.staged(), topic.staged_notes()) == ([], before)
     topic.commit()
     assert topic.staged_notes() == []
+
+
+def test_a_refused_publish_leaves_the_notes_of_other_clients(node):
+    channel = node.channel()
+    node.publish(b"1")
+    topic, consumer = node.topic(), node.subscribe(channel, rdy=1)[0]
+    node.broker.pause_channel(topic, channel, paused=True)
+    channel.requeue(channel.in_flight.lowest(), consumer, 5 * SECOND, node.now_ns)
+    node.broker.put_off(channel, 1, node.now_ns + 5 * SECOND)
+    topic.stage_for(channel.name, Batch([b"refused"]), node.now_ns)
+
+    topic.refuse()
+
+    assert topic.staged() == []
+    assert [json.loads(note)["note"] for note in topic.staged_notes()] == ["pause", "defer"]
 
 
 def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):

@@ -1,10 +1,10 @@
 """Which log a message belongs to when a consumer answers it."""
 
 import pytest
+from tests.support.carrying import CARRIER_ID, Carrier
 
 from nsqd.engine.owners import owner_of
 from nsqd.log.ids import MessageIds
-from tests.support.carrying import CARRIER_ID, Carrier
 from tests.support.engine import NODE_ID, Node
 
 

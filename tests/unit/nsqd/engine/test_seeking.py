@@ -10,16 +10,6 @@ from nsqd.storage.slots import CheckpointSlots
 from tests.support.engine import SECOND, Node
 
 
-@pytest.fixture
-def node():
-    return Node()
-
-
-@pytest.fixture
-def channel(node):
-    return node.channel()
-
-
 def publish(node, count=10):
     """Publish *count* messages; returns the first sequence."""
     first = node.topic().log.next_seq

@@ -1,17 +1,5 @@
-import pytest
-
 from nsqd.engine.standing import MessageState, Sorting, Standings
-from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
-
-
-@pytest.fixture
-def channel(node):
-    return node.channel()
+from tests.support.engine import SECOND
 
 
 def bodies(count):

@@ -1,13 +1,6 @@
-import pytest
-
 from nsqd.log.batches import Batch
 from nsqd.log.gaps import Gap, Why
 from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_ones(node):

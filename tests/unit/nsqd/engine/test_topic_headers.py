@@ -6,14 +6,9 @@ from nsqd.engine.channel import Consumer
 from nsqd.engine.topic import Refused
 from nsqd.log.batches import Batch
 from nsqd.log.headers import extension, join, message
-from tests.support.engine import SECOND, Node, Outlet
+from tests.support.engine import SECOND, Outlet
 
 SOME = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 def subscribed(node, channel, *, extended, rdy=100):

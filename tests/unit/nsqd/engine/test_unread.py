@@ -1,14 +1,6 @@
-import pytest
-
 from nsqd.engine.unread import Unread
-from tests.support.engine import Node
 
 S = 1_000_000_000
-
-
-@pytest.fixture
-def node():
-    return Node()
 
 
 def test_a_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(node):

@@ -9,10 +9,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.replies import CLOSE_WAIT, OK
 from nsqd.protocol.states import ALLOWED, State
 from tests.support.engine import Node
-
-
-def sized(body):
-    return struct.pack(">I", len(body)) + body
+from tests.support.wire import sized
 
 
 def mpub(*bodies):

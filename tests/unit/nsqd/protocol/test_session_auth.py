@@ -9,13 +9,10 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
 from nsqd.protocol.replies import OK
 from tests.support.engine import SECOND, Node
+from tests.support.wire import sized
 
 OK_FRAME = (0, b"OK")
 ANSWER = {"identity": "me", "identity_url": "", "permission_count": 1}
-
-
-def sized(body):
-    return struct.pack(">I", len(body)) + body
 
 
 AUTH = b"AUTH\n" + sized(b"secret")

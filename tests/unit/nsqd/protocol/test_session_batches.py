@@ -8,12 +8,9 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.batch import SLICE
 from tests.support.engine import Node
+from tests.support.wire import sized
 
 MANY = 5 * SLICE + 7
-
-
-def sized(body):
-    return struct.pack(">I", len(body)) + body
 
 
 def mpub(*bodies, topic=b"t"):

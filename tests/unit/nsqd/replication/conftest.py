@@ -1,8 +1,9 @@
 import pytest
 
-from tests.support.copied import DATA, Said, Shelf
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import Shop
+from tests.unit.nsqd.replication.replica_end import DATA, SentFrames, Shelf
+from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 
 @pytest.fixture
@@ -11,12 +12,17 @@ def shelf():
 
 
 @pytest.fixture
-def said():
-    return Said()
+def sent():
+    return SentFrames()
 
 
 @pytest.fixture
-def shop(said):
+def shop(sent):
     shop = Shop(DATA)
-    shop.new(SimulatedDisk(DATA)).tap = said
+    shop.new(SimulatedDisk(DATA)).tap = sent
     return shop
+
+
+@pytest.fixture
+def pair():
+    return StreamPair()

@@ -1,201 +1,338 @@
+"""Which nodes are replicas, and when one is replaced."""
+
 from collections import Counter
 
 import pytest
 
-from nsqd.replication.choosing import Appointed, Appointments, Candidate, KeeperPatience, choose, replaced
+from nsqd.replication.choosing import (
+    LASTING_REFUSALS,
+    Candidate,
+    ReplicaHealth,
+    choose,
+    choose_replicas,
+    identified,
+    named_replicas,
+)
+from nsqd.replication.frames import REFUSALS, Holder, Refuse
 
-MINUTE = 60_000_000_000
-HOME = Candidate("home:4150", "00", "z1", "h1")
+S = 1_000_000_000
+PATIENCE_NS = 300 * S
+
+
+def identity(number):
+    return number.to_bytes(16, "big")
+
+
+ME = Candidate(identity(0), "me:4150", "z1", "h1")
 
 
 def nodes(count, zones=1):
-    return [Candidate(f"n{n}:4150", f"id{n}", f"z{n % zones}", f"host{n}") for n in range(count)]
+    return [Candidate(identity(n), f"n{n}:4150", f"z{n % zones}", f"host{n}") for n in range(1, count + 1)]
 
 
-def addresses(found):
-    return [one.address for one in found]
+def numbers(found):
+    return [int.from_bytes(one.identity, "big") for one in found]
 
 
-def test_a_home_is_no_keeper_of_its_own():
-    assert choose(HOME, [HOME, Candidate("other-name:4150", "00")], 2) == []
+# --- choose ---
 
 
-def test_another_zone_comes_first_then_another_host():
-    same_host = Candidate("a:4150", "a", "z1", "h1")
-    same_zone = Candidate("b:4150", "b", "z1", "h2")
-    elsewhere = Candidate("c:4150", "c", "z2", "h3")
-
-    assert choose(HOME, [same_host, same_zone, elsewhere], 3) == [elsewhere, same_zone, same_host]
+def test_choose_takes_no_node_as_its_own_replica():
+    assert choose(ME, [ME, Candidate(ME.identity, "other-name:4150"), Candidate(b"", ME.address)], 2) == []
 
 
-def test_keepers_are_not_in_one_zone_either():
-    candidates = [Candidate(f"{n}:4150", str(n), zone, f"h{n}") for n, zone in enumerate(["z2"] * 5 + ["z3"])]
+def test_choose_prefers_another_zone_then_another_host():
+    same_host = Candidate(identity(1), "a:4150", "z1", "h1")
+    same_zone = Candidate(identity(2), "b:4150", "z1", "h2")
+    elsewhere = Candidate(identity(3), "c:4150", "z2", "h3")
 
-    assert {one.zone for one in choose(HOME, candidates, 2)} == {"z2", "z3"}
-
-
-def test_a_node_without_a_zone_is_as_good_as_one_elsewhere():
-    assert (
-        choose(HOME, [Candidate("a:4150", "a", "z1", "h2"), Candidate("b:4150", "b")], 1)[0].address
-        == "b:4150"
-    )
+    for number in range(100, 120):
+        me = Candidate(identity(number), ME.address, ME.zone, ME.host)
+        assert choose(me, [same_host, same_zone, elsewhere], 3) == [elsewhere, same_zone, same_host]
 
 
-def test_the_choice_does_not_depend_on_the_order_of_the_answer():
+def test_choose_spreads_replicas_over_zones():
+    candidates = [
+        Candidate(identity(n), f"{n}:4150", zone, f"h{n}") for n, zone in enumerate(["z2"] * 5 + ["z3"], 1)
+    ]
+
+    for number in range(100, 120):
+        me = Candidate(identity(number), ME.address, ME.zone, ME.host)
+        assert {one.zone for one in choose(me, candidates, 2)} == {"z2", "z3"}
+
+
+def test_choose_counts_an_unknown_zone_as_elsewhere():
+    same_zone, unknown = Candidate(identity(1), "a:4150", "z1", "h2"), Candidate(identity(2), "b:4150")
+
+    assert choose(ME, [same_zone, unknown], 1) == [unknown]
+
+
+def test_choose_does_not_depend_on_the_order_of_candidates():
     found = nodes(20, zones=3)
 
-    assert choose(HOME, found, 3) == choose(HOME, found[::-1], 3)
+    assert choose(ME, found, 3) == choose(ME, found[::-1], 3)
 
 
-def test_homes_spread_over_the_keepers():
+def test_choose_spreads_nodes_over_replicas():
     found = nodes(10)
-    load = Counter(choose(Candidate(f"h{n}:1", f"h{n}"), found, 1)[0].address for n in range(2000))
+    load = Counter(choose(Candidate(identity(n), f"p{n}:1"), found, 1)[0] for n in range(100, 2100))
 
-    assert set(load) == set(addresses(found))
+    assert set(load) == set(found)
     assert max(load.values()) < 300
 
 
-def test_a_node_that_joins_changes_the_choice_of_few():
+def test_choose_changes_few_replicas_when_a_node_joins():
     before, after = nodes(10), nodes(11)
-    homes = [Candidate(f"h{n}:1", f"h{n}") for n in range(1000)]
-    changed = [home for home in homes if choose(home, before, 1) != choose(home, after, 1)]
+    primaries = [Candidate(identity(n), f"p{n}:1") for n in range(100, 1100)]
+    changed = [one for one in primaries if choose(one, before, 1) != choose(one, after, 1)]
 
     assert 40 < len(changed) < 160
-    assert {choose(home, after, 1)[0].address for home in changed} == {"n10:4150"}
+    assert {choose(one, after, 1)[0].address for one in changed} == {"n11:4150"}
 
 
-def one_of(candidates, count=1, now=0, appointments=None, patience=None):
-    appointments = appointments or Appointments()
-    patience = patience or KeeperPatience(5 * MINUTE)
-    replaced(HOME, candidates, count, appointments, patience, now)
-    return appointments, patience
+def test_choose_takes_each_node_once():
+    twice = [Candidate(identity(1), "a:1"), Candidate(identity(1), "a:2"), Candidate(b"", "a:1")]
+
+    assert len(choose(ME, twice, 3)) == 2
+    assert len(choose(ME, twice[:2], 3)) == 1
 
 
-def test_whoever_was_appointed_stays_though_a_better_one_joins():
-    appointments, patience = one_of(nodes(3))
-    (before,) = appointments.current
-
-    one_of(nodes(50), appointments=appointments, patience=patience)
-
-    assert appointments.current == [before]
+# --- the set of replicas ---
 
 
-def test_a_keeper_that_is_gone_for_too_long_is_replaced_and_remembered():
-    appointments, patience = one_of(nodes(3))
-    (old,) = appointments.current
-    patience.away(old.address, 0)
-    patience.away(old.address, 4 * MINUTE)
+class Node:
+    """A node that chooses its replicas once a second."""
 
-    one_of(nodes(3), 1, 5 * MINUTE - 1, appointments, patience)
-    assert appointments.current == [old]
+    def __init__(self, count=1, named=()):
+        self.count = count
+        self.named = named
+        self.health = ReplicaHealth(PATIENCE_NS)
+        self.replicas = ()
+        self.now_ns = 1000 * S
 
-    one_of(nodes(3), 1, 5 * MINUTE, appointments, patience)
-    (new,) = appointments.current
-    assert new.address != old.address
-    assert (new.number, appointments.former) == (2, [old])
-
-
-def test_a_keeper_that_is_gone_stays_when_there_is_no_other():
-    appointments, patience = one_of(nodes(1))
-    (old,) = appointments.current
-    patience.away(old.address, 0)
-
-    one_of(nodes(1), 1, 60 * MINUTE, appointments, patience)
-
-    assert appointments.current == [old]
-
-
-def test_one_that_refuses_is_replaced_at_once_and_asked_again_later():
-    appointments, patience = one_of(nodes(2))
-    (old,) = appointments.current
-    patience.refused(old.address, 0)
-
-    one_of(nodes(2), 1, 1, appointments, patience)
-    (new,) = appointments.current
-    assert new.address != old.address
-    assert not patience.may_ask(old.address, MINUTE)
-    assert patience.may_ask(old.address, 5 * MINUTE)
+    def update(self, candidates=(), *, seconds=0, accepting=()):
+        """Choose for so many seconds, while the replicas *accepting* accept the stream."""
+        for second in range(seconds + 1):
+            self.now_ns += S * (second > 0)
+            for one in self.replicas:
+                if one in accepting:
+                    self.health.accepts(one, self.now_ns)
+            replicas, now = self.replicas, candidates
+            if self.named:
+                replicas, now = named_replicas(self.replicas, self.named)
+            self.replicas = choose_replicas(ME, replicas, now, self.count, self.health, self.now_ns)
+        return numbers(self.replicas)
 
 
-def test_that_one_refuses_is_news_once():
-    patience = KeeperPatience(MINUTE)
-
-    assert [patience.refused("a:1", now) for now in (0, 1, 2)] == [True, False, False]
-    patience.linked("a:1")
-    assert patience.refused("a:1", 3)
+@pytest.fixture
+def node():
+    return Node()
 
 
-def test_fewer_copies_are_wanted():
-    appointments, patience = one_of(nodes(5), 3)
+def test_replica_stays_when_a_better_node_joins(node):
+    before = node.update(nodes(3))
 
-    one_of(nodes(5), 1, 0, appointments, patience)
-
-    assert (len(appointments.current), len(appointments.former)) == (1, 2)
+    assert node.update(nodes(50), seconds=1000, accepting=node.replicas) == before
 
 
-def test_a_number_is_never_given_twice():
-    appointments, _ = one_of(nodes(2))
-    (old,) = appointments.current
-    again = appointments.again(old)
-    known = Appointments.from_json(appointments.to_json())
+def test_replica_is_replaced_after_the_time_without_its_stream(node):
+    before = node.update(nodes(3))
 
-    assert (again.address, again.number) == (old.address, 2)
-    assert known == appointments
-    assert known.appoint(Candidate("x:1")).number == 3
-
-
-def test_a_number_is_above_those_that_a_keeper_knows_of_a_home_that_has_forgotten_them():
-    appointments, _ = one_of(nodes(1))
-
-    assert appointments.again(appointments.current[0], 17).number == 18
+    assert node.update(nodes(3), seconds=299) == before
+    after = node.update(nodes(3), seconds=1)
+    assert len(after) == 1
+    assert after != before
+    # It is not chosen again when its successor is replaced a moment later.
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    assert node.update(nodes(3)) not in (before, after)
 
 
-def test_a_keeper_that_has_said_who_it_is_since_can_be_given_another_number():
-    appointments, _ = one_of(nodes(1))
-    (old,) = appointments.current
-    appointments.current = [Appointed(old.number, old.address, "it said so")]
+def test_replica_that_is_back_in_time_stays(node):
+    before = node.update(nodes(3))
+    node.update(nodes(3), seconds=299)
+    node.health.accepts(node.replicas[0], node.now_ns)
 
-    again = appointments.again(old)
-
-    assert appointments.current == [again]
-    assert (again.number, appointments.former) == (2, [old])
+    assert node.update(nodes(3), seconds=299) == before
 
 
-def test_a_copy_that_is_gone_is_forgotten():
-    appointments, _ = one_of(nodes(2))
-    (old,) = appointments.current
-    appointments.again(old)
+def test_replica_that_nobody_can_replace_stays(node):
+    before = node.update(nodes(1))
 
-    assert not appointments.forget_up_to("another:1", 9)
-    assert not appointments.forget_up_to(old.address, old.number - 1)
-    assert appointments.forget_up_to(old.address, old.number)
-
-    assert appointments.former == []
+    assert node.update(nodes(1), seconds=1000) == before
+    # nsqlookupd knows no node at all.
+    assert node.update([], seconds=1000) == before
+    assert node.update([ME], seconds=1) == before
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        [],
-        {},
-        {"last": 1, "current": [[1]], "former": []},
-        {"last": 0, "current": [[1, "a", "b"]], "former": []},
-    ],
-)
-def test_damaged_appointments_are_told(value):
-    with pytest.raises(ValueError, match="damaged"):
-        Appointments.from_json(value)
+def test_replica_that_refuses_the_stream_each_time_is_replaced(node):
+    """B1: a connection that is welcomed and then refused must not count as health."""
+    before = node.update(nodes(3))
+    for _ in range(PATIENCE_NS // S):
+        assert numbers(node.replicas) == before
+        node.health.refuses(node.replicas[0], Refuse.EARLIER_INCARNATION, node.now_ns)
+        node.update(nodes(3), seconds=1)
+
+    assert numbers(node.replicas) != before
 
 
-def test_one_that_was_away_for_too_long_may_be_appointed_again_when_it_was_seen_since():
-    patience = KeeperPatience(100)
-    patience.away("a:4150", 1000)
+@pytest.mark.parametrize("code", sorted(LASTING_REFUSALS))
+def test_replica_with_a_lasting_refusal_is_replaced_without_a_wait(node, code):
+    before = node.update(nodes(2))
 
-    assert [patience.may_ask("a:4150", now) for now in (1050, 1100, 1199, 1200, 1201)] == [
-        True,
-        False,
-        False,
-        True,
-        True,
-    ]
+    assert node.health.refuses(node.replicas[0], code, node.now_ns)
+    assert not node.health.refuses(node.replicas[0], code, node.now_ns)
+    after = node.update(nodes(2))
+    assert after != before
+
+
+@pytest.mark.parametrize("code", sorted(set(REFUSALS) - LASTING_REFUSALS))
+def test_replica_with_a_passing_refusal_stays(node, code):
+    before = node.update(nodes(2))
+
+    assert not node.health.refuses(node.replicas[0], code, node.now_ns)
+    assert node.update(nodes(2), seconds=1) == before
+
+
+def test_replica_that_refused_may_be_chosen_again_later(node):
+    before = node.update(nodes(2))
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    after = node.update(nodes(2))
+
+    assert node.update(nodes(2), seconds=290, accepting=node.replicas) == after
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    assert node.update(nodes(2)) == after
+    assert node.update(nodes(2), seconds=10) == before
+
+
+def test_replica_that_refused_and_accepts_again_stays(node):
+    before = node.update(nodes(1))
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.update(nodes(1), seconds=10)
+    node.health.accepts(node.replicas[0], node.now_ns)
+
+    assert node.update(nodes(9)) == before
+
+
+def test_replica_that_drains_is_replaced_though_it_accepts_the_stream(node):
+    before = node.update(nodes(1))
+    node.health.drains(node.replicas[0], draining=True)
+
+    assert node.update(nodes(1), seconds=1000, accepting=node.replicas) == before
+    after = node.update(nodes(2), accepting=node.replicas)
+    assert after != before
+
+
+def test_replica_that_stops_draining_stays(node):
+    before = node.update(nodes(1))
+    node.health.drains(node.replicas[0], draining=True)
+    node.health.drains(node.replicas[0], draining=False)
+
+    assert node.update(nodes(9), seconds=1000, accepting=node.replicas) == before
+
+
+def test_replica_is_found_by_its_identity_under_another_address(node):
+    node.update(nodes(1))
+    moved = Candidate(identity(1), "n1:9999")
+    node.update([moved])
+
+    assert node.replicas == (Holder(identity(1), "n1:9999"),)
+
+
+def test_replica_is_replaced_by_another_node_at_its_address(node):
+    """A node with a new data path has another identity, and is another node."""
+    node.update(nodes(1))
+    new = Candidate(identity(9), "n1:4150")
+
+    assert node.update([new], seconds=300) == [9]
+
+
+def test_replicas_keep_their_places():
+    node = Node(count=3)
+    first, second, third = node.update(nodes(3))
+    node.health.refuses(node.replicas[1], Refuse.DISK, node.now_ns)
+
+    assert node.update(nodes(4)) == [first, third, 4]
+    assert second not in numbers(node.replicas)
+
+
+def test_replicas_above_the_wanted_count_are_let_go():
+    node = Node(count=3)
+    first, second, third = node.update(nodes(5))
+    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.count = 2
+
+    assert node.update(nodes(5)) == [second, third]
+    node.count = 1
+    assert node.update(nodes(5)) == [second]
+    # A healthy one may be chosen again at once.
+    node.count = 2
+    assert node.update([one for one in nodes(5) if one.identity == identity(third)]) == [second, third]
+    assert first not in numbers(node.replicas)
+
+
+def test_replicas_fill_up_when_nodes_join():
+    node = Node(count=2)
+
+    assert node.update([]) == []
+    assert node.update(nodes(1)) == [1]
+    assert node.update(nodes(2)) == [1, 2]
+
+
+# --- named replicas ---
+
+
+def test_named_replicas_are_those_of_the_flags():
+    node = Node(count=2, named=("a:1", "b:1"))
+    node.replicas = (Holder(identity(5), "old:1"), Holder(identity(7), "b:1"))
+    node.update(nodes(9))
+
+    assert node.replicas == (Holder(identity(7), "b:1"), Holder(b"", "a:1"))
+
+
+def test_named_replica_gets_its_identity_from_the_handshake():
+    node = Node(count=2, named=("a:1", "b:1"))
+    node.update()
+    places = [one.address for one in node.replicas]
+    # Later a node with another data path answers under the name.
+    for number in (7, 8):
+        node.replicas = identified(node.replicas, "b:1", identity(number), node.health, node.now_ns)
+        node.update()
+
+        assert [one.address for one in node.replicas] == places
+        assert set(node.replicas) == {Holder(b"", "a:1"), Holder(identity(number), "b:1")}
+
+
+def test_named_replica_keeps_its_time_when_it_gets_its_identity():
+    node = Node(count=1, named=("a:1", "b:1"))
+    node.update(seconds=299)
+    (before,) = node.replicas
+    node.replicas = identified(node.replicas, before.address, identity(7), node.health, node.now_ns)
+    node.update(seconds=1)
+
+    assert node.replicas[0].address != before.address
+
+
+def test_named_replica_that_cannot_be_replaced_stays():
+    node = Node(count=1, named=("a:1",))
+    node.update(seconds=1000)
+
+    assert node.replicas == (Holder(b"", "a:1"),)
+
+
+def test_named_replica_is_replaced_by_another_name():
+    node = Node(count=1, named=("a:1", "b:1"))
+    node.update()
+    (before,) = node.replicas
+    node.update(seconds=300)
+
+    assert {before.address, node.replicas[0].address} == {"a:1", "b:1"}
+
+
+def test_two_names_of_one_node_are_one_replica():
+    node = Node(count=2, named=("a:1", "b:1"))
+    node.update()
+    for address in ("a:1", "b:1"):
+        node.replicas = identified(node.replicas, address, identity(7), node.health, node.now_ns)
+
+    assert len(node.replicas) == 1
+    assert node.update(seconds=200, accepting=node.replicas) == [7]

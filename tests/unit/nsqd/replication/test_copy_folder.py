@@ -1,43 +1,43 @@
 """What is written to the files of a copy, and what is refused."""
 
 import errno
-from pathlib import Path
+import random
 
 import pytest
 
 from nsqd.log.happened import Mark
-from nsqd.replication.frames import (
-    Appends,
-    FilePart,
-    Have,
-    Refuse,
-    Rename,
-)
-from tests.support.copied import (
-    FIRST,
-    Shelf,
-    home_file,
-    part,
-    refused,
-)
+from nsqd.log.layout import FILE_MAGIC, append_header
+from nsqd.replication.frames import Appends, FilePart, Have, Refuse, Rename, Seal, Sync
+from nsqd.replication.framing import encode
+from nsqd.storage.checkpoint import Sealed
 from tests.support.stores import Shop
+from tests.unit.nsqd.replication.replica_end import DATA, FIRST, SECOND, Shelf, part, primary_file
+from tests.unit.nsqd.replication.stream_pair import StreamPair
+
+NEWER = FILE_MAGIC.replace(b"\x02", b"\x03") + bytes(200)
 
 
-def test_what_is_appended_at_home_is_in_the_copy_byte_for_byte(shelf, shop, said):
+def have(answers):
+    """The files that a replica has reported of its one topic."""
+    (found,) = [one for one in answers if isinstance(one, Have)]
+    return found.files
+
+
+def test_copy_has_the_bytes_of_the_primary(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one", b"two", notes=(b"a note",))
     shop.publish(b"three")
 
-    shelf.say(*said.frames)
+    shelf.send(*sent.frames)
 
-    assert shelf.content(FIRST) == home_file(shop)
+    assert shelf.content(FIRST) == primary_file(shop)
 
 
-def test_a_copy_recovers_as_the_home_would(shelf, shop, said):
+def test_copy_recovers_as_the_primary_would(shelf, shop, sent):
     shelf.begin()
     for number in range(50):
         shop.publish(b"%d" % number)
-    shelf.say(*said.frames)
+    shelf.send(*sent.frames)
 
     again = Shop(shelf.folder().parent)
     again.new(shelf.disk)
@@ -48,89 +48,279 @@ def test_a_copy_recovers_as_the_home_would(shelf, shop, said):
 
 
 @pytest.mark.parametrize("offset", [0, 1, 100_000])
-def test_what_does_not_join_is_refused(shelf, shop, said, offset):
+def test_append_that_does_not_join_is_refused(shelf, shop, sent, offset):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
-    shelf.say(said.frames[0])
+    shelf.send(sent.frames[0])
 
-    answers = shelf.say(Appends(1, FIRST, offset, said.frames[1].data))
+    shelf.send(Appends(1, FIRST, offset, sent.frames[1].data))
 
-    assert refused(answers).code == Refuse.DAMAGED
-    assert shelf.content(FIRST) == said.frames[0].data
+    assert shelf.refused.code == Refuse.DAMAGED
+    assert shelf.content(FIRST) == sent.frames[0].data
 
 
-def test_a_log_that_begins_in_the_middle_is_refused(shelf, shop, said):
+def test_log_that_begins_in_the_middle_is_refused(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
 
-    assert "no such file" in refused(shelf.say(said.frames[1])).sentence
+    shelf.send(sent.frames[1])
+
+    assert "no such file" in shelf.refused.sentence
 
 
-def test_a_part_that_was_damaged_on_its_way_is_refused(shelf, shop):
+def test_part_that_was_damaged_on_its_way_is_refused(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    whole = home_file(shop)
 
-    assert "damaged on its way" in refused(shelf.say(FilePart(1, FIRST, 0, 5, whole))).sentence
-    assert shelf.disk.names(shelf.folder().parent) == []
+    shelf.send(FilePart(1, FIRST, 0, 5, primary_file(shop)))
+
+    assert "damaged on its way" in shelf.refused.sentence
+    assert shelf.names() == []
 
 
-def test_a_checkpoint_takes_the_place_of_the_older_one_and_grows(shelf):
+def test_rename_of_a_file_to_the_name_of_another_is_refused(shelf):
     shelf.begin()
 
-    shelf.say(part("checkpoint.0.tmp", 0, b"whole"), Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
-    shelf.say(part("checkpoint.0", 5, b" and more"))
-    assert shelf.content("checkpoint.0") == b"whole and more"
-    shelf.say(part("checkpoint.0.tmp", 0, b"new"), Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
+    shelf.send(part("checkpoint.0.tmp", 0, b"x"), Rename(1, "checkpoint.0.tmp", "00000001.log"))
 
-    assert shelf.content("checkpoint.0") == b"new"
+    assert shelf.refused.code == Refuse.DAMAGED
+    assert shelf.disk.names(DATA) == ["replicas"]
 
 
-def test_a_file_that_was_not_finished_is_not_told_of(shelf, shop):
+def test_incomplete_file_is_not_reported_and_is_removed_by_the_next_start(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    shelf.say(part("00000001.1.log.new", 0, home_file(shop)))
+    shelf.send(part("00000001.1.log.new", 0, primary_file(shop)))
 
     shelf.connect()
-    assert Have(1, ()) in shelf.begin()
+    assert have(shelf.begin()) == ()
     after = Shelf(shelf.disk.killed())
-    assert Have(1, ()) in after.begin()
+    assert have(after.begin()) == ()
     assert after.names() == []
 
 
-def test_what_is_written_to_a_copy_stays_inside_it(shelf):
-    shelf.begin()
-    shelf.say(part("checkpoint.0.tmp", 0, b"x"))
-
-    assert refused(shelf.say(Rename(1, "checkpoint.0.tmp", "00000001.log"))).code == Refuse.DAMAGED
-    assert shelf.disk.names(Path("/data")) == ["carried"]
-
-
-def test_a_full_disk_ends_the_connection_with_a_sentence_and_what_was_there_stays(shelf, shop, said):
+def test_full_disk_keeps_what_was_written_before(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"x" * 9000)
-    shelf.say(said.frames[0])
+    shelf.send(sent.frames[0])
     shelf.disk.fail(errno.ENOSPC, "append", partial=100)
 
-    answers = shelf.say(said.frames[1])
+    shelf.send(sent.frames[1])
 
-    assert refused(answers) == Refuse(Refuse.DISK, "the keeper's disk: no space left on device")
+    assert shelf.refused == Refuse(Refuse.DISK, "the replica's disk: no space left on device")
     shelf.connect()
-    (have,) = [one for one in shelf.begin() if isinstance(one, Have)]
-    assert have.files[0].size == len(said.frames[0].data)
-    shelf.say(said.frames[1])
-    assert shelf.content(FIRST) == home_file(shop)
+    (file,) = have(shelf.begin())
+    assert file.size == len(sent.frames[0].data)
+    shelf.send(sent.frames[1])
+    assert shelf.content(FIRST) == primary_file(shop)
 
 
-def test_a_checkpoint_of_which_a_sync_was_faster_than_its_name_gets_it_all_the_same(shelf):
+# --- checkpoints ---
+
+
+@pytest.fixture(scope="module")
+def checkpoints():
+    """The contents of real checkpoints, oldest first."""
+    node = StreamPair().origin
+    node.channel()
+    found = []
+    for number in range(9):
+        node.publish(b"%d" % number)
+        node.store().checkpoints.begin_anew()
+        node.checkpoint()
+        found.append(node.disk.read_file(DATA / "t.topic" / f"checkpoint.{number % 2}"))
+    return found
+
+
+def checkpoint(content, slot):
+    return part(f"checkpoint.{slot}.tmp", 0, content), Rename(
+        1, f"checkpoint.{slot}.tmp", f"checkpoint.{slot}"
+    )
+
+
+def newest(shelf, topic="t"):
+    """The serial of the newest checkpoint, once incomplete files are settled."""
+    shelf.copies.settle(shelf.record)
+    found = [name for name in shelf.names() if name in ("checkpoint.0", "checkpoint.1")]
+    serials = []
+    for name in found:
+        try:
+            serials.append(Sealed(shelf.content(name), topic).serial)
+        except Exception:  # noqa: BLE001 - a power cut may have damaged it
+            continue
+    return max(serials, default=None)
+
+
+def test_checkpoint_grows_and_is_replaced(shelf):
     shelf.begin()
 
-    shelf.say(part("checkpoint.0.tmp", 0, b"whole"))
-    shelf.link.sync()
-    shelf.work()
-    shelf.say(Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
+    shelf.send(*checkpoint(b"whole", 0))
+    shelf.send(part("checkpoint.0", 5, b" and more"))
+    assert shelf.content("checkpoint.0") == b"whole and more"
+    shelf.send(*checkpoint(b"other", 1), Sync())
+    shelf.send(*checkpoint(b"new", 0))
+
+    assert shelf.content("checkpoint.0") == b"new"
+    assert shelf.names() == ["checkpoint.0", "checkpoint.1"]
+
+
+def test_checkpoint_is_synced_before_it_replaces_the_only_durable_one(shelf, checkpoints):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0], 0), Sync())
+
+    shelf.send(*checkpoint(checkpoints[2], 0))
+
+    assert shelf.content("checkpoint.0") == checkpoints[0]
+    assert newest(Resumed(shelf.disk.killed())) == Sealed(checkpoints[2]).serial
+    shelf.send(Sync())
+    assert shelf.names() == ["checkpoint.0"]
+    assert shelf.content("checkpoint.0") == checkpoints[2]
+
+
+def test_checkpoint_whose_name_is_not_durable_is_not_relied_on(shelf, checkpoints):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0], 0), Sync())
+    temporary, rename = checkpoint(checkpoints[1], 1)
+    shelf.send(temporary, Sync())
+    shelf.send(rename)
+
+    shelf.send(*checkpoint(checkpoints[2], 0))
+
+    assert shelf.content("checkpoint.0") == checkpoints[0]
+    assert shelf.content("checkpoint.0.new") == checkpoints[2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_checkpoint_that_a_kill_has_left_is_synced_before_it_gets_its_name(shelf, checkpoints, seed):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0] * 20, 0), Sync())
+    shelf.send(*checkpoint(checkpoints[2] * 20, 0))
+    after = Resumed(shelf.disk.killed())
+    assert after.names() == ["checkpoint.0"]
+
+    later = Resumed(after.disk.after_power_cut(random.Random(seed)))
+
+    assert newest(later) == Sealed(checkpoints[2]).serial
+
+
+class Resumed(Shelf):
+    """A replica that has started again, and into which the stream has resumed."""
+
+    def __init__(self, disk):
+        super().__init__(disk)
+        self.begin(resume=True)
+
+
+def test_checkpoint_grows_before_it_has_its_final_name(shelf, checkpoints):
+    shelf.begin()
+    shelf.send(*checkpoint(checkpoints[0], 0), Sync())
+
+    shelf.send(*checkpoint(checkpoints[2], 0), part("checkpoint.0", len(checkpoints[2]), b"more"))
+    shelf.send(Sync())
+
+    assert shelf.content("checkpoint.0") == checkpoints[2] + b"more"
+
+
+@pytest.mark.parametrize("syncs", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_power_cut_leaves_the_checkpoint_that_was_durable_or_a_newer_one(shelf, checkpoints, seed, syncs):
+    rng = random.Random(seed)
+    shelf.begin()
+    durable = None
+    for number, content in enumerate(checkpoints):
+        shelf.send(*checkpoint(content, number % 2))
+        if syncs and rng.random() < syncs / 2:
+            shelf.send(Sync())
+            durable = Sealed(content).serial
+
+    after = Resumed(shelf.disk.after_power_cut(rng))
+
+    if durable is not None:
+        assert newest(after) >= durable
+
+
+def test_no_frame_syncs_in_the_thread_of_the_caller(shelf, shop, sent, checkpoints):
+    shelf.begin("t", "u")
+    shop.publish(b"one")
+    for number, content in enumerate(checkpoints):
+        shelf.send(*checkpoint(content, number % 2))
+    frames = [*sent.frames, Seal(1, FIRST, len(primary_file(shop))), *checkpoint(checkpoints[0], 0), Sync()]
+    shelf.disk.calls.clear()
+
+    shelf.end.receive(b"".join(map(encode, frames)))
+
+    called = {call.operation for call in shelf.disk.calls}
+    assert "append" in called
+    assert not called & {"sync", "sync_folder", "truncate", "make_folder"}
+
+
+def test_checkpoint_gets_its_name_if_a_sync_was_faster(shelf):
+    shelf.begin()
+
+    shelf.send(part("checkpoint.0.tmp", 0, b"whole"))
+    shelf.end.tick()
+    shelf.end.work()
+    shelf.send(Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
 
     assert shelf.content("checkpoint.0") == b"whole"
+
+
+# --- files of a newer format ---
+
+
+def test_file_of_a_newer_format_is_kept_and_begins_a_new_copy(shelf, shop, sent):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(*sent.frames)
+    old = shelf.folder()
+    fd = shelf.disk.create(old / SECOND)
+    shelf.disk.append(fd, [NEWER])
+    shelf.disk.close(fd)
+    after = Shelf(shelf.disk.killed())
+
+    files = {one.name: one for one in have(after.begin(resume=True))}
+
+    assert after.end.log.unreadable == {"t": f"{SECOND}: log format 3 is not known"}
+    assert (files[SECOND].salt, files[SECOND].size) == (0, len(NEWER))
+    assert after.disk.read_file(old / SECOND) == NEWER
+
+
+def test_newer_flag_in_the_middle_of_a_file_keeps_the_file(shelf, shop, sent):
+    shelf.begin()
+    shop.publish(b"one")
+    shop.publish(b"two")
+    shelf.send(sent.frames[0])
+    newer = newer_append(sent.frames[1].data, shop.store.segments[0].header.salt)
+    fd = shelf.disk.open_append(shelf.folder() / FIRST)
+    shelf.disk.append(fd, [newer])
+    shelf.disk.close(fd)
+    after = Shelf(shelf.disk.killed())
+
+    after.begin(resume=True)
+
+    assert "is not known" in after.end.log.unreadable["t"]
+    assert after.content(FIRST) == sent.frames[0].data + newer
+
+
+def newer_append(data, salt):
+    """An append with a flag that this version does not know."""
+    return append_header(salt, 5, 1, 0, data, flags=0x0040) + data
+
+
+@pytest.mark.parametrize("frame", [part(SECOND, 0, b"x" * 300), Seal(1, SECOND, 5)])
+def test_frame_for_a_file_of_a_newer_format_is_refused(shelf, frame):
+    shelf.begin()
+    path = shelf.folder() / SECOND
+    fd = shelf.disk.create(path)
+    shelf.disk.append(fd, [NEWER])
+    shelf.disk.close(fd)
+    after = Shelf(shelf.disk.killed())
+    after.begin(resume=True)
+
+    after.send(frame)
+
+    assert after.refused.code == Refuse.DAMAGED
+    assert after.disk.read_file(path) == NEWER

@@ -3,58 +3,39 @@
 import errno
 import random
 
-from nsqd.replication.frames import (
-    Ack,
-    CopiedFile,
-    CopiedTopic,
-    CopyState,
-    Have,
-    Refuse,
-    Remove,
-    Rename,
-    Seal,
-    SyncCopy,
-)
+import pytest
+
+from nsqd.replication.frames import Ack, CopiedFile, Have, Refuse, Remove, Rename, Seal, Sync
 from nsqd.replication.framing import encode
-from tests.support.copied import (
-    FIRST,
-    HELLO,
-    SECOND,
-    Shelf,
-    home_file,
-    part,
-    refused,
-)
+from tests.unit.nsqd.replication.replica_end import FIRST, SECOND, Shelf, part, primary_file
 
 
-def test_a_file_is_filled_in_parts_and_has_an_index_when_it_is_whole(shelf, shop):
+def test_file_in_parts_has_an_index_when_it_is_complete(shelf, shop):
     shelf.begin()
     for number in range(9):
         shop.publish(b"%d" % number)
-    whole = home_file(shop)
+    whole = primary_file(shop)
 
-    shelf.say(part(FIRST, 0, whole[:200]), part(FIRST, 200, whole[200:]), Seal(1, FIRST, len(whole)))
+    shelf.send(part(FIRST, 0, whole[:200]), part(FIRST, 200, whole[200:]), Seal(1, FIRST, len(whole)))
 
     assert shelf.content(FIRST) == whole
     assert "00000001.index" in shelf.names()
     shelf.connect()
     segment = shop.store.segments[0]
-    assert (
-        Have(1, (CopiedFile(FIRST, segment.header.salt, len(whole), segment.first, segment.next, 0),))
-        in shelf.begin()
-    )
+    file = CopiedFile(FIRST, segment.header.salt, len(whole), segment.first, segment.next, 0)
+    assert Have(1, (file,)) in shelf.begin()
 
 
-def test_a_compacted_file_takes_the_place_of_others_when_it_is_whole(shelf, shop):
+def test_compacted_file_replaces_others_when_it_is_complete(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    whole = home_file(shop)
-    shelf.say(part(FIRST, 0, whole), part(SECOND, 0, whole))
+    whole = primary_file(shop)
+    shelf.send(part(FIRST, 0, whole), part(SECOND, 0, whole))
     compacted = "00000001.1.log"
 
-    shelf.say(part(f"{compacted}.new", 0, whole[:100]))
+    shelf.send(part(f"{compacted}.new", 0, whole[:100]))
     assert compacted not in shelf.names()
-    shelf.say(
+    shelf.send(
         part(f"{compacted}.new", 100, whole[100:]),
         Rename(1, f"{compacted}.new", compacted),
         Remove(1, FIRST),
@@ -65,82 +46,149 @@ def test_a_compacted_file_takes_the_place_of_others_when_it_is_whole(shelf, shop
     assert shelf.content(compacted) == whole
 
 
-def test_what_could_not_be_synced_is_not_said_to_be(shelf, shop, said):
+def test_failed_sync_is_not_acknowledged(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
+    before = shelf.end.synced
     shelf.disk.fail(errno.EIO, "sync")
 
-    answers = shelf.say(*said.frames, SyncCopy())
+    answers = shelf.send(*sent.frames, Sync())
 
-    assert refused(answers).code == Refuse.DISK
-    assert all(one.synced == 0 for one in answers if isinstance(one, Ack))
+    assert shelf.refused.code == Refuse.DISK
+    assert all(one.synced <= before for one in answers if isinstance(one, Ack))
 
 
-def test_what_is_to_be_durable_is_acknowledged_when_it_is(shelf, shop, said):
+def test_sync_is_acknowledged_when_everything_is_durable(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
 
-    *_, ack = shelf.say(*said.frames, SyncCopy())
+    *_, ack = shelf.send(*sent.frames, Sync())
 
-    assert ack == Ack(shelf.link.written, shelf.link.written)
+    assert ack == Ack(shelf.end.written, shelf.end.written)
     after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
-    assert after.content(FIRST) == home_file(shop)
+    after.begin(resume=True)
+    assert after.content(FIRST) == primary_file(shop)
 
 
-def test_a_copy_is_durably_whole_when_its_files_have_their_final_names(shelf, shop, said):
+def test_sync_waits_for_final_names(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    whole = home_file(shop)
-    filled = CopyState(1, CopyState.FILLED)
-    for frame in (part(f"{FIRST}.new", 0, whole), Rename(1, f"{FIRST}.new", FIRST), filled, SyncCopy()):
-        shelf.link.receive(encode(frame))
+    whole = primary_file(shop)
+    for frame in (part(f"{FIRST}.new", 0, whole), Rename(1, f"{FIRST}.new", FIRST), Sync()):
+        shelf.end.receive(encode(frame))
 
-    while shelf.link.synced < shelf.link.written:
-        jobs = shelf.link.jobs()
+    while shelf.end.synced < shelf.end.written:
+        jobs = shelf.end.jobs()
         assert jobs
-        for job in jobs:
+        for job in reversed(jobs):
             job.run(shelf.disk)
-            shelf.link.ended(job, None)
-            if shelf.link.synced == shelf.link.written:
+            shelf.end.ended(job, None)
+            if shelf.end.synced == shelf.end.written:
                 break
 
     after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
+    after.begin(resume=True)
     assert after.content(FIRST) == whole
 
 
-def test_a_job_that_failed_keeps_no_later_one_from_being_done(shelf, shop):
+def test_sync_that_does_not_find_a_renamed_file_is_run_again(shelf):
+    shelf.begin()
+    shelf.send(part("checkpoint.0.tmp", 0, b"whole"))
+    shelf.end.tick()
+    (job,) = shelf.end.jobs()
+    # The thread looks for the file between the rename and the note of it.
+    folder = shelf.folder()
+    shelf.disk.rename(folder / "checkpoint.0.tmp", folder / "moved")
+    job.run(shelf.disk)
+    shelf.disk.rename(folder / "moved", folder / "checkpoint.0.tmp")
+    shelf.send(Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
+    shelf.end.ended(job, None)
+    assert shelf.end.synced < shelf.end.written
+
+    shelf.end.work()
+
+    assert shelf.end.synced == shelf.end.written
+    after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
+    after.begin(resume=True)
+    assert after.content("checkpoint.0") == b"whole"
+
+
+def test_failed_job_stops_no_later_one(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    whole = home_file(shop)
-    shelf.say(part(FIRST, 0, whole), part(SECOND, 0, whole))
+    whole = primary_file(shop)
+    shelf.send(part(FIRST, 0, whole), part(SECOND, 0, whole))
     shelf.disk.fail(errno.EIO, "sync")
-    assert refused(shelf.say(Seal(1, FIRST, len(whole)))).code == Refuse.DISK
+    shelf.send(Seal(1, FIRST, len(whole)))
+    assert shelf.refused.code == Refuse.DISK
 
     shelf.connect()
     shelf.begin()
-    shelf.say(Seal(1, FIRST, len(whole)), Remove(1, SECOND))
-    (folder,) = shelf.link.folders
+    shelf.send(Seal(1, FIRST, len(whole)), Remove(1, SECOND))
 
-    assert folder.is_settled
     assert [name for name in shelf.names() if name.startswith("0000")] == [
         FIRST.replace(".log", ".index"),
         FIRST,
     ]
 
 
-def test_a_copy_is_looked_at_when_a_job_of_the_connection_before_has_ended(shelf, shop):
+def test_steps_that_no_job_has_taken_are_forgotten_with_the_connection(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    shelf.say(part(FIRST, 0, home_file(shop)))
-    before = shelf.link
+    whole = primary_file(shop)
+    shelf.send(part(f"{FIRST}.new", 0, whole))
+    shelf.end.receive(encode(Rename(1, f"{FIRST}.new", FIRST)))
+
+    shelf.connect()
+    shelf.begin()
+    shelf.send(part(f"{FIRST}.new", 0, whole[:100]), Remove(1, SECOND))
+
+    assert shelf.end.refused is None
+    assert FIRST not in shelf.names()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_checkpoint_is_durable_before_files_are_removed_because_of_it(shelf, shop, seed):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(part(FIRST, 0, primary_file(shop)), Sync())
+    shelf.send(
+        part("checkpoint.0.tmp", 0, b"c" * 5000),
+        Rename(1, "checkpoint.0.tmp", "checkpoint.0"),
+        Remove(1, FIRST),
+    )
+
+    after = shelf.disk.after_power_cut(random.Random(seed))
+
+    assert after.read_file(shelf.folder() / "checkpoint.0") == b"c" * 5000
+
+
+def test_files_of_recovered_topics_are_looked_at_again(shelf, shop, sent):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(*sent.frames)
+    record = shelf.record
+    shelf.connect()
+    # Another part of the node has recovered the topics and changed the files.
+    record.opened = True
+    shelf.disk.remove(record.path / "t.topic" / FIRST)
+
+    assert Have(1, ()) in shelf.begin_negotiation()
+
+
+def test_copy_is_looked_at_after_the_jobs_of_the_connection_before(shelf, shop):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(part(FIRST, 0, primary_file(shop)))
+    before = shelf.end
     before.receive(encode(Remove(1, FIRST)))
     (job,) = before.jobs()
 
     shelf.connect()
-    shelf.say(HELLO)
-    assert not [one for one in shelf.say(CopiedTopic(1, "t")) if isinstance(one, Have)]
+    answers = shelf.begin_negotiation()
+    assert answers == []
     job.run(shelf.disk)
     before.ended(job, None)
-    shelf.work()
+    shelf.end.work()
 
-    assert [one for one in shelf.answers() if isinstance(one, Have)] == [Have(1, ())]
+    assert [one for one in shelf.end.answers() if isinstance(one, Have)] == [Have(1, ())]

@@ -1,26 +1,25 @@
-"""What a power cut leaves of a copy."""
+"""Folders and files that a power cut leaves as they were made."""
 
 import random
 
 import pytest
 
-from nsqd.replication.frames import (
-    Rename,
-)
-from tests.support.copied import (
-    Shelf,
-    part,
-)
+from nsqd.replication.durable import make_folders, sync_file
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.nsqd.replication.replica_end import DATA
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_power_cut_leaves_one_checkpoint_at_least(shelf, seed):
-    shelf.begin()
-    for number in range(4):
-        slot = f"checkpoint.{number % 2}"
-        shelf.say(part(f"{slot}.tmp", 0, b"c" * 5000), Rename(1, f"{slot}.tmp", slot))
+@pytest.mark.parametrize("seed", range(5))
+def test_folders_and_synced_files_survive_a_power_cut(seed):
+    disk = SimulatedDisk(DATA)
+    path = DATA / "a" / "b" / "c"
 
-    after = Shelf(shelf.disk.after_power_cut(random.Random(seed)))
+    make_folders(disk, path)
+    make_folders(disk, path)
+    disk.append(disk.create(path / "file"), [b"content"])
+    sync_file(disk, path / "file")
+    sync_file(disk, path / "missing")
+    disk.sync_folder(path)
 
-    whole = [one for one in ("checkpoint.0", "checkpoint.1") if one in after.names()]
-    assert b"c" * 5000 in [after.content(one) for one in whole]
+    after = disk.after_power_cut(random.Random(seed))
+    assert after.read_file(path / "file") == b"content"

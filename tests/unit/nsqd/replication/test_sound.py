@@ -1,79 +1,118 @@
-"""Damage to a copy, or a cut end, is found."""
+"""Damage to a copy, or a torn end, is found."""
 
 import random
 
 import pytest
 
-from nsqd.replication.frames import (
-    Appends,
-    CopiedFile,
-    Have,
-    Refuse,
-    Seal,
-    SyncCopy,
-)
-from tests.support.copied import (
-    FIRST,
-    Shelf,
-    home_file,
-    part,
-    refused,
-)
+from nsqd.log.happened import Mark
+from nsqd.replication.frames import Appends, CopiedFile, Have, Seal, Snapshot, Sync
 from tests.support.stores import Shop
+from tests.unit.nsqd.replication.replica_end import FIRST, Shelf, part, primary_file
 
 
 @pytest.mark.parametrize("place", [3, 170, 215, 230, -1])
-def test_a_wrong_bit_is_refused_and_nothing_of_it_is_written(shelf, shop, said, place):
+def test_append_with_a_wrong_bit_is_refused_and_not_written(shelf, shop, sent, place):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
-    first, second = said.frames
-    shelf.say(first)
+    first, second = sent.frames
+    shelf.send(first)
     data = bytearray(second.data)
     data[place % len(data)] ^= 4
 
-    answers = shelf.say(Appends(1, FIRST, second.offset, bytes(data)))
+    shelf.send(Appends(1, FIRST, second.offset, bytes(data)))
 
-    assert "damaged" in refused(answers).sentence
-    assert shelf.link.closing
+    assert "damaged" in shelf.refused.sentence
     assert shelf.content(FIRST) == first.data
     shelf.connect()
-    assert Have(1, (CopiedFile(FIRST, *_known(shop, len(first.data), 1)),)) in shelf.begin()
-    shelf.say(second)
-    assert shelf.content(FIRST) == home_file(shop)
-
-
-def _known(shop: Shop, size: int, messages: int) -> tuple[int, int, int, int, int]:
     segment = shop.store.segments[0]
-    return segment.header.salt, size, segment.first, segment.first + messages, 0
+    known = CopiedFile(FIRST, segment.header.salt, len(first.data), segment.first, segment.first + 1, 0)
+    assert Have(1, (known,)) in shelf.begin()
+    shelf.send(second)
+    assert shelf.content(FIRST) == primary_file(shop)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_power_cut_has_left_of_a_copy_is_told_as_far_as_it_is_sound(shelf, shop, said, seed):
+def test_power_cut_leaves_a_sound_beginning_that_is_reported(shelf, shop, sent, seed):
     shelf.begin()
     for number in range(30):
         shop.publish(b"%d" % number * 300)
-    shelf.say(*said.frames[:10], SyncCopy())
-    shelf.say(*said.frames[10:])
+    shelf.send(*sent.frames[:10], Sync())
+    shelf.send(*sent.frames[10:])
 
     after = Shelf(shelf.disk.after_power_cut(random.Random(seed)))
-    (have,) = [one for one in after.begin() if isinstance(one, Have)]
+    (have,) = [one for one in after.begin(resume=True) if isinstance(one, Have)]
 
     (found,) = have.files
-    ends = [frame.offset + len(frame.data) for frame in said.frames]
+    ends = [frame.offset + len(frame.data) for frame in sent.frames]
     assert found.size in ends[9:]
-    assert home_file(shop).startswith(after.content(FIRST))
-    after.say(*[frame for frame in said.frames if frame.offset >= found.size])
-    assert after.content(FIRST) == home_file(shop)
+    assert primary_file(shop).startswith(after.content(FIRST))
+    after.send(*[frame for frame in sent.frames if frame.offset >= found.size])
+    assert after.content(FIRST) == primary_file(shop)
 
 
-def test_a_part_that_is_damaged_at_home_is_copied_as_it_is(shelf, shop):
+def test_append_that_is_damaged_at_the_primary_is_copied_as_it_is(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
-    whole = bytearray(home_file(shop))
+    whole = bytearray(primary_file(shop))
     whole[-1] ^= 1
 
-    answers = shelf.say(part(FIRST, 0, bytes(whole)), Seal(1, FIRST, len(whole)))
+    shelf.send(part(FIRST, 0, bytes(whole)), Seal(1, FIRST, len(whole)))
 
-    assert not [one for one in answers if isinstance(one, Refuse)]
+    assert shelf.end.refused is None
     assert shelf.content(FIRST) == bytes(whole)
+
+
+@pytest.fixture
+def damage(shelf, shop, sent):
+    """Returns a function that damages appends of six; returns the replica after a restart, and its answer."""
+
+    def restart(*places):
+        shelf.begin()
+        for number in range(6):
+            shop.publish(b"%d" % number * 100)
+        shelf.send(*sent.frames)
+        fd = shelf.disk.open_write(shelf.folder() / FIRST)
+        for place in places:
+            frame = sent.frames[place]
+            shelf.disk.write_at(fd, b"\xff", frame.offset + len(frame.data) - 1)
+        shelf.disk.close(fd)
+        after = Shelf(shelf.disk.killed())
+        (have,) = [one for one in after.begin_negotiation() if isinstance(one, Have)]
+        return after, shelf.folder(), have.files[0]
+
+    return restart
+
+
+@pytest.mark.parametrize("places", [(2,), (2, 4), (2, 5)])
+def test_messages_behind_damage_are_reported_and_stay_in_the_copy(damage, shop, sent, places):
+    after, folder, file = damage(*places)
+
+    assert file.size == sent.frames[2].offset
+    last = 5 if 5 not in places else 4
+    assert (file.first, file.next_seq) == (shop.store.first_seq, shop.store.first_seq + last + 1)
+    after.send(Snapshot(1, resume=False))
+    again = Shop(folder.parent)
+    again.new(after.disk)
+    again.store.recover(Mark())
+    again.encoder.skip_to(again.store.end)
+    assert len(again.bodies()) == 6 - len(places)
+
+
+def test_stream_that_resumes_replaces_damage_and_everything_behind_it(damage, shop, sent):
+    after, _, file = damage(2)
+    whole = primary_file(shop)
+
+    after.send(Snapshot(1, resume=True))
+    assert after.content(FIRST) == whole[: file.size]
+    after.send(part(FIRST, file.size, whole[file.size :]), Seal(1, FIRST, len(whole)))
+
+    assert after.content(FIRST) == whole
+    assert "00000001.index" in after.names()
+
+
+def test_torn_end_is_cut_off(damage, sent):
+    after, folder, file = damage(5)
+
+    assert file.size == sent.frames[5].offset
+    assert len(after.disk.read_file(folder / FIRST)) == file.size

@@ -19,7 +19,8 @@ from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.topic_store import store_of
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
+from tests.support.wire import sized
 
 
 class SlowDisk(Disk):

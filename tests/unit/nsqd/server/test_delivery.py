@@ -11,7 +11,7 @@ from nsqd.engine.channel import Consumer
 from nsqd.engine.delivering import DRAWN_AT_ONCE, TAKE_BYTES
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.server.delivery import TURN_BYTES, serve
-from tests.support.engine import SECOND, Node, Outlet
+from tests.support.engine import SECOND, Node, Outlet, bodies
 
 PLACES = {"zone": SAME_ZONE, "region": SAME_REGION, "far": ELSEWHERE}
 
@@ -27,10 +27,6 @@ def join(node, channel, place, rdy=1):
     channel.subscribe(consumer, 0)
     node.ready(consumer, rdy)
     return consumer, outlet
-
-
-def bodies(outlet):
-    return [body for _, _, body in outlet.taken()]
 
 
 def test_every_message_goes_to_the_consumer_in_the_zone_while_it_is_idle(node):

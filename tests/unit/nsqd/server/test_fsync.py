@@ -17,8 +17,9 @@ from nsqd.server.fsync import THREADS
 from nsqd.server.turn import NotStored
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
 from tests.support.waiting import eventually
+from tests.support.wire import sized
 
 OK = (0, b"OK")
 FAILED = (1, b"E_PUB_FAILED PUB failed input/output error")

@@ -6,7 +6,7 @@ from nsqd.engine import carried
 from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.carrying import Carrier
-from tests.support.engine import Node
+from tests.support.engine import Node, bodies
 
 
 def home_with(count, body=b"theirs"):
@@ -20,10 +20,6 @@ def home_with(count, body=b"theirs"):
 @pytest.fixture
 def carrier():
     return Carrier()
-
-
-def bodies(outlet):
-    return [body for _, _, body in outlet.taken()]
 
 
 def take_one_by_one(node, consumer, outlet, count):

@@ -2,9 +2,13 @@
 
 import errno
 
+import pytest
+
 from nsqd.log.disk import Disk
+from nsqd.server.turn import NotStored
 from tests.support.disks import FullDisk
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
+from tests.support.wire import sized
 
 
 async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):
@@ -134,3 +138,89 @@ async def test_no_ok_is_said_for_an_append_at_which_a_keeper_that_is_needed_is_g
     assert publisher.replies == [(0, b"OK"), (1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")]
     # It is stored here, and is given out.
     assert reader.session.consumer.message_count == 2
+
+
+async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
+    keeper = OneKeeper()
+    bench = Bench(tmp_path, keeper)
+    bench.turn.copying = keeper
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\nRDY 1\n")
+    publisher.says(b"PUB t\n" + sized(b"one"))
+    await bench.rest()
+    topic = bench.broker.topics["t"]
+    (message_id,) = [data[10:26] for kind, data in reader.replies if kind == 2]
+    keeper.linked = False
+
+    publisher.says(b"PUB t\n" + sized(b"two"))
+    by_http = bench.turn.stored(topic)
+    bench.broker.pause_channel(topic, topic.channels["c"], paused=True)
+    reader.says(b"REQ " + message_id + b" 60000\n")
+    paused = bench.turn.note_durable(topic)
+    await bench.rest()
+
+    assert publisher.replies[-1] == (1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")
+    with pytest.raises(NotStored, match="0 of 1 keepers are linked"):
+        await by_http
+    await paused
+    (segment,) = (tmp_path / "t.topic").glob("*.log")
+    content = segment.read_bytes()
+    assert b'{"note":"pause","channel":"c"}' in content
+    assert b'{"note":"defer","channel":"c","messages":' in content
+    assert b"two" not in content
+
+
+async def test_a_note_is_stored_though_a_keeper_is_given_up_at_its_append(tmp_path):
+    keeper = OneKeeper()
+    bench = Bench(tmp_path, keeper)
+    bench.turn.copying = keeper
+    topic = bench.broker.topic("t", 1)
+    await bench.rest()
+    keeper.slow = True
+
+    topic.stage(b"one", 1)
+    published = bench.turn.stored(topic)
+    bench.broker.pause_topic(topic, paused=True)
+    paused = bench.turn.note_stored(topic)
+    await bench.rest()
+
+    with pytest.raises(NotStored, match="0 of 1 keepers are linked"):
+        await published
+    await paused
+
+
+async def test_a_refusal_does_not_wait_for_the_fsync_of_a_note(tmp_path):
+    keeper = OneKeeper()
+    bench = Bench(tmp_path, keeper, sync_every=1)
+    bench.turn.copying = keeper
+    topic = bench.broker.topic("t", 1)
+    await bench.rest()
+    keeper.linked = False
+    publisher = bench.connect()
+
+    publisher.says(b"PUB t\n" + sized(b"one"))
+    bench.broker.pause_topic(topic, paused=True)
+    bench.turn.run()
+
+    assert publisher.replies == [(1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")]
+    await bench.fsync.synced()
+
+
+async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_path):
+    class FullWithoutKeeper(OneKeeper, FullDisk):
+        pass
+
+    keeper = FullWithoutKeeper(room=1000)
+    bench = Bench(tmp_path, keeper)
+    bench.turn.copying = keeper
+    topic = bench.broker.topic("t", 1)
+    await bench.rest()
+    keeper.linked, keeper.room = False, 0
+
+    topic.stage(b"one", 1)
+    bench.broker.pause_topic(topic, paused=True)
+    paused = bench.turn.note_durable(topic)
+    await bench.rest()
+
+    with pytest.raises(NotStored, match="no space left on device"):
+        await paused

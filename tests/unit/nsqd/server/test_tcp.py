@@ -9,7 +9,8 @@ from nsqd.protocol.session import Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.portions import FIRST, MOST
 from nsqd.server.tcp import ClientConnection
-from tests.support.turns import Bench, Client, Wire, sized
+from tests.support.turns import Bench, Client, Wire
+from tests.support.wire import sized
 
 
 class Heard(Wire):

@@ -14,7 +14,8 @@ from nsqd.server.fsync import SYNC_PAUSE_NS
 from nsqd.server.turn import NotStored
 from nsqd.storage.topic_store import store_of
 from tests.support.disks import BrokenSync, FullDisk
-from tests.support.turns import Bench, Client, Wire, sized
+from tests.support.turns import Bench, Client, Wire
+from tests.support.wire import sized
 
 
 async def test_http_publishers_hear_of_success_and_failure(tmp_path):

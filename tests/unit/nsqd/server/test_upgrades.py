@@ -6,7 +6,8 @@ import pytest
 
 from nsqclient.wire.compression import Deflate, Snappy
 from nsqclient.wire.frames import FrameParser
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
+from tests.support.wire import sized
 
 COMPRESSIONS = {"deflate": lambda: Deflate(6), "snappy": Snappy}
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from nsqd.storage.carried import open_carried
 
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine import carried
@@ -16,12 +17,12 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints
-from nsqd.storage.carried import open_carried
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import store_of
 from tests.support.machine import Machine
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
 from tests.support.waiting import eventually
+from tests.support.wire import sized
 
 
 class Removals(Disk):

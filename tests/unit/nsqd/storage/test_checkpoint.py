@@ -10,12 +10,7 @@ from nsqd.log.happened import Mark
 from nsqd.log.layout import NewerVersion
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint
-from tests.support.engine import SECOND, Node
-
-
-@pytest.fixture
-def node():
-    return Node()
+from tests.support.engine import SECOND
 
 
 def saved(node, serial=1, mark=None):

@@ -21,11 +21,6 @@ def folder(tmp_path):
     return tmp_path / "t.topic"
 
 
-@pytest.fixture
-def node():
-    return Node()
-
-
 class Keeper:
     """Writes checkpoints with rising numbers of notes, so that they can be told apart."""
 

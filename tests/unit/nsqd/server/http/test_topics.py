@@ -15,7 +15,8 @@ from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
-from tests.support.turns import Bench, sized
+from tests.support.turns import Bench
+from tests.support.wire import sized
 
 QUIET = Log("[test] ", LogLevel.FATAL)
 

@@ -1,51 +1,60 @@
-"""The secret for keepers is read again for each connection."""
+"""The file of --cluster-secret-file, read again for each connection."""
 
 import pytest
 
 from nsqcore.process.lifecycle import StartupError
-from nsqd.server.replication.secret import KeeperSecret
+from nsqd.server.replication.secret import ClusterSecret
+
+OLD, NEW = b"o" * 32, b"n" * 32
 
 
 @pytest.fixture
 def file(tmp_path):
     file = tmp_path / "secret"
-    file.write_text("old\n")
+    file.write_bytes(OLD + b"\n")
     return file
 
 
-def test_a_changed_secret_is_the_next_one_that_is_sent(file):
-    secret = KeeperSecret(str(file), print)
-    assert secret() == b"old"
-
-    file.write_text("new\n")
-
-    assert secret() == b"new"
+def test_cluster_secret_without_a_file_is_empty():
+    assert ClusterSecret("", print)() == ()
 
 
-@pytest.mark.parametrize("spoil", [lambda file: file.unlink(), lambda file: file.write_text("\n")])
-def test_a_secret_that_cannot_be_read_any_more_is_told_once_and_the_last_one_is_sent(file, spoil):
-    told: list[str] = []
-    secret = KeeperSecret(str(file), told.append)
+def test_cluster_secret_is_rotated_without_a_restart(file):
+    secret = ClusterSecret(str(file), print)
+    found = [secret()]
 
-    spoil(file)
-    assert (secret(), secret()) == (b"old", b"old")
-    assert len(told) == 1
-    assert "--keeper-secret-file" in told[0]
-    assert told[0].endswith("; the secret that it had before is sent")
+    for content in (OLD + b"\n" + NEW, NEW + b"\n" + OLD, NEW):
+        file.write_bytes(content)
+        found.append(secret())
 
-    file.write_text("new\n")
-    assert secret() == b"new"
-    spoil(file)
-    assert secret() == b"new"
-    assert len(told) == 2
+    assert found == [(OLD,), (OLD, NEW), (NEW, OLD), (NEW,)]
 
 
-def test_without_a_file_there_is_no_secret():
-    assert KeeperSecret("", print)() == b""
+def test_cluster_secret_stays_while_its_file_is_unusable(file):
+    warnings = []
+    secret = ClusterSecret(str(file), warnings.append)
+
+    file.write_bytes(b"short")
+    assert [secret(), secret()] == [(OLD,)] * 2
+    file.unlink()
+    assert secret() == (OLD,)
+    file.write_bytes(NEW)
+    assert secret() == (NEW,)
+    file.write_bytes(b"short")
+    assert secret() == (NEW,)
+
+    short = f"--cluster-secret-file {file} is not usable: line 1 has 5 bytes, a secret has at least 32"
+    kept = "; the secrets of the last usable file stay in force"
+    assert warnings[0] == warnings[2] == short + kept
+    assert warnings[1].startswith("failed to read --cluster-secret-file - ")
+    assert len(warnings) == 3
 
 
-def test_a_file_without_a_secret_ends_the_start(file):
-    file.write_text(" \n")
+@pytest.mark.parametrize("content", [None, b"", b"short"])
+def test_cluster_secret_file_must_be_usable_at_the_start(file, content):
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
 
-    with pytest.raises(StartupError, match="--keeper-secret-file must hold 1 to"):
-        KeeperSecret(str(file), print)
+    with pytest.raises(StartupError, match="--cluster-secret-file"):
+        ClusterSecret(str(file), print)

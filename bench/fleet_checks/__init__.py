@@ -1,1 +1,0 @@
-"""Compares the predictions of the fleet model with measurements."""

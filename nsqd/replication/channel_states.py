@@ -1,0 +1,132 @@
+"""The channel state of a copy as it is sent, and what another copy's state changes here: rules 3 and 4. Pure.
+
+Channel state is positive: it names finished messages. Nothing is concluded from "not pending".
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nsqd.engine import facts, promoted
+from nsqd.engine.broker import Broker
+from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import Ranges, merged
+from nsqd.replication.claims import NO_CHANNEL, ChannelKey
+from nsqd.replication.fields import MAX_RANGES
+from nsqd.replication.frames import ChannelState
+from nsqd.storage.data_path import claim, extents_of
+
+_NOTHING: Final[Ranges] = []
+
+
+def pending_of(topic: Topic) -> dict[ChannelKey, Ranges]:
+    """The messages that are pending on each channel and can be read here."""
+    if topic.ephemeral:
+        return {}
+    readable = facts.readable(topic, extents_of(topic))
+    end = topic.log.next_seq
+    found = {
+        (name, channel.generation): facts.within_all(channel.owed(0, end), readable)
+        for name, channel in topic.channels.items()
+        if not channel.ephemeral
+    }
+    if not any(not channel.ephemeral for channel in topic.channels.values()):
+        found[NO_CHANNEL] = facts.within_all(topic.backlog.owed(0, end), readable)
+    return {key: ranges for key, ranges in found.items() if ranges}
+
+
+def states_of(
+    topic: Topic, origin: bytes, copy: int, pending: dict[ChannelKey, Ranges]
+) -> Iterator[ChannelState]:
+    """Frames with the channel state of one topic; *pending* is what is said to be pending."""
+    if isinstance(topic, ReplicaTopic) and topic.tombstoned:
+        yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, facts.had(topic), _NOTHING, live=False)
+    elif waiting := pending.get(NO_CHANNEL):
+        yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, _NOTHING, waiting, live=True)
+    live = [name for name, channel in topic.channels.items() if not channel.ephemeral]
+    for name in (*live, *topic.gone):
+        known = facts.facts(topic, name)
+        if known is None:
+            continue
+        key = (name, known.generation)
+        yield from _in_frames(
+            *(origin, copy, topic.name, key, known.finished, pending.get(key, _NOTHING)),
+            live=name in topic.channels,
+        )
+
+
+def _in_frames(
+    origin: bytes, copy: int, topic: str, key: ChannelKey, finished: Ranges, pending: Ranges, *, live: bool
+) -> Iterator[ChannelState]:
+    parts = max(1, -(-max(len(finished), len(pending)) // MAX_RANGES))
+    for part in range(parts):
+        cut = slice(part * MAX_RANGES, (part + 1) * MAX_RANGES)
+        yield ChannelState(
+            *(origin, copy, topic, *key),
+            live=live,
+            more=part + 1 < parts,
+            finished=tuple(finished[cut]),
+            pending=tuple(pending[cut]),
+        )
+
+
+def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
+    """Take over what another copy knows of this topic; True if it was news here.
+
+    A topic without channels creates the channels that it hears of. Otherwise only a channel of the same
+    generation is changed.
+    """
+    finished = merged(list(state.finished))
+    if not state.channel:
+        return bool(finished) and _finish_everywhere(broker, topic, finished)
+    channel = topic.channels.get(state.channel)
+    if channel is None:
+        durable = [one for one in topic.channels.values() if not one.ephemeral]
+        if durable or topic.gone.get(state.channel) == state.generation:
+            return False
+        if not state.live:
+            return _finish_waiting(topic, finished)
+        known = ChannelFacts(state.generation, finished)
+        promoted.learn(broker, topic, state.channel, known, lambda: claim(topic))
+        return True
+    if channel.generation != state.generation:
+        return False
+    return promoted.unite(broker, topic, channel, finished) > 0
+
+
+def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:
+    """The topic was emptied or deleted at another copy, which had these messages."""
+    news = _finish_waiting(topic, finished)
+    for channel in topic.channels.values():
+        news = promoted.unite(broker, topic, channel, finished) > 0 or news
+    return news
+
+
+def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
+    """Messages that no channel has yet were held by a channel or topic that was deleted."""
+    news = [
+        part for start, end in finished for part in topic.backlog.owed(start, min(end, topic.log.next_seq))
+    ]
+    if not news:
+        return False
+    topic.backlog.take_out_ranges(merged(news))
+    for start, end in news:
+        topic.backlog.finished.add(start, end)
+    topic.changed = True
+    return True
+
+
+def delete_below(broker: Broker, topic: Topic, position: int) -> bool:
+    """The topic was deleted at its origin: finish all below *position*; True when nothing is left."""
+    _finish_everywhere(broker, topic, [(0, position)])
+    return not facts.owed_by_any(topic)
+
+
+def finished_here(topic: Topic, key: ChannelKey, ranges: Ranges) -> Ranges:
+    """The part of *ranges* that is finished on this channel here, or was held when it was deleted."""
+    name, generation = key
+    known = facts.facts(topic, name)
+    if known is None or known.generation != generation:
+        return []
+    return facts.within_all(merged(ranges), known.finished)

@@ -1,0 +1,283 @@
+"""The copies of logs that this node holds.
+
+    replicas/<owner>/<origin>.<number>/        a replica
+    owned/<origin>.<epoch>.<number>/           a promoted copy
+
+Each has ``copy.json`` and ``<topic>.topic/``. The folder in which a copy lies says whether it is promoted.
+Every method says which threads may call it; a crash between any two steps leaves one valid copy.
+"""
+
+import re
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from nsqclient.wire.names import is_ephemeral, is_valid_name
+from nsqd.log.disk import Disk, remove_folders, words_of
+from nsqd.replication.copy_folder import CopyFolder, OpenFile
+from nsqd.replication.copy_record import FILE, BadRecord, CopyRecord, decode, encode
+from nsqd.replication.durable import make_folders, sync_file
+from nsqd.replication.found_files import settle
+from nsqd.replication.frames import is_copied_name
+from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
+
+REPLICAS: Final = "replicas"
+OWNED: Final = "owned"
+_OWNER: Final = re.compile(r"[0-9a-f]{32}")
+_REPLICA: Final = re.compile(r"[0-9a-f]{32}\.(\d{1,19})")
+_PROMOTED: Final = re.compile(r"[0-9a-f]{32}\.\d{1,20}\.(\d{1,19})")
+# The number of a copy that was dropped is not used again while its folder exists.
+_DROPPED: Final = re.compile(r"[0-9a-f]{32}(?:\.\d{1,20})?\.(\d{1,19})\.\d+" + re.escape(DELETED_SUFFIX))
+
+
+class Copies:
+    """See the module."""
+
+    def __init__(self, disk: Disk, data_path: Path) -> None:
+        self.disk = disk
+        self.data_path = data_path
+        # Why copies cannot be used, in one sentence, by their folders.
+        self.problems: dict[Path, str] = {}
+        # Folders of dropped copies and deleted topics, to be removed by any thread.
+        self.removable: list[Path] = []
+        self._next_number = 1
+        self._folders: dict[tuple[int, str], CopyFolder] = {}
+        self._opened: deque[OpenFile] = deque()
+        # Records are written one at a time.
+        self._writing = Lock()
+
+    # --- what there is ---
+
+    def scan(self) -> list[CopyRecord]:
+        """The copies on disk; `problems` has those that cannot be used. At the start only. Raises OSError."""
+        found: list[CopyRecord] = []
+        replicas = self.data_path / REPLICAS
+        for owner in self._names(replicas):
+            if _OWNER.fullmatch(owner):
+                found += self._scan(replicas / owner, _REPLICA, promoted=False)
+        return found + self._scan(self.data_path / OWNED, _PROMOTED, promoted=True)
+
+    def _scan(self, folder: Path, pattern: re.Pattern[str], *, promoted: bool) -> list[CopyRecord]:
+        found = []
+        for name in self._names(folder):
+            match = pattern.fullmatch(name) or _DROPPED.fullmatch(name)
+            if match is None:
+                continue
+            self._next_number = max(self._next_number, int(match[1]) + 1)
+            if match.re is _DROPPED:
+                self._remove_later(folder / name)
+                continue
+            record = self._read(folder / name, promoted=promoted)
+            if record is not None:
+                found.append(record)
+                self._find_deleted(record)
+        return found
+
+    def _read(self, path: Path, *, promoted: bool) -> CopyRecord | None:
+        try:
+            return decode(self.disk.read_file(path / FILE), path, promoted=promoted)
+        except FileNotFoundError:
+            if any(name.endswith(FOLDER_SUFFIX) for name in self._names(path)):
+                self.problems[path] = f"{FILE} is missing"
+            else:
+                # The copy was not complete when the process ended.
+                self._remove_later(path)
+        except BadRecord as error:
+            self.problems[path] = str(error)
+        except OSError as error:
+            self.problems[path] = f"{FILE} cannot be read: {words_of(error)}"
+        return None
+
+    def _find_deleted(self, record: CopyRecord) -> None:
+        for name in self._names(record.path):
+            if name.endswith(DELETED_SUFFIX):
+                self._remove_later(record.path / name)
+
+    def topics(self, record: CopyRecord) -> list[str]:
+        """The topics of a copy. For any thread. Raises OSError."""
+        found = []
+        for name in self._names(record.path):
+            topic = name.removesuffix(FOLDER_SUFFIX)
+            if topic != name and is_valid_name(topic) and not is_ephemeral(topic):
+                found.append(topic)
+        return found
+
+    def folder(self, record: CopyRecord, topic: str) -> CopyFolder:
+        """The folder of one topic of a copy, which need not exist yet; the same object while it is in use."""
+        key = (record.number, topic)
+        found = self._folders.get(key)
+        if found is None or found.is_gone:
+            before, found = found, CopyFolder(self.disk, record, topic, self._opened)
+            if before is not None and before.is_busy:
+                found.predecessor = before
+            self._folders[key] = found
+        return found
+
+    def forget(self, record: CopyRecord, folder: CopyFolder) -> None:
+        """Close a folder that nobody uses for now."""
+        folder.close()
+        key = (record.number, folder.topic)
+        if self._folders.get(key) is folder and not folder.is_busy:
+            del self._folders[key]
+
+    # --- new copies ---
+
+    def next_number(self) -> int:
+        """The number of the next copy."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        return number
+
+    def new(self, origin: bytes, owner: bytes, *, origin_node_id: int = 0) -> CopyRecord:
+        """The record of a new replica, which :meth:`create` writes."""
+        number = self.next_number()
+        path = self.data_path / REPLICAS / owner.hex() / f"{origin.hex()}.{number}"
+        return CopyRecord(origin, owner, number, path, origin_node_id)
+
+    def create(self, record: CopyRecord) -> None:
+        """Make the folder of a new replica, durably. For any thread. Raises OSError."""
+        with self._writing:
+            make_folders(self.disk, record.path.parent)
+            try:
+                self.disk.make_folder(record.path)
+            except FileExistsError:
+                # An attempt that failed in part.
+                self.problems.pop(record.path, None)
+            self._write(record.path, encode(record))
+            self.disk.sync_folder(record.path.parent)
+            record.is_stored = True
+
+    # --- changes ---
+
+    def save(self, record: CopyRecord) -> None:
+        """Write the record of a copy, durably; :meth:`create` does for a new one. For any thread.
+
+        Raises OSError.
+        """
+        with self._writing:
+            if record.is_stored and not record.is_dropped:
+                self._write(record.path, encode(record))
+
+    def enter(self, record: CopyRecord) -> None:
+        """The owner in *record* streams into a replica: write it, and move the folder. For any thread.
+
+        Raises OSError.
+        """
+        with self._writing:
+            self._write(record.path, encode(record))
+            path = self.data_path / REPLICAS / record.owner.hex() / record.path.name
+            self._move(record, path)
+
+    def promote(self, record: CopyRecord, epoch: int) -> None:
+        """Let a replica become a promoted copy under this epoch, or raise the epoch of a promoted copy.
+
+        Before the folder is renamed it is a replica. For any thread, while nothing is written to the copy;
+        after an error it may be called again. Raises OSError.
+        """
+        with self._writing:
+            was = record.epoch
+            after = replace(record, epoch=epoch, seen=max(record.seen, epoch))
+            if not record.promoted:
+                self._sync(record)
+            self._write(record.path, encode(after, promoted_from=None if record.promoted else was))
+            if not record.promoted:
+                path = self.data_path / OWNED / f"{record.origin.hex()}.{epoch}.{record.number}"
+                # A call that failed may have renamed it already.
+                self._move(record, record.path if record.path.parent == path.parent else path)
+            record.epoch, record.seen, record.promoted = epoch, after.seen, True
+
+    def settle(self, record: CopyRecord) -> None:
+        """Give complete files their names, and remove incomplete ones: before topics are recovered.
+
+        For any thread, while nothing is written to the copy. Raises OSError.
+        """
+        for topic in self.topics(record):
+            settle(self.disk, topic_folder(record.path, topic), topic)
+
+    def _sync(self, record: CopyRecord) -> None:
+        """Make all files of a copy durable."""
+        for topic in self.topics(record):
+            path = topic_folder(record.path, topic)
+            for name in settle(self.disk, path, topic) or ():
+                if is_copied_name(name):
+                    sync_file(self.disk, path / name)
+            self.disk.sync_folder(path)
+        self.disk.sync_folder(record.path)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        self.disk.replace(path / FILE, content, durable=True)
+        self.disk.sync_folder(path)
+
+    def _move(self, record: CopyRecord, path: Path) -> None:
+        """Rename the folder of a copy, durably."""
+        before = record.path
+        if path != before:
+            make_folders(self.disk, path.parent)
+            self.disk.rename(before, path)
+            record.path = path
+            self.disk.sync_folder(before.parent)
+        self.disk.sync_folder(path.parent)
+
+    # --- removal ---
+
+    def drop(self, record: CopyRecord) -> None:
+        """Rename a copy, so that it is not found again. For any thread, while no file is open.
+
+        After an error it may be called again. Raises OSError.
+        """
+        with self._writing:
+            if not record.is_dropped:
+                self._put_aside(record.path)
+                record.is_dropped = True
+            self.disk.sync_folder(record.path.parent)
+        for key in [key for key in list(self._folders) if key[0] == record.number]:
+            self._folders.pop(key, None)
+
+    def delete_topic(self, record: CopyRecord, topic: str) -> None:
+        """Remove a deleted topic from a copy into which nothing is streamed. Raises OSError."""
+        folder = self._folders.get((record.number, topic))
+        if folder is not None:
+            if not folder.is_at_work:
+                folder.close()
+            # Jobs that use it now do not find it any more, which is no error.
+            folder.is_gone = True
+        self.rename_deleted(record, topic)
+
+    def rename_deleted(self, record: CopyRecord, topic: str) -> None:
+        """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError."""
+        path = topic_folder(record.path, topic)
+        if self._exists(path):
+            self._put_aside(path)
+            self.disk.sync_folder(path.parent)
+
+    def remove_deleted(self) -> None:
+        """Remove dropped copies and deleted topics, which takes long. For any thread, one at a time.
+
+        Raises OSError for the first folder that cannot be removed; the next call tries it again.
+        """
+        remove_folders(self.disk, self.removable)
+
+    def _put_aside(self, path: Path) -> None:
+        number = 0
+        while self._exists(deleted := path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
+            number += 1
+        self.disk.rename(path, deleted)
+        self._remove_later(deleted)
+
+    def _remove_later(self, path: Path) -> None:
+        if path not in self.removable:
+            self.removable.append(path)
+
+    def _exists(self, path: Path) -> bool:
+        try:
+            self.disk.names(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _names(self, path: Path) -> list[str]:
+        try:
+            return self.disk.names(path)
+        except FileNotFoundError:
+            return []

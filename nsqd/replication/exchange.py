@@ -1,0 +1,286 @@
+"""The statuses of one log that this node and one peer exchange over one connection. No socket, no clock.
+
+A status is sent when something in it has changed. So an idle log costs nothing; that the peer is there is
+known from the connection.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import merged
+from nsqd.replication.channel_states import states_of
+from nsqd.replication.claims import ChannelKey, Claim, Pending
+from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.sender import Sender
+
+if TYPE_CHECKING:
+    from nsqd.replication.link import PeerLink
+    from nsqd.replication.log_copies import LogCopies
+
+
+@dataclass(slots=True, eq=False)
+class KnownCopy:
+    """What a peer said last of one of its copies of a log."""
+
+    node: bytes
+    number: int
+    kind: int = CopyKind.NONE
+    epoch: int = 0
+    seen: int = 0
+    owner: bytes = b""
+    fully_replicated: bool = False
+    draining: bool = False
+    counted: tuple[CopyId, ...] = ()
+    # What it has pending; complete once a full status has come.
+    pending: Pending = field(default_factory=dict)
+    is_full: bool = False
+    received_ns: int = 0
+
+    @property
+    def is_owner(self) -> bool:
+        return self.kind in (CopyKind.PROMOTED, CopyKind.ORIGIN)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.epoch, self.kind == CopyKind.ORIGIN, self.node, self.number)
+
+    def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
+        """Replace what is known by a newer status."""
+        self.kind, self.epoch, self.seen, self.owner = status.kind, status.epoch, status.seen, status.owner
+        self.fully_replicated, self.draining = status.fully_replicated, status.draining
+        self.counted, self.received_ns = status.counted, now_ns
+        if status.full:
+            self.pending, self.is_full = {}, True
+        elif status.kind == CopyKind.STREAMED:
+            self.pending, self.is_full = {}, False
+        changed: Pending = {}
+        for state in states:
+            channels = changed.setdefault(state.topic, {})
+            if state.pending:
+                key: ChannelKey = (state.channel, state.generation)
+                channels[key] = merged([*channels.get(key, ()), *state.pending])
+        for topic, channels in changed.items():
+            if channels:
+                self.pending[topic] = channels
+            else:
+                self.pending.pop(topic, None)
+
+
+class Checkpointing:
+    """A received status whose channel state is not yet in checkpoints here and at this owner's replicas."""
+
+    __slots__ = ("positions", "serial", "topics")
+
+    def __init__(self, serial: int, topics: set[Topic]) -> None:
+        self.serial = serial
+        self.topics = topics
+        # Bytes of streams that must be durable at replicas; None until all topics are checkpointed here.
+        self.positions: list[tuple[Sender, int]] | None = None if topics else []
+
+    def checkpointed(self, topic: Topic, senders: list[Sender]) -> None:
+        """A checkpoint of the topic was written and sent to the replicas."""
+        if topic not in self.topics or topic.changed:
+            return
+        self.topics.discard(topic)
+        if not self.topics:
+            self.positions = [(sender, sender.sent) for sender in senders]
+            for sender in senders:
+                sender.request_sync()
+
+    @property
+    def is_done(self) -> bool:
+        live = {topic for topic in self.topics if not topic.deleted}
+        if live:
+            return False
+        return all(sender.synced >= position or sender.closed for sender, position in self.positions or ())
+
+
+class Exchange:
+    """See the module."""
+
+    def __init__(self, log: "LogCopies", link: "PeerLink", now_ns: int) -> None:
+        self.link = link
+        self.opened_ns = now_ns
+        # The peer has checkpointed the channel state of this node's statuses up to this serial.
+        self.acknowledged = 0
+        # The peer has answered since this node asked.
+        self.answered = False
+        # The next status asks for the full state of the peer's copies.
+        self.asks = True
+        self._log = log
+        self._serial = 0
+        # Copies whose state is to be sent in full, and topics to be sent of the others.
+        self._full: set[int] = set()
+        self._changed: dict[int, set[str]] = {}
+        # The serial of the last status with channel state of a copy.
+        self._state_serials: dict[int, int] = {}
+        self._sent: list[Status] = []
+        self._sends_states = False
+        self._must_answer = True
+        self._states: dict[int, list[ChannelState]] = {}
+        self._named: set[int] = set()
+        self._checkpointing: deque[Checkpointing] = deque()
+        self._checkpointed = 0
+        # The serial of the last received status that had channel state, and the last that was acknowledged.
+        self._ack_wanted = 0
+        self._ack_sent = 0
+
+    @property
+    def peer(self) -> bytes:
+        return self.link.peer
+
+    # --- what this node says ---
+
+    def ask(self) -> None:
+        """Ask the peer for the full state of its copies."""
+        self.asks, self.answered = True, False
+
+    def topic_changed(self, copy: LocalCopy, name: str) -> None:
+        """A checkpoint of a topic was written."""
+        if self._sends_states and copy.number not in self._full:
+            self._changed.setdefault(copy.number, set()).add(name)
+
+    def copy_changed(self, copy: LocalCopy) -> None:
+        """The copy is another one than before: it was opened, or is new."""
+        self._full.add(copy.number)
+
+    def has_state_of(self, copy: LocalCopy) -> bool:
+        """Whether the peer has all channel state of the copy in a checkpoint."""
+        number = copy.number
+        if not self._sends_states or number in self._full or self._changed.get(number):
+            return False
+        return self.acknowledged >= self._state_serials.get(number, 1 << 62)
+
+    def send(self, now_ns: int) -> None:
+        """Send the statuses of all copies here, if anything in them has changed."""
+        log = self._log
+        while self._checkpointing and self._checkpointing[0].is_done:
+            self._checkpointed = self._checkpointing.popleft().serial
+        if not self._sends_states and log.peer_takes_states(self.peer):
+            self._sends_states = True
+            self._full = {copy.number for copy in log.copies}
+        copies = [copy for copy in log.copies if not copy.is_gone]
+        heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
+        news = self._sends_states and (
+            any(self._changed.values())
+            or any(copy.number in self._full for copy in copies if copy.tells_state)
+        )
+        acks = self._ack_sent < self._ack_wanted <= self._checkpointed
+        if not (news or acks or self.asks or self._must_answer or heads != self._sent):
+            return
+        self._sent, self._ack_sent = heads, self._checkpointed
+        self._must_answer = False
+        for place, head in enumerate(heads):
+            self._serial += 1
+            full = bool(copies) and self._send_states(copies[place])
+            self.link.send(
+                Status(
+                    *(head.origin, head.copy, head.kind, head.epoch, head.seen, self._serial),
+                    checkpointed=self._checkpointed,
+                    full=full,
+                    fully_replicated=head.fully_replicated,
+                    draining=head.draining,
+                    ask=self.asks and place + 1 == len(heads),
+                    last=place + 1 == len(heads),
+                    owner=head.owner,
+                    counted=head.counted,
+                    holders=head.holders,
+                )
+            )
+        self.asks = False
+
+    def _send_states(self, copy: LocalCopy) -> bool:
+        """Send the channel state of a copy; True when it is the full state."""
+        number = copy.number
+        if not (self._sends_states and copy.tells_state):
+            return False
+        full = number in self._full
+        names = list(copy.topics) if full else sorted(self._changed.get(number, ()))
+        self._full.discard(number)
+        self._changed.pop(number, None)
+        pending = self._log.delivered(copy)
+        for name in names:
+            topic = copy.topics.get(name)
+            if topic is not None and not topic.ephemeral:
+                for state in states_of(topic, copy.origin, number, pending.get(name, {})):
+                    self.link.send(state)
+        if names or full:
+            self._state_serials[number] = self._serial
+        return full
+
+    def _head(self, copy: LocalCopy, now_ns: int) -> Status:
+        """The status of a copy, without serials."""
+        counted = self._log.counted(copy, self.opened_ns, now_ns)
+        holders = self._log.holders_of(copy)
+        return Status(
+            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, 0),
+            checkpointed=0,
+            full=False,
+            fully_replicated=counted is not None,
+            draining=self._log.node.is_draining,
+            ask=False,
+            last=False,
+            owner=copy.owner or copy.node,
+            counted=counted or (),
+            holders=tuple(Holder(identity, address) for identity, address in sorted(holders.items())),
+        )
+
+    def _no_copy(self) -> Status:
+        return no_copy(self._log.origin, self._log.node.identity)
+
+    # --- what the peer says ---
+
+    def take_state(self, state: ChannelState) -> None:
+        """Take the channel state of a topic; the status of its copy follows."""
+        self._states.setdefault(state.copy, []).append(state)
+
+    def take(self, status: Status, now_ns: int) -> None:
+        """Take a status, and the channel state that came before it."""
+        log, peer = self._log, self.peer
+        states = self._states.pop(status.copy, [])
+        self.acknowledged = max(self.acknowledged, status.checkpointed)
+        news: set[Topic] = set()
+        if status.kind == CopyKind.NONE:
+            log.has_no_copy(peer)
+        else:
+            self._named.add(status.copy)
+            known = log.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
+            known.take(status, states, now_ns)
+            log.learn(self, status)
+            news = log.merge(states)
+        self._checkpointing.append(Checkpointing(status.serial, news))
+        if states:
+            self._ack_wanted = status.serial
+        if status.ask:
+            self._must_answer = True
+            if self._sends_states:
+                self._full |= {copy.number for copy in log.copies}
+        if status.last:
+            named, self._named = self._named, set()
+            log.forget_others(peer, named)
+            self.answered = True
+        log.changed()
+
+    def checkpointed(self, topic: Topic, senders: list[Sender]) -> None:
+        """A checkpoint of a topic was written, and sent to the replicas."""
+        for one in self._checkpointing:
+            one.checkpointed(topic, senders)
+
+
+def no_copy(origin: bytes, node: bytes) -> Status:
+    """The status of a node without a copy of that log."""
+    return Status(
+        *(origin, 0, CopyKind.NONE, 0, 0, 0),
+        checkpointed=0,
+        full=False,
+        fully_replicated=False,
+        draining=False,
+        ask=False,
+        last=True,
+        owner=node,
+        counted=(),
+        holders=(),
+    )

@@ -1,0 +1,262 @@
+"""The handshake of two nodes: the states of one side until both have proved their membership. Pure.
+
+The connector sends its hello, then the acceptor; the connector proves first, so a stranger never sees a proof
+of the acceptor. Before the connector has proved, the acceptor refuses for two reasons only: the versions, and
+the membership. It keeps nothing of a stranger but this object.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.frames import AnyFrame, Hello, Proof, Refuse
+from nsqd.replication.framing import encode
+from nsqd.replication.membership import ACCEPTOR, CONNECTOR, is_proof, proof
+
+# The FrameReader has this limit until the handshake is done: no stranger makes a node keep more bytes.
+MAX_HANDSHAKE_FRAME: Final = 4096
+# A sentence of a peer, which may be a stranger, is cut in the log after so many characters.
+_MAX_SENTENCE: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    incarnation: int
+    token: bytes
+
+
+class Incarnations:
+    """The last start of each node that has proved its membership to this process."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, _Start] = {}
+
+    def check(self, hello: Hello) -> Refuse | None:
+        """Why that start of the node is refused. A later start is remembered.
+
+        Two processes with one identity are told apart by the tokens of their starts: each start names the
+        token of the start before.
+        """
+        new, last = _Start(hello.incarnation, hello.token), self._last.get(hello.identity)
+        if last is not None and new != last:
+            if new.incarnation < last.incarnation:
+                return Refuse(
+                    Refuse.EARLIER_INCARNATION,
+                    f"start {new.incarnation} of node {hello.identity.hex()} is refused:"
+                    f" its start {last.incarnation} was here before",
+                )
+            follows = new.incarnation > last.incarnation + 1 or (
+                new.incarnation == last.incarnation + 1 and hello.previous_token == last.token
+            )
+            if not follows or new.token == last.token:
+                return _two_nodes(hello)
+        self._last[hello.identity] = new
+        return None
+
+
+def _two_nodes(hello: Hello) -> Refuse:
+    return Refuse(
+        Refuse.TWO_NODES,
+        f"two nodes have the identity {hello.identity.hex()}: one data path is a snapshot of the other;"
+        " run nsqd-data new-identity on one of them",
+    )
+
+
+def _no_other_node(_hello: Hello) -> str:
+    return ""
+
+
+class Handshake:
+    """One side of a handshake: it takes frames and returns the frames to send.
+
+    It ends *done*, or with a `problem`. A refusal by the peer is not proved: it says why there is no
+    connection, and nothing else follows from it.
+    """
+
+    __slots__ = (
+        "_certificate_hash",
+        "_expected",
+        "_hellos",
+        "_known",
+        "_me",
+        "_other_node",
+        "_role",
+        "_secrets",
+        "_state",
+        "features",
+        "peer",
+        "problem",
+        "refusal",
+        "refused_by_peer",
+        "version",
+    )
+
+    def __init__(
+        self,
+        role: bytes,
+        me: Hello,
+        secrets: Callable[[], tuple[bytes, ...]],
+        known: Incarnations,
+        expected: bytes = b"",
+        certificate_hash: bytes = b"",
+        other_node: Callable[[Hello], str] = _no_other_node,
+    ) -> None:
+        """*role* is CONNECTOR or ACCEPTOR. *me* has a nonce that is drawn for this connection.
+
+        *expected* is the identity that the connector looks for; empty for a named address before its first
+        handshake. *other_node* returns the address of another connected node with the node id of the peer,
+        or an empty text.
+        """
+        self._role = role
+        self._me = me
+        self._secrets = secrets()
+        self._known = known
+        self._expected = expected
+        self._certificate_hash = certificate_hash
+        self._other_node = other_node
+        # Hello of the connector, hello of the acceptor.
+        self._hellos = (b"", b"")
+        # The kind of frame that comes next; None when none does.
+        self._state: type[Hello | Proof] | None = Hello
+        # The hello of the peer. It is proved only when the handshake is done.
+        self.peer: Hello | None = None
+        # The highest version and all features that both sides have.
+        self.version = 0
+        self.features = 0
+        # Why the handshake failed, in one sentence; empty otherwise.
+        self.problem = ""
+        self.refusal: Refuse | None = None
+        self.refused_by_peer: Refuse | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether both sides have proved; every other frame may follow."""
+        return self._state is None and not self.problem
+
+    def begin(self) -> list[AnyFrame]:
+        """The frames to send first: the hello of a connector."""
+        if self._role == ACCEPTOR:
+            return []
+        if not self._secrets:
+            return self._refuse_without_secret()
+        return [self._me]
+
+    def take(self, frame: AnyFrame) -> list[AnyFrame]:
+        """Take the next frame of the peer; returns the frames to send."""
+        if self.problem:
+            return []
+        if isinstance(frame, Refuse):
+            return self._refused(frame)
+        if isinstance(frame, Hello) and self._state is Hello:
+            return self._take_hello(frame)
+        if isinstance(frame, Proof) and self._state is Proof and self.peer is not None:
+            return self._take_proof(frame, self.peer)
+        return self._refuse(
+            Refuse.BAD_FRAME, f"no {type(frame).__name__} belongs at this point of a handshake"
+        )
+
+    def take_bad(self, error: BadFrame) -> list[AnyFrame]:
+        """Take bytes that are not a frame, as FrameReader found; returns the frames to send."""
+        return [] if self.problem else self._refuse(Refuse.BAD_FRAME, str(error))
+
+    # --- the two frames ---
+
+    def _take_hello(self, peer: Hello) -> list[AnyFrame]:
+        me = self._me
+        if not self._secrets:
+            return self._refuse_without_secret()
+        self.version = min(me.max_version, peer.max_version)
+        if self.version < max(me.min_version, peer.min_version):
+            return self._refuse(
+                Refuse.VERSION,
+                f"the {self._role.decode()} speaks versions {me.min_version} to {me.max_version},"
+                f" the {self._peer_role.decode()} {peer.min_version} to {peer.max_version}",
+            )
+        self.features = me.features & peer.features
+        self.peer = peer
+        self._state = Proof
+        # A hello has one form as bytes, so that of the peer is what it has sent.
+        mine, theirs = encode(me), encode(peer)
+        if self._role == ACCEPTOR:
+            self._hellos = (theirs, mine)
+            return [me]
+        self._hellos = (mine, theirs)
+        self.problem = self._wrong_address(peer)
+        if self.problem:
+            self._state = None
+            return []
+        return [self._proof()]
+
+    def _wrong_address(self, peer: Hello) -> str:
+        """Why the address is not that of the wanted node. The node there is not at fault, nor refused."""
+        if peer.identity == self._me.identity and peer.token == self._me.token:
+            return "this address is that of the node itself"
+        if self._expected and peer.identity != self._expected:
+            return (
+                f"node {self._expected.hex()} was expected at this address,"
+                f" node {peer.identity.hex()} has answered"
+            )
+        return ""
+
+    def _take_proof(self, frame: Proof, peer: Hello) -> list[AnyFrame]:
+        if not is_proof(self._secrets, self._peer_role, *self._hellos, self._certificate_hash, frame.mac):
+            return self._refuse(
+                Refuse.NOT_A_MEMBER,
+                f"the {self._peer_role.decode()} is not a member: its proof fits no secret in the"
+                f" --cluster-secret-file of the {self._role.decode()}, or TLS ends between the two",
+            )
+        refusal = self._refusal_of_member(peer)
+        if refusal is not None:
+            return self._refuse(refusal.code, refusal.sentence)
+        self._state = None
+        return [self._proof()] if self._role == ACCEPTOR else []
+
+    def _refusal_of_member(self, peer: Hello) -> Refuse | None:
+        """Why a peer is refused that has proved its membership."""
+        me = self._me
+        if peer.identity == me.identity:
+            return _two_nodes(peer)
+        if peer.node_id == me.node_id:
+            return _same_node_id(peer, me.address)
+        other = self._other_node(peer)
+        if other:
+            return _same_node_id(peer, other)
+        return self._known.check(peer)
+
+    def _proof(self) -> Proof:
+        return Proof(proof(self._secrets[0], self._role, *self._hellos, self._certificate_hash))
+
+    @property
+    def _peer_role(self) -> bytes:
+        return CONNECTOR if self._role == ACCEPTOR else ACCEPTOR
+
+    # --- the end without success ---
+
+    def _refuse(self, code: int, sentence: str) -> list[AnyFrame]:
+        self._state = None
+        self.problem = sentence
+        self.refusal = Refuse(code, sentence)
+        return [self.refusal]
+
+    def _refuse_without_secret(self) -> list[AnyFrame]:
+        return self._refuse(
+            Refuse.NOT_A_MEMBER,
+            f"no cluster secret is set at the {self._role.decode()}: --cluster-secret-file",
+        )
+
+    def _refused(self, refusal: Refuse) -> list[AnyFrame]:
+        self._state = None
+        # A stranger may have sent it: no control character gets into the log.
+        sentence = "".join(one if one.isprintable() else "?" for one in refusal.sentence[:_MAX_SENTENCE])
+        self.refused_by_peer = Refuse(refusal.code, sentence or "no reason was given")
+        self.problem = self.refused_by_peer.sentence
+        return []
+
+
+def _same_node_id(peer: Hello, other: str) -> Refuse:
+    return Refuse(
+        Refuse.SAME_NODE_ID, f"{peer.address} and {other} have the same node id {peer.node_id}: --node-id"
+    )

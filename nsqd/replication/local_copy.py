@@ -1,0 +1,226 @@
+"""The copies of one log on this node, and the jobs on their files, for any thread.
+
+The origin's own copy has the topics of the broker. A replica into which no owner streams is *opened*: its
+topics are recovered as a start would, so that it can say what is pending, learn what is finished, and take
+over. A promoted copy is attached to the broker and delivers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nsqd.engine.broker import Broker
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import Ranges
+from nsqd.replication.claims import Claim, Pending
+from nsqd.replication.copies import Copies
+from nsqd.replication.copy_record import CopyRecord
+from nsqd.replication.frames import CopyKind
+from nsqd.replication.opening import close_topic, open_topic
+from nsqd.storage.data_path import DataPath
+
+
+@dataclass(slots=True, eq=False)
+class LocalCopy:
+    """One copy of a log on this node; *record* is None for the origin's own."""
+
+    origin: bytes
+    node: bytes
+    record: CopyRecord | None = None
+    # Of the origin's own copy: its claim's epoch, and the highest epoch seen.
+    own_epoch: int = 0
+    own_seen: int = 0
+    # An owner streams into it.
+    is_streamed: bool = False
+    # An owner negotiates whether its stream may enter: the copy stays as it is.
+    is_negotiating: bool = False
+    # The identity of that owner, or of the last one.
+    owner: bytes = b""
+    # Its topics are recovered; those that cannot be are in `problems`, with the reason.
+    is_open: bool = False
+    topics: dict[str, Topic] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    # A thread uses its files.
+    is_busy: bool = False
+    retry_ns: int = 0
+    # Since when no owner that has everything pending here was heard; when the stream into it ended.
+    since_ns: int = 0
+    detached_ns: int = 0
+    # Old messages are not delivered before this time, unless all holders have answered.
+    asks_until_ns: int = 0
+    # What a higher owner delivers instead.
+    yielded: Pending = field(default_factory=dict)
+    yielded_count: int = 0
+    # While the holders are asked: where each topic ended before; older messages are not delivered.
+    old_ends: dict[str, int] = field(default_factory=dict)
+    # The epoch of a claim that another owner has transferred to this copy; 0 if none has.
+    take_over_epoch: int = 0
+    # Delivery is suspended, because the copy is being transferred.
+    is_transferring: bool = False
+    # Since when its delivery is suspended.
+    transfer_ns: int = 0
+    is_gone: bool = False
+    # Why it is not dropped, in words.
+    waits_for: str = ""
+
+    @property
+    def is_origin(self) -> bool:
+        return self.record is None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.record is None or self.record.promoted
+
+    @property
+    def number(self) -> int:
+        return 0 if self.record is None else self.record.number
+
+    @property
+    def epoch(self) -> int:
+        return self.own_epoch if self.record is None else self.record.epoch
+
+    @property
+    def seen(self) -> int:
+        return self.own_seen if self.record is None else self.record.seen
+
+    @property
+    def place(self) -> int:
+        return 0 if self.record is None else self.record.place
+
+    @property
+    def kind(self) -> int:
+        if self.record is None:
+            return CopyKind.ORIGIN
+        if self.record.promoted:
+            return CopyKind.PROMOTED
+        if self.is_streamed:
+            return CopyKind.STREAMED
+        return CopyKind.OPEN if self.is_open else CopyKind.REPLICA
+
+    @property
+    def tells_state(self) -> bool:
+        """Whether its topics are known here, so that its channel state can be told and changed."""
+        return not self.is_streamed and (self.is_origin or self.is_open)
+
+    def asks(self, now_ns: int) -> bool:
+        """Whether old messages wait for the answers of the holders."""
+        return bool(self.old_ends) and self.asks_until_ns > now_ns
+
+    def held_back(self, topic: str) -> Ranges:
+        """Messages of the topic that are not delivered now, whoever has them pending."""
+        if self.is_transferring:
+            return [(0, EVERYTHING)]
+        end = self.old_ends.get(topic, 0)
+        return [(0, end)] if end else []
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.epoch, self.is_origin, self.node, self.number)
+
+    def durable_topics(self) -> Iterable[Topic]:
+        return (topic for topic in self.topics.values() if not topic.ephemeral)
+
+
+# --- jobs ---
+
+
+@dataclass(slots=True)
+class OpenCopy:
+    """Recover the topics of a copy that are not open yet. A topic that cannot be read delays no other."""
+
+    copy: LocalCopy
+    copies: Copies
+    data: DataPath
+    broker: Broker
+    found: dict[str, ReplicaTopic] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError when the topics cannot be listed."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin's own copy is never opened
+        self.copies.settle(record)
+        for name in self.copies.topics(record):
+            if name in self.copy.topics:
+                continue
+            folder = self.copies.folder(record, name).path
+            try:
+                self.found[name] = open_topic(self.data, self.broker, folder, name, record)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic
+                self.failed[name] = str(error) or type(error).__name__
+        if not record.promoted and not record.opened:
+            record.opened = True
+            self.copies.save(record)
+
+
+@dataclass(slots=True)
+class CloseCopy:
+    """Close the files of a copy's topics; with *keep* their channel state is written to checkpoints first."""
+
+    copy: LocalCopy
+    topics: list[Topic]
+    disk: Disk
+    keep: bool = True
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError for the first topic that fails, after the others were closed."""
+        first: OSError | None = None
+        for topic in self.topics:
+            try:
+                close_topic(self.disk, topic, keep=self.keep)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+@dataclass(slots=True)
+class PromoteCopy:
+    """Record a claim durably: a replica becomes a promoted copy, or an owner raises its epoch."""
+
+    copy: LocalCopy
+    copies: Copies
+    epoch: int
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin's epoch is in the node record
+        self.copies.promote(record, self.epoch)
+
+
+@dataclass(slots=True)
+class DropCopy:
+    """Close a copy and rename its folder, so that it is not found again."""
+
+    copy: LocalCopy
+    copies: Copies
+    topics: list[Topic]
+    disk: Disk
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        for topic in self.topics:
+            close_topic(self.disk, topic, keep=False)
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin's own copy is not dropped
+        self.copies.drop(record)
+
+
+@dataclass(slots=True)
+class SaveRecord:
+    """Save the record of a copy: the highest epoch seen, its holders."""
+
+    copy: LocalCopy
+    copies: Copies
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        if self.copy.record is not None:
+            self.copies.save(self.copy.record)
+
+
+CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord

@@ -1,0 +1,332 @@
+"""One log on one connection at its primary: the negotiation, then new writes, and older files behind them.
+
+The stream of one topic is in the order in which the primary wrote. No socket, no clock, no thread; reading a
+file is a job. Times are nanoseconds of a clock that only goes forward.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from nsqd.log.segment import Segment
+from nsqd.log.writer import LogWriter
+from nsqd.replication.catch_up import CatchUp, put_parts
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.frames import Have, Log, Ready, Rename, Seal, Snapshot, Topic
+from nsqd.replication.framing import MAX_APPEND, appends_head
+from nsqd.replication.sender import MAX_LAG_BYTES, Sender
+from nsqd.replication.topic_stream import ReadJob, TopicStream
+from nsqd.storage.slots import NAMES, CheckpointJob
+
+if TYPE_CHECKING:
+    from nsqd.replication.primary import Primary
+
+# The streams of so many topics begin in one call: each may close a file of the log.
+_BEGUN_AT_ONCE: Final = 50
+
+
+class StreamState(IntEnum):
+    """The state of the stream of a log."""
+
+    NEGOTIATING = 0
+    STREAMING = 1
+    CLOSED = 2
+
+
+class LogStream:
+    """See the module."""
+
+    def __init__(
+        self,
+        primary: "Primary",
+        sender: Sender,
+        number: int,
+        place: int,
+        next_topic: Callable[[], int],
+        now_ns: int,
+    ) -> None:
+        """*number* is that of the log on this connection; *next_topic* draws numbers of topics."""
+        self.primary = primary
+        self.sender = sender
+        self.number = number
+        self.place = place
+        self.state = StreamState.NEGOTIATING
+        # The stream continues the replica's earlier copy.
+        self.resumed = False
+        # Why the connection has to end; empty while it has not.
+        self.problem = ""
+        # Everything up to the newest checkpoint ends at this position of the connection.
+        self.checkpoint_position = 0
+        self.take_over_sent = False
+        self._next_topic = next_topic
+        self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns)
+        self._streams: dict[LogWriter, TopicStream] = {}
+        self._numbers: dict[int, TopicStream] = {}
+        # Topics whose copy at the replica has something that this log has lost.
+        self._conflicts: set[TopicStream] = set()
+        # Topics whose stream is to begin.
+        self._to_begin: dict[TopicStream, None] = {}
+        # Topics of which the replica has every file durably.
+        self._caught_up: set[TopicStream] = set()
+        sender.put(
+            Log(
+                number,
+                primary.origin,
+                primary.epoch,
+                primary.copy,
+                place,
+                primary.settings.strict,
+                primary.holders,
+            )
+        )
+        for log, name in primary.topics():
+            self._name(log, name)
+        sender.put(Ready(number, has_copy=False, others=0))
+        primary.attach(self)
+
+    def __repr__(self) -> str:
+        return f"<LogStream {self.number} {self.state.name}>"
+
+    def close(self) -> None:
+        """The connection is gone, or the primary streams this log to that replica no more."""
+        self.state = StreamState.CLOSED
+        self.primary.detach(self)
+
+    def fail(self, problem: str) -> None:
+        """Stop the stream; the connection has to end with this reason."""
+        if self.state is not StreamState.CLOSED:
+            self.problem = problem
+            self.close()
+
+    def _name(self, log: LogWriter, name: str) -> TopicStream:
+        stream = TopicStream(self._next_topic(), name, log)
+        self._streams[log] = self._numbers[stream.number] = stream
+        self.sender.put(Topic(self.number, stream.number, name))
+        return stream
+
+    def has_topic(self, number: int) -> bool:
+        """Whether a topic has this number on the connection."""
+        return number in self._numbers
+
+    # --- negotiation ---
+
+    def take_have(self, have: Have) -> None:
+        """Take what the replica has of a topic. Raises BadFrame."""
+        stream = self._numbers.get(have.topic)
+        if stream is None:
+            # The topic was deleted meanwhile.
+            return
+        if self.state is not StreamState.NEGOTIATING or stream.reported is not None:
+            raise BadFrame(f"the files of topic {stream.name} were reported already")
+        stream.reported = have.files
+        if stream.has_reported_files:
+            removed = self.primary.removed_of(stream.log)
+            if stream.conflicts(removed, self.primary.unneeded(stream.name)):
+                self._conflicts.add(stream)
+
+    def take_ready(self, ready: Ready, now_ns: int) -> None:
+        """The replica has answered: begin, in its earlier copy or in a new one. Raises BadFrame."""
+        if self.state is StreamState.CLOSED:
+            return
+        if self.state is not StreamState.NEGOTIATING:
+            raise BadFrame("the replica was ready already")
+        missing = next((one.name for one in self._numbers.values() if one.reported is None), None)
+        if missing is not None:
+            raise BadFrame(f"the replica has not reported its files of topic {missing}")
+        self.resumed = (
+            ready.has_copy
+            and not ready.others
+            and self._conflicts.isdisjoint(self._numbers.values())
+            and self.primary.may_resume(self)
+        )
+        self.sender.put(Snapshot(self.number, self.resumed))
+        self.state = StreamState.STREAMING
+        if self.resumed:
+            for stream in self._numbers.values():
+                stream.resume()
+        self._to_begin = dict.fromkeys(self._numbers.values())
+        for log, name in self.primary.topics():
+            if log not in self._streams:
+                # The topic was made during the negotiation.
+                self._to_begin[self._name(log, name)] = None
+        self.catch_up(now_ns)
+
+    # --- the stream ---
+
+    def _begin(self, stream: TopicStream) -> None:
+        """Stream what is written to this topic from now on, and send a snapshot of its channel state."""
+        self._to_begin.pop(stream, None)
+        self._caught_up.discard(stream)
+        stream.begin()
+        self._catch_up.look_at(stream)
+        if stream.is_empty:
+            self._set_in_sync(stream)
+        else:
+            self.primary.want_checkpoint(stream.log)
+
+    def _set_in_sync(self, stream: TopicStream) -> None:
+        stream.in_sync = True
+        stream.in_sync_position = self.sender.sent
+        self._catch_up.look_at(stream)
+
+    def appended(self, log: LogWriter, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+        """The primary has just written this."""
+        stream = self._streams.get(log)
+        if self.state is not StreamState.STREAMING or stream is None:
+            return
+        if self.sender.lag_bytes > MAX_LAG_BYTES:
+            self.fail("the replica does not keep up")
+            return
+        if not stream.has_begun or (segment is not stream.live and offset):
+            # The segment was begun before the stream.
+            self._begin(stream)
+            return
+        if segment is not stream.live:
+            self._follow(stream, segment)
+        size = sum(map(len, pieces))
+        if stream.sizes.get(stream.live_name, 0) != offset or size > MAX_APPEND:
+            self._begin(stream)
+            return
+        self.sender.put_pieces(appends_head(stream.number, stream.live_name, offset, size), pieces, size)
+        stream.sizes[stream.live_name] = offset + size
+
+    def _follow(self, stream: TopicStream, segment: Segment) -> None:
+        """The log continues in another file."""
+        before = stream.live
+        if before is not None:
+            if stream.sizes.get(stream.live_name) == before.size and before in stream.log.segments:
+                self.sender.put(Seal(stream.number, stream.live_name, before.size))
+                stream.complete.add(stream.live_name)
+            else:
+                stream.caught_up = False
+                self._caught_up.discard(stream)
+                self._catch_up.look_at(stream)
+        stream.live, stream.live_name = segment, segment.path.name
+        stream.sizes[stream.live_name] = 0
+
+    def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
+        """The primary has written a checkpoint, which covers nothing that was not streamed before it."""
+        stream = self._streams.get(log)
+        if self.state is not StreamState.STREAMING or stream is None or not stream.has_begun:
+            return
+        name = NAMES[job.place]
+        if not job.offset:
+            put_parts(self.sender, stream, f"{name}.tmp", 0, job.content)
+            self.sender.put(Rename(stream.number, f"{name}.tmp", name))
+            stream.sizes[name] = len(job.content)
+        elif stream.sizes.get(name) == job.offset:
+            put_parts(self.sender, stream, name, job.offset, job.content)
+            stream.sizes[name] = job.offset + len(job.content)
+        else:
+            self.primary.want_checkpoint(log)
+            return
+        self.checkpoint_position = self.sender.sent
+        if not stream.in_sync:
+            if stream.covered_by(job.mark.next, job.mark.notes):
+                self._set_in_sync(stream)
+            else:
+                self.primary.want_checkpoint(log)
+
+    # --- topics ---
+
+    def topic_added(self, log: LogWriter, name: str) -> None:
+        """The log has a new topic."""
+        if self.state is StreamState.STREAMING and log not in self._streams:
+            self._begin(self._name(log, name))
+
+    def topic_removed(self, log: LogWriter) -> None:
+        """Stream that topic no more."""
+        stream = self._streams.pop(log, None)
+        if stream is not None:
+            stream.is_gone = True
+            del self._numbers[stream.number]
+            self._to_begin.pop(stream, None)
+            self._caught_up.discard(stream)
+            self._catch_up.forget(stream)
+
+    # --- catch-up ---
+
+    def look_at(self, log: LogWriter) -> None:
+        """Files of the log were removed or replaced."""
+        stream = self._streams.get(log)
+        if stream is not None and stream.has_begun:
+            self._catch_up.look_at(stream)
+
+    def catch_up(self, now_ns: int) -> None:
+        """Begin the streams of more topics, and to read what the replica lacks."""
+        if self.state is StreamState.STREAMING:
+            for stream in list(islice(self._to_begin, _BEGUN_AT_ONCE)):
+                self._begin(stream)
+            self._catch_up.run(now_ns)
+
+    def hurry(self) -> None:
+        """Send older files without regard to the rate, because the log is being transferred."""
+        self._catch_up.is_urgent = True
+
+    @property
+    def bytes_caught_up(self) -> int:
+        """Bytes of older files that were sent."""
+        return self._catch_up.bytes_sent
+
+    def jobs(self) -> list[ReadJob]:
+        """Pieces of files to be read, in any thread."""
+        return self._catch_up.jobs()
+
+    def owns(self, job: object) -> bool:
+        """Whether the job came from this stream and has not ended."""
+        return self._catch_up.owns(job)
+
+    def ended(self, job: ReadJob, error: OSError | None) -> None:
+        """A piece was read, or could not be read."""
+        if self.state is not StreamState.CLOSED:
+            self._catch_up.ended(job, error)
+
+    # --- what the replica has ---
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the log is streamed and the replica acknowledges in time."""
+        return self.state is StreamState.STREAMING and not (self.sender.stalled or self.sender.closed)
+
+    def in_sync(self, log: LogWriter) -> bool:
+        """Whether publishers of this topic wait for the replica."""
+        stream = self._streams.get(log)
+        return stream is not None and stream.in_sync and self.is_up
+
+    @property
+    def topics(self) -> int:
+        """How many topics the log has."""
+        return len(self._numbers)
+
+    @property
+    def in_sync_topics(self) -> int:
+        """How many topics are in sync and have their snapshot at the replica."""
+        if not self.is_up:
+            return 0
+        written = self.sender.written
+        return sum(one.in_sync and one.in_sync_position <= written for one in self._numbers.values())
+
+    @property
+    def caught_up_topics(self) -> int:
+        """How many topics are in sync and have every file at the replica, durably."""
+        return len(self._durable()) if self.is_up else 0
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all topics are in sync and have every file at the replica, durably."""
+        return self.is_up and self.caught_up_topics == len(self._numbers)
+
+    def _durable(self) -> set[TopicStream]:
+        """Topics of which the replica has acknowledged every file as durable."""
+        finished, synced = self._catch_up.finished, self.sender.synced
+        while finished and finished[0].caught_up_position <= synced:
+            stream = finished.popleft()
+            if stream.caught_up and stream.caught_up_position <= synced and not stream.is_gone:
+                self._caught_up.add(stream)
+        return self._caught_up
+
+    @property
+    def unreadable_file(self) -> str:
+        """A file that could not be read here, so that the replica does not catch up; empty if none is."""
+        return next((str(one.path) for stream in self._numbers.values() for one in stream.unreadable), "")

@@ -1,0 +1,218 @@
+"""One log that this node owns and streams: its topics, its replicas in sync, and waiting publishers.
+
+The log is the node's own, or a promoted copy: to that nothing is appended, but checkpoints are written. A
+`Primary` taps all topics of the log. Each connection to a replica has a `LogStream`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from nsqd.log.ranges import Ranges
+from nsqd.log.segment import Segment
+from nsqd.log.tap import Tap
+from nsqd.log.writer import LogWriter
+from nsqd.replication.frames import Holder
+from nsqd.replication.log_stream import LogStream
+from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.topic_stream import RemovedFile
+from nsqd.storage.slots import CheckpointJob
+
+_S: Final = 1_000_000_000
+# So many removed files of a topic are remembered.
+_MAX_REMOVED: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """The settings that the options give."""
+
+    replicas: int = 0
+    # Publishers are refused while too few replicas are in sync.
+    refuse: bool = False
+    strict: bool = False
+    timeout_ns: int = 2 * _S
+    # Bytes a second.
+    catch_up_rate: int = 50 << 20
+    failover_ns: int = 30 * _S
+    # Be a replica for other nodes.
+    accept: bool = True
+
+
+class _TappedTopic(Tap):
+    """A topic of the log: what is written to it goes to all streams."""
+
+    def __init__(self, primary: "Primary", log: LogWriter, name: str) -> None:
+        self.name = name
+        # Its files that were removed since the start of the process, by name.
+        self.removed: dict[str, RemovedFile] = {}
+        self._primary = primary
+        self._log = log
+
+    def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+        for stream in self._primary.streams:
+            stream.appended(self._log, segment, offset, pieces)
+
+    def let_go(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self.removed[segment.path.name] = RemovedFile(segment.header.salt, segment.size)
+        while len(self.removed) > _MAX_REMOVED:
+            del self.removed[next(iter(self.removed))]
+        for stream in self._primary.streams:
+            stream.look_at(self._log)
+
+    def lost(self) -> None:
+        """The next connection finds that the replica has more than the log, and begins a new copy."""
+        for stream in self._primary.streams:
+            stream.fail("files of the log were removed by another program")
+
+    def deleted(self) -> None:
+        self._primary.remove(self._log)
+
+
+class Primary:
+    """See the module. No method but `under_replicated` takes time in proportion to the number of topics."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        origin: bytes,
+        replicas_of: Callable[[str], int] | None = None,
+        *,
+        unneeded: Callable[[str], Ranges],
+        may_resume: Callable[[LogStream], bool] = lambda _stream: True,
+    ) -> None:
+        """*replicas_of* gives the number of replicas that the policy of a topic wants.
+
+        *unneeded* gives the messages of a topic of which no copy is needed: they can be read here, or are
+        not pending. *may_resume* says whether a stream may enter the replica's earlier copy (rule 5).
+        """
+        self.may_resume = may_resume
+        self.settings = settings
+        self.origin = origin
+        # What `Log` says of this owner's copy; set before a stream begins.
+        self.epoch = 0
+        self.copy = 0
+        self.holders: tuple[Holder, ...] = ()
+        # Replaced, not changed in place: a stream that ends during a loop must not hide the next one.
+        self.streams: tuple[LogStream, ...] = ()
+        # Topics whose next checkpoint is to be written soon, and whole.
+        self.wants_checkpoint: dict[LogWriter, None] = {}
+        self._replicas_of = replicas_of or (lambda _name: settings.replicas)
+        self._unneeded = unneeded
+        self._topics: dict[LogWriter, _TappedTopic] = {}
+        self._pending: dict[tuple[int, ...], PendingAck] = {}
+
+    # --- topics ---
+
+    def add(self, log: LogWriter, name: str) -> None:
+        """Add a topic of the log, found at the start or made since; before anything new is appended to it."""
+        self._topics[log] = log.tap = _TappedTopic(self, log, name)
+        for stream in self.streams:
+            stream.topic_added(log, name)
+
+    def remove(self, log: LogWriter) -> None:
+        """Stream a topic no more; a `DeleteTopic` removes it from the copies."""
+        if self._topics.pop(log, None) is not None:
+            log.tap = None
+            self.wants_checkpoint.pop(log, None)
+            for stream in self.streams:
+                stream.topic_removed(log)
+
+    def topics(self) -> Iterable[tuple[LogWriter, str]]:
+        return ((log, topic.name) for log, topic in self._topics.items())
+
+    def name_of(self, log: LogWriter) -> str:
+        """The name of a topic; empty for one that is not streamed any more."""
+        topic = self._topics.get(log)
+        return "" if topic is None else topic.name
+
+    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]:
+        """Files of a topic that were removed since the start of the process, by name."""
+        topic = self._topics.get(log)
+        return {} if topic is None else topic.removed
+
+    def unneeded(self, name: str) -> Ranges:
+        """Messages of a topic of which no copy is needed."""
+        return self._unneeded(name)
+
+    def want_checkpoint(self, log: LogWriter) -> None:
+        """Let the next checkpoint of this topic be written soon, and whole."""
+        self.wants_checkpoint[log] = None
+
+    def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
+        """A checkpoint was written."""
+        for stream in self.streams:
+            stream.checkpointed(log, job)
+
+    def close(self) -> None:
+        """The log is not owned by this node any more."""
+        for stream in self.streams:
+            stream.fail("the log is not owned here any more")
+        for log in list(self._topics):
+            self.remove(log)
+
+    # --- streams ---
+
+    def attach(self, stream: LogStream) -> None:
+        """A stream has begun to negotiate."""
+        self.streams = (*self.streams, stream)
+
+    def detach(self, stream: LogStream) -> None:
+        """A stream has ended."""
+        self.streams = tuple(one for one in self.streams if one is not stream)
+
+    # --- publishers ---
+
+    def _in_sync(self, log: LogWriter) -> list[LogStream]:
+        return [stream for stream in self.streams if stream.in_sync(log)]
+
+    def lacks(self, log: LogWriter) -> str:
+        """Why a publish to this topic is refused before it is written; empty when it is not."""
+        if not self.settings.refuse:
+            return ""
+        topic = self._topics.get(log)
+        wanted = self.settings.replicas if topic is None else self._replicas_of(topic.name)
+        # A topic that is about to be made is in sync wherever the log is streamed.
+        have = sum(stream.is_up for stream in self.streams) if topic is None else len(self._in_sync(log))
+        return _too_few(have, wanted) if have < wanted else ""
+
+    def replicas_of_topic(self, log: LogWriter) -> tuple[int, int]:
+        """How many replicas of a topic are in sync, and how many are wanted."""
+        topic = self._topics.get(log)
+        return (0, 0) if topic is None else (len(self._in_sync(log)), self._replicas_of(topic.name))
+
+    def under_replicated(self) -> int:
+        """How many topics have fewer replicas in sync than are wanted."""
+        return sum(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
+
+    def wait(self, log: LogWriter) -> PendingAck | None:
+        """What the publisher of the message just appended waits for; None when it waits for no replica.
+
+        Rule 1: the replicas in sync, at most as many as are wanted.
+        """
+        topic = self._topics.get(log)
+        wanted = 0 if topic is None else self._replicas_of(topic.name)
+        if not wanted:
+            return None
+        streams = self._in_sync(log)
+        refuse = self.settings.refuse
+        if len(streams) < wanted and refuse:
+            return PendingAck(wanted, 0, _too_few(len(streams), wanted))
+        need = min(wanted, len(streams))
+        if sum(stream.sender.has_all for stream in streams) >= need:
+            return None
+        key = (wanted, need, *(part for one in streams for part in (id(one), one.sender.sent)))
+        found = self._pending.get(key)
+        if found is None or not found.is_open:
+            behind = sum(not stream.sender.has_all for stream in streams)
+            reason = _too_few(wanted - 1, wanted) if refuse else ""
+            found = PendingAck(need - (len(streams) - behind), behind, reason)
+            self._pending = {key: found}
+            for stream in streams:
+                stream.sender.add_waiter(found)
+        return found
+
+
+def _too_few(have: int, wanted: int) -> str:
+    return f"{have} of {wanted} replicas are in sync"

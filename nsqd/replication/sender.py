@@ -1,0 +1,137 @@
+"""The stream of one connection: what was sent, what is acknowledged, and who waits for that. Pure."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.frames import Ack, AnyFrame, Sync
+from nsqd.replication.framing import MAX_APPEND, encode
+from nsqd.replication.pending_acks import AckQueue, PendingAck
+
+# A replica with so many unacknowledged bytes is disconnected; the next stream goes on from the disk.
+MAX_LAG_BYTES: Final = 2 * MAX_APPEND
+
+
+class Sender:
+    """The frames of one connection after its handshake, counted in bytes; times are nanoseconds."""
+
+    __slots__ = (
+        "_acks",
+        "_out",
+        "_stalled_at",
+        "_sync_requested",
+        "_under_way",
+        "closed",
+        "sent",
+        "sent_ns",
+        "stalled",
+        "strict",
+        "synced",
+        "written",
+    )
+
+    def __init__(self, now_ns: int, *, strict: bool) -> None:
+        """With *strict* only what is durable at the replica is acknowledged to publishers."""
+        self.strict = strict
+        # Bytes of frames so far: sent, written by the replica, durable there.
+        self.sent = 0
+        self.written = 0
+        self.synced = 0
+        # The replica has not acknowledged in time: publishers do not wait for it until it has.
+        self.stalled = False
+        self.closed = False
+        self.sent_ns = now_ns
+        self._stalled_at = 0
+        self._out: list[bytes] = []
+        self._acks = AckQueue()
+        self._sync_requested = False
+        # Positions and when they were sent, until they are acknowledged.
+        self._under_way: deque[tuple[int, int]] = deque()
+
+    # --- sending ---
+
+    def put(self, frame: AnyFrame) -> None:
+        data = encode(frame)
+        self._out.append(data)
+        self.sent += len(data)
+
+    def put_pieces(self, head: bytes, pieces: Sequence[bytes], size: int) -> None:
+        """Send a frame whose data, *size* bytes, is in *pieces*."""
+        self._out.append(head)
+        self._out += pieces
+        self.sent += len(head) + size
+
+    def flush(self, now_ns: int) -> list[bytes]:
+        """What is to be sent now, in order."""
+        if self._sync_requested:
+            self._sync_requested = False
+            self.put(Sync())
+        out, self._out = self._out, []
+        if out:
+            self.sent_ns = now_ns
+            self._under_way.append((self.sent, now_ns))
+        return out
+
+    def request_sync(self) -> None:
+        """Have everything sent so far made durable at the replica."""
+        self._sync_requested = True
+
+    # --- acknowledgements ---
+
+    def acknowledged(self, ack: Ack) -> None:
+        """Take an acknowledgement; :meth:`notify` tells publishers. Raises BadFrame."""
+        if not (self.written <= ack.written <= self.sent and self.synced <= ack.synced <= ack.written):
+            raise BadFrame("an acknowledgement of bytes that were not sent")
+        self.written, self.synced = ack.written, ack.synced
+        under_way = self._under_way
+        while under_way and under_way[0][0] <= ack.written:
+            under_way.popleft()
+        if self.stalled and ack.written >= self._stalled_at:
+            # Nothing of the stream was lost: the replica has all that was sent while it was stalled.
+            self.stalled = False
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the replica has everything that was sent; with *strict* durably."""
+        return (self.synced if self.strict else self.written) >= self.sent
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that were sent and are not written yet."""
+        return self.sent - self.written
+
+    def lag_ns(self, now_ns: int) -> int:
+        """How long the oldest of them has been under way."""
+        return now_ns - self._under_way[0][1] if self._under_way else 0
+
+    # --- publishers ---
+
+    def add_waiter(self, pending: PendingAck) -> None:
+        """Let *pending* wait until everything sent so far is acknowledged."""
+        if self.has_all:
+            self._acks.add_acknowledged(pending)
+            return
+        self._sync_requested = self._sync_requested or self.strict
+        self._acks.add(self.sent, pending, durable=self.strict)
+
+    def notify(self) -> None:
+        """Answer the publishers whose messages are acknowledged by now."""
+        self._acks.reached(self.written, self.synced)
+
+    @property
+    def has_waiters(self) -> bool:
+        return bool(len(self._acks))
+
+    def check_timeout(self, now_ns: int, timeout_ns: int) -> None:
+        """Stop waiting for a replica that has not acknowledged for *timeout_ns*."""
+        if self._under_way and now_ns - self._under_way[0][1] > timeout_ns:
+            if not self.stalled:
+                self.stalled = True
+                self._acks.lose()
+            self._stalled_at = self.sent
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.closed = True
+        self._acks.lose()

@@ -1,0 +1,197 @@
+"""What one replica has of one topic's files, and what is to be sent next. Reading a file is a job."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.ranges import Ranges, without
+from nsqd.log.segment import Segment
+from nsqd.log.writer import LogWriter
+from nsqd.replication.frames import CopiedFile
+from nsqd.storage.slots import NAMES
+
+# A file is read in pieces of this size.
+PIECE_BYTES: Final = 1 << 20
+# A compacted file has this suffix at the replica until it is complete.
+_INCOMPLETE: Final = ".new"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file that the log had since the start of this process, as it was when it was removed."""
+
+    salt: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class ReadJob:
+    """A piece of a file to be read: :meth:`run` in any thread, then `LogStream.ended`."""
+
+    stream: "TopicStream"
+    segment: Segment
+    path: Path
+    # Its name at the replica until the file is complete.
+    target: str
+    offset: int
+    size: int
+    data: bytes = b""
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        fd = disk.open_read(self.path)
+        try:
+            self.data = disk.read(fd, self.size, self.offset)
+        finally:
+            disk.close(fd)
+
+
+class TopicStream:
+    """One topic on one connection; see the module."""
+
+    __slots__ = (
+        "caught_up",
+        "caught_up_position",
+        "complete",
+        "has_begun",
+        "in_sync",
+        "in_sync_position",
+        "is_gone",
+        "live",
+        "live_name",
+        "log",
+        "name",
+        "needed_end",
+        "needed_notes",
+        "number",
+        "reported",
+        "sizes",
+        "unreadable",
+    )
+
+    def __init__(self, number: int, name: str, log: LogWriter) -> None:
+        self.number = number
+        self.name = name
+        self.log = log
+        # The files in the replica's earlier copy; None before the replica has answered.
+        self.reported: tuple[CopiedFile, ...] | None = None
+        # Sizes of the files in the copy once everything sent has arrived.
+        self.sizes: dict[str, int] = {}
+        # Files that do not grow any more and are complete in the copy.
+        self.complete: set[str] = set()
+        self.has_begun = False
+        # The topic was deleted.
+        self.is_gone = False
+        # The segment whose appends are streamed.
+        self.live: Segment | None = None
+        self.live_name = ""
+        # The snapshot is a checkpoint that covers these.
+        self.needed_end = 0
+        self.needed_notes = 0
+        # The snapshot was sent, up to this position of the connection, and nothing after it was lost.
+        self.in_sync = False
+        self.in_sync_position = 0
+        # It is in sync, and all older files were sent, up to this position.
+        self.caught_up = False
+        self.caught_up_position = 0
+        # Segments that cannot be read completely: they are skipped on this connection.
+        self.unreadable: set[Segment] = set()
+
+    def begin(self) -> None:
+        """Stream every append from here on; older files follow by catch-up."""
+        self.has_begun = True
+        self.in_sync = self.caught_up = False
+        self.log.end_segment()
+        self.live, self.live_name = None, ""
+        self.needed_end, self.needed_notes = self.log.end, self.log.notes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that a snapshot would describe."""
+        return not (self.log.segments or self.log.notes)
+
+    def covered_by(self, end: int, notes: int) -> bool:
+        """Whether a checkpoint up to there is the snapshot: with what was streamed, it covers everything."""
+        return end >= self.needed_end and notes >= self.needed_notes
+
+    # --- resuming ---
+
+    def conflicts(self, removed: dict[str, RemovedFile], unneeded: Ranges) -> bool:
+        """Whether the replica's copy has something that this log has lost.
+
+        *removed* has the files that were removed since the start of this process, by name. *unneeded* are the
+        messages of which no copy is needed, because they are here or not pending. Three things prove nothing:
+        that the numbers of messages were given out (after a power cut they continue far above the lost
+        messages), that a file has the same size (a power cut may take its middle), and that the file is gone.
+        """
+        segments = {segment.path.name: segment for segment in self.log.segments}
+        for one in self.reported or ():
+            if one.name in NAMES:
+                continue
+            segment, gone = segments.get(one.name), removed.get(one.name)
+            if segment is not None:
+                if one.salt != segment.header.salt or one.size > segment.size:
+                    return True
+            elif gone is not None and one.salt == gone.salt:
+                if one.size > gone.size:
+                    # The end of the file was lost before the file was removed.
+                    return True
+            elif not one.next_seq or one.last_note > self.log.known_durable.notes:
+                return True
+            if one.next_seq and without([(one.first, one.next_seq)], unneeded):
+                return True
+        return False
+
+    @property
+    def has_reported_files(self) -> bool:
+        """Whether the replica's earlier copy has log files."""
+        return any(one.name not in NAMES for one in self.reported or ())
+
+    def resume(self) -> None:
+        """Continue the files that the replica has reported."""
+        self.sizes = {one.name: one.size for one in self.reported or () if one.name not in NAMES}
+
+    # --- catch-up ---
+
+    def next_read(self) -> ReadJob | None:
+        """The next piece that the copy lacks, the oldest first; None when there is nothing to read now."""
+        if not self.has_begun:
+            return None
+        for segment in self.log.segments:
+            if segment is self.live or segment in self.unreadable:
+                continue
+            name = segment.path.name
+            if name in self.complete:
+                continue
+            if segment.generation and self.sizes.get(name) == segment.size:
+                # It gets this name only when it is complete.
+                self.complete.add(name)
+                continue
+            target = name + _INCOMPLETE if segment.generation else name
+            offset = self.sizes.get(target, 0)
+            size = min(PIECE_BYTES, segment.size - offset)
+            return ReadJob(self, segment, segment.path, target, offset, size)
+        return None
+
+    def obsolete(self) -> list[str]:
+        """Files of the copy that the log has no longer, and whose replacements the copy has."""
+        segments = self.log.segments
+        names = {segment.path.name for segment in segments}
+        missing = [
+            one.number for one in segments if one is not self.live and one.path.name not in self.complete
+        ]
+        below = min(missing, default=1 << 62)
+        return [
+            name
+            for name in self.sizes
+            if name not in names
+            and name not in NAMES
+            and not name.endswith(_INCOMPLETE)
+            and int(name.partition(".")[0]) < below
+        ]
+
+    @property
+    def has_every_file(self) -> bool:
+        """Whether every file of the log was sent completely."""
+        return all(one is self.live or one.path.name in self.complete for one in self.log.segments)

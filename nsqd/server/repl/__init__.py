@@ -1,1 +1,0 @@
-"""Replication on the network: connections, threads and timers for `nsqd.repl`."""

@@ -1,0 +1,1 @@
+"""Replication on the network: connections, threads and timers for `nsqd.replication`."""

@@ -1,0 +1,98 @@
+"""Which nodes are the replicas of this one: those of --replica, or the best that nsqlookupd names."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from nsqcore.process.logs import Log
+from nsqd.replication.choosing import Candidate, ReplicaHealth, choose_replicas, identified, named_replicas
+from nsqd.replication.frames import Holder
+from nsqd.replication.node import ReplicationNode
+from nsqd.server.replication.connector import Connector
+
+# How often candidates are asked for: while a replica is missing, and otherwise.
+_MISSING_NS: Final = 5_000_000_000
+_COMPLETE_NS: Final = 60_000_000_000
+
+
+class ReplicaChoice:
+    """Chooses replicas, and replaces those that are unreachable, refuse or drain."""
+
+    def __init__(
+        self,
+        node: ReplicationNode,
+        me: Candidate,
+        named: Sequence[str],
+        replace_after_ns: int,
+        candidates: Callable[[], Awaitable[Sequence[Candidate]]],
+        log: Log,
+    ) -> None:
+        """*named* are the addresses of --replica; *candidates* asks nsqlookupd."""
+        self.replicas: tuple[Holder, ...] = node.record.replicas
+        self._node = node
+        self._me = me
+        self._named = tuple(named)
+        self._candidates = candidates
+        self._log = log
+        self._health = ReplicaHealth(replace_after_ns)
+        self._next_ns = 0
+        if self._named:
+            self.replicas, found = named_replicas(self.replicas, self._named)
+            self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, 0)
+        if self.replicas:
+            self._set(self.replicas)
+
+    @property
+    def _count(self) -> int:
+        wanted = self._node.settings.replicas
+        return max(1, wanted) if self._node.is_decommissioning else wanted
+
+    @property
+    def unknown_addresses(self) -> list[str]:
+        """Addresses of replicas whose identity is not known yet."""
+        return [one.address for one in self.replicas if not one.identity]
+
+    def look(self, connectors: Sequence[Connector], now_ns: int) -> None:
+        """Note which replicas accept the stream, refuse or drain; called once a second."""
+        for connector in connectors:
+            link = connector.link
+            replicas = self.replicas
+            if link is not None:
+                replicas = identified(replicas, connector.address, link.peer, self._health, now_ns)
+            if replicas != self.replicas:
+                self._set(replicas)
+            holder = next((one for one in self.replicas if one.identity == connector.identity), None)
+            if holder is None:
+                continue
+            if link is not None:
+                self._health.drains(holder, draining=link.peer_drains)
+                stream = link.stream_of(self._node.primary)
+                if stream is not None and stream.is_up:
+                    self._health.accepts(holder, now_ns)
+            elif connector.refused and self._health.refuses(holder, connector.refused, now_ns):
+                self._next_ns = 0
+
+    async def choose(self, now_ns: int) -> None:
+        """Ask for candidates if that is due, and replace replicas."""
+        count = self._count
+        missing = len(self.replicas) < count or any(
+            self._health.is_replaceable(one, now_ns) for one in self.replicas
+        )
+        if now_ns < self._next_ns or (count == 0 and not self.replicas):
+            return
+        self._next_ns = now_ns + (_MISSING_NS if missing else _COMPLETE_NS)
+        if self._named:
+            self.replicas, found = named_replicas(self.replicas, self._named)
+        else:
+            found = list(await self._candidates())
+        target = self._node.target
+        if target:
+            found.append(Candidate(b"", target))
+        chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
+        if chosen != self.replicas:
+            self._set(chosen)
+
+    def _set(self, replicas: tuple[Holder, ...]) -> None:
+        self.replicas = replicas
+        self._node.set_replicas(replicas)
+        names = ", ".join(one.address for one in replicas)
+        self._log.info("REPLICATION: replicas are %s", names or "not known yet")

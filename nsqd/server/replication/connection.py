@@ -1,0 +1,168 @@
+"""Connections between nodes: bytes to and from a `PeerLink`, whose jobs run in threads."""
+
+import asyncio
+import hashlib
+import os
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.logs import Log
+from nsqd.log.disk import Disk
+from nsqd.replication.frames import Refuse, StartTls
+from nsqd.replication.framing import encode
+from nsqd.replication.link import LinkJob, PeerLink
+from nsqd.server.clock import now_ns
+
+START_TLS: Final = encode(StartTls())
+_THREADS: Final = 4
+# The most pieces that the system takes in one call.
+_MOST_PIECES: Final = 1024
+
+
+@dataclass(slots=True)
+class Connections:
+    """All connections to other nodes, and what each of them needs."""
+
+    disk: Disk
+    log: Log
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "replication"))
+    all: dict["PeerConnection", None] = field(default_factory=dict)
+
+    def flush(self) -> None:
+        """Send waiting frames, to each peer in one write, and begin jobs."""
+        for connection in list(self.all):
+            connection.flush()
+
+    async def close(self) -> None:
+        """End all connections, and wait for the threads."""
+        for connection in list(self.all):
+            connection.close("the node stops", Refuse.STOPPING)
+        await asyncio.to_thread(self.pool.shutdown)
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection; the link decides, this class moves bytes and runs the link's jobs."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.link: PeerLink | None = None
+        self.transport: asyncio.Transport | None = None
+        self.peer = ""
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # On an unencrypted connection bytes are sent past the transport, directly to its socket.
+        self._socket = -1
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+
+    # --- asyncio's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.peer = shown_peer(transport.get_extra_info("peername"))
+        # The link bounds the bytes under way, so writing is never paused here.
+        self.transport.set_write_buffer_limits(high=1 << 30)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            set_keepalive(sock)
+            if transport.get_extra_info("sslcontext") is None:
+                self._socket = sock.fileno()
+        self._connections.all[self] = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.link is not None:
+            self.link.receive(data, now_ns())
+            self.flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._connections.all.pop(self, None)
+        if self.link is not None:
+            self.link.end(str(exc) if exc is not None else "the peer has closed the connection")
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # --- what the link wants ---
+
+    def flush(self) -> None:
+        """Send waiting frames, and begin the link's jobs."""
+        link, transport = self.link, self.transport
+        if link is None:
+            return
+        for job in link.jobs():
+            self._run(link, job)
+        if transport is None:
+            return
+        out = link.flush(now_ns())
+        if out:
+            self._send(transport, out)
+        if link.is_closed:
+            transport.close()
+
+    def _run(self, link: PeerLink, job: LinkJob) -> None:
+        try:
+            future = self._loop.run_in_executor(self._connections.pool, job.run, self._connections.disk)
+        except RuntimeError:
+            # The pool is closed: the node stops, and the next start finds what was not synced.
+            link.end("the node stops")
+            return
+        future.add_done_callback(lambda done: self._ended(link, job, done))
+
+    def _ended(self, link: PeerLink, job: LinkJob, done: "asyncio.Future[None]") -> None:
+        error = done.exception()
+        if error is not None and not isinstance(error, OSError):
+            link.end(f"a job failed: {type(error).__name__}: {error}")
+            self.flush()
+            raise error
+        link.ended(job, error, now_ns())
+        self.flush()
+
+    def _send(self, transport: asyncio.Transport, out: list[bytes]) -> None:
+        """Send the pieces as they are: a transport would first join them to one."""
+        if self._socket >= 0 and not (transport.get_write_buffer_size() or transport.is_closing()):
+            try:
+                sent = os.writev(self._socket, out[:_MOST_PIECES])
+            except OSError:
+                # The socket takes nothing at the moment; if there is an error, the transport finds it.
+                sent = 0
+            out = behind(out, sent)
+        if out:
+            transport.writelines(out)
+
+    def close(self, reason: str, code: int = 0) -> None:
+        """End the connection; with a code the peer is told why."""
+        if self.link is not None:
+            if code and not self.link.is_closed:
+                self.link.refuse(code, reason)
+            self.link.end(reason)
+            self.flush()
+        elif self.transport is not None:
+            self.transport.abort()
+
+
+def behind(pieces: list[bytes], size: int) -> list[bytes]:
+    """What is left of the pieces after the first *size* bytes."""
+    for place, piece in enumerate(pieces):
+        if size < len(piece):
+            return [piece[size:], *pieces[place + 1 :]] if size else pieces[place:]
+        size -= len(piece)
+    return []
+
+
+def peer_certificate_hash(connection: ssl.SSLObject | None) -> bytes:
+    """SHA-256 of the server's certificate, as the connector sees it; empty without TLS."""
+    certificate = None if connection is None else connection.getpeercert(binary_form=True)
+    return hashlib.sha256(certificate).digest() if certificate else b""
+
+
+def own_certificate_hash(path: str) -> bytes:
+    """SHA-256 of the first certificate in a file, which is the server's own. Raises OSError and ValueError."""
+    text = Path(path).read_text(encoding="ascii")
+    begin = text.index("-----BEGIN CERTIFICATE-----")
+    end = text.index("-----END CERTIFICATE-----", begin) + len("-----END CERTIFICATE-----")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).digest()

@@ -1,0 +1,162 @@
+"""The connections that this node makes to others: looked up, made, and made again."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from nsqcore.process.addresses import split_host_port
+from nsqcore.process.logs import Log
+from nsqcore.process.tls import reason as tls_reason
+from nsqd.replication.framing import MAGIC
+from nsqd.replication.link import PeerLink
+from nsqd.server.replication.connection import START_TLS, Connections, PeerConnection, peer_certificate_hash
+
+_CONNECT_S: Final = 5.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class ConnectFailed(Exception):
+    """There is no connection; the text says why."""
+
+
+class _Connecting(PeerConnection):
+    """A connection to another node, before and after TLS."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self.upgrade: asyncio.Future[bool] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.link is None:
+            if self.upgrade is not None and not self.upgrade.done():
+                self.upgrade.set_result(data == START_TLS)
+            return
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.upgrade is not None and not self.upgrade.done():
+            self.upgrade.set_result(False)
+        super().connection_lost(exc)
+
+
+class Connector:
+    """Keeps up the connection to one node, in a task.
+
+    *identity* is the node that is looked for; it is empty for an address of --replica whose node is not known.
+    """
+
+    def __init__(
+        self,
+        identity: bytes,
+        address: str,
+        connections: Connections,
+        log: Log,
+        make_link: Callable[[bytes, bytes], PeerLink],
+        look_up: Callable[[bytes], Awaitable[list[str]]],
+        *,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        """*make_link* gets the expected identity and the certificate hash; *look_up* finds addresses."""
+        self.identity = identity
+        self.address = address
+        self.connection: PeerConnection | None = None
+        # Why there is no connection; empty while there is one.
+        self.problem = "not connected yet"
+        # The code with which the last connection was refused.
+        self.refused = 0
+        self._connections = connections
+        self._log = log
+        self._make_link = make_link
+        self._look_up = look_up
+        self._tls = tls
+
+    @property
+    def link(self) -> PeerLink | None:
+        """The link of the present connection, once the peer has proved its membership."""
+        link = None if self.connection is None else self.connection.link
+        return link if link is not None and link.is_up else None
+
+    async def run(self) -> None:
+        """Connect, and reconnect after each end, until cancelled."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            was_up, problem = (
+                await self._once(self.address) if self.address else (False, "no address is known")
+            )
+            if problem != self.problem:
+                self._log.warning("REPLICA(%s): %s", self.address or self.identity.hex()[:8], problem)
+            self.problem = problem
+            if was_up:
+                pause = _FIRST_PAUSE_S
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            if not was_up and self.identity:
+                await self._find()
+
+    async def _find(self) -> None:
+        """The node may be at another address now."""
+        found = await self._look_up(self.identity)
+        if found and self.address not in found:
+            self.address = found[0]
+
+    async def _once(self, address: str) -> tuple[bool, str]:
+        """Run one connection from its beginning to its end: whether it came up, and why it ended."""
+        self.refused = 0
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                connection = await self._connect(address)
+        except TimeoutError:
+            return False, f"no answer within {_CONNECT_S:g} s"
+        except ssl.SSLError as error:
+            return False, tls_reason(error)
+        except (OSError, ValueError, ConnectFailed) as error:
+            return False, str(getattr(error, "strerror", None) or error).lower()
+        ssl_object = (
+            None if connection.transport is None else connection.transport.get_extra_info("ssl_object")
+        )
+        link = connection.link = self._make_link(self.identity, peer_certificate_hash(ssl_object))
+        self.connection = connection
+        connection.flush()
+        was_up = False
+        try:
+            while not connection.closed.done():
+                await asyncio.wait([connection.closed], timeout=0.1)
+                if link.is_up and not was_up:
+                    was_up, self.problem = True, ""
+                    self.identity = self.identity or link.peer
+                    self._log.info("REPLICA(%s): connected", address)
+        finally:
+            self.connection = None
+            link.end("the node stops")
+            if connection.transport is not None:
+                connection.transport.abort()
+        self.refused = link.refused
+        return was_up, link.reason
+
+    async def _connect(self, address: str) -> _Connecting:
+        """Connect, with TLS if wanted. Raises OSError, ValueError and ConnectFailed."""
+        host, port = split_host_port(address)
+        loop = asyncio.get_running_loop()
+        transport, connection = await loop.create_connection(
+            lambda: _Connecting(self._connections), host, int(port)
+        )
+        try:
+            if self._tls is None:
+                transport.write(MAGIC)
+                return connection
+            connection.upgrade = loop.create_future()
+            transport.write(MAGIC + START_TLS)
+            if not await connection.upgrade:
+                raise ConnectFailed("the peer does not begin TLS")
+            connection._socket = -1
+            upgraded = await loop.start_tls(transport, connection, self._tls, server_hostname=host)
+            if upgraded is None:
+                raise ConnectFailed("the peer has closed the connection")
+            connection.transport = upgraded
+        except BaseException:
+            transport.abort()
+            raise
+        return connection

@@ -1,0 +1,445 @@
+"""Replication of this nsqd: the node, its connections, the choice of replicas, and what the daemon asks of it."""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
+from nsqd.log.layout import NewerVersion
+from nsqd.log.writer import LogWriter
+from nsqd.replication import node_record
+from nsqd.replication.choosing import Candidate
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Hello, Refuse
+from nsqd.replication.framing import encode
+from nsqd.replication.handshake import Handshake
+from nsqd.replication.link import PeerLink
+from nsqd.replication.membership import ACCEPTOR, CONNECTOR
+from nsqd.replication.node import NodeJob, ReplicationNode
+from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.transferred import remove_transferred
+from nsqd.server.clock import now_ns
+from nsqd.server.fsync import Fsync
+from nsqd.server.replication.acceptor import Acceptor
+from nsqd.server.replication.choice import ReplicaChoice
+from nsqd.server.replication.connection import Connections, own_certificate_hash
+from nsqd.server.replication.connector import Connector
+from nsqd.server.replication.options import ReplicationOptions
+from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.slots import CheckpointJob
+from nsqd.storage.topic_store import TopicStore, store_of
+
+TICK_S: Final = 0.05
+_CHOOSE_S: Final = 1.0
+_NONCE_BYTES: Final = 32
+
+
+class Replication:
+    """See the module. Made before the data path is loaded; :meth:`begin` starts it when it is."""
+
+    def __init__(
+        self,
+        options: ReplicationOptions,
+        broker: Broker,
+        data: DataPath,
+        fsync: Fsync,
+        log: Log,
+        ask_turn: Callable[[], None],
+        *,
+        server_tls: ssl.SSLContext | None,
+        client_tls: ssl.SSLContext | None,
+        look_up: Callable[[Sequence[bytes]], Awaitable[dict[bytes, list[str]]]],
+        candidates: Callable[[], Awaitable[Sequence[Candidate]]],
+    ) -> None:
+        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes that accept replicas."""
+        self.options = options
+        # None before the data path is loaded, and without a cluster secret.
+        self.node: ReplicationNode | None = None
+        self._broker = broker
+        self._data = data
+        self._fsync = fsync
+        self._log = log
+        self._ask_turn = ask_turn
+        self._client_tls = client_tls
+        self._look_up = look_up
+        self._candidates = candidates
+        self._connections = Connections(data.disk, log)
+        self._acceptor = Acceptor(
+            self._connections,
+            log,
+            lambda certificate: self._make_link(b"", certificate, connector=False),
+            tls=server_tls,
+            tls_required=options.tls,
+            certificate_hash=self._own_certificate_hash,
+        )
+        self._connectors: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
+        self._choice: ReplicaChoice | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._choosing: asyncio.Task[None] | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._removing: asyncio.Task[None] | None = None
+
+    # --- life ---
+
+    @property
+    def accepts(self) -> bool:
+        """Whether this node is a replica for others."""
+        return self.is_on and self.options.replicas.accept
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a cluster secret is set: without one nothing is replicated or accepted."""
+        return bool(self.options.secret())
+
+    def begin(self, address: str) -> None:
+        """Start, after the data path is loaded and before clients are served; *address* is where it is found.
+
+        Raises StartupError.
+        """
+        self.options = options = replace(self.options, address=address)
+        data = self._data
+        try:
+            if not self.is_on:
+                return
+            identity = data.reservation.identity
+            file = node_record.NodeRecordFile.load(data.disk, data.path, identity)
+            file.begin_incarnation(os.urandom)
+            node = ReplicationNode(
+                options.replicas,
+                identity,
+                address,
+                self._broker,
+                data,
+                Copies(data.disk, data.path),
+                file,
+                lambda: int(time.time()),
+                info=self._log.info,
+                warn=self._log.warning,
+            )
+            node.begin(now_ns())
+        except node_record.DamagedRecord as error:
+            raise StartupError(str(error)) from error
+        except (OSError, NewerVersion) as error:
+            raise StartupError(f"failed to load {data.path} - {error}") from error
+        self.node = node
+        me = Candidate(identity, options.address, options.zone, options.host)
+        self._choice = ReplicaChoice(
+            node, me, options.named, options.replace_after_ns, self._candidates, self._log
+        )
+
+    def before_load(self) -> None:
+        """Refuse copies of a development version, and remove transferred logs. Raises StartupError."""
+        data = self._data
+        try:
+            node_record.refuse_old_copies(data.disk, data.path)
+            identity = data.reservation.named()
+            removed = remove_transferred(data.disk, data.path, identity) if identity else 0
+        except (node_record.DamagedRecord, node_record.OldCopies) as error:
+            raise StartupError(str(error)) from error
+        except (OSError, NewerVersion) as error:
+            raise StartupError(f"failed to load {data.path} - {error}") from error
+        if removed:
+            self._log.info("REPLICATION: %d topics were transferred to other nodes, and are removed", removed)
+
+    async def watch(self, checkpoints: Checkpoints) -> None:
+        """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""
+        node = self.node
+        if node is None:
+            await asyncio.Event().wait()
+            return
+        try:
+            while True:
+                node.tick(now_ns())
+                node.set_draining(draining=self._broker.draining or self._broker.disk_low)
+                self._connect(node)
+                self._run_jobs(node, checkpoints)
+                self._begin_choosing()
+                self._begin_syncing(node)
+                self.flush()
+                if node.wants_turn:
+                    node.wants_turn = False
+                    self._ask_turn()
+                await asyncio.sleep(TICK_S if self._connections.all or self._connectors else 10 * TICK_S)
+        finally:
+            # Otherwise a thread that is still at work could write after later writes.
+            await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Wait until publishers that wait for a replica were answered, at most for --replica-ack-timeout."""
+        node = self.node
+        until = asyncio.get_running_loop().time() + self.options.replicas.timeout_ns / 1e9
+        while node is not None and any(link.sender.has_waiters for link in node.links):
+            self.flush()
+            await asyncio.sleep(0.01)
+            if asyncio.get_running_loop().time() > until:
+                return
+
+    async def close(self) -> None:
+        """Send the last checkpoints, and close all connections."""
+        node = self.node
+        until = asyncio.get_running_loop().time() + 2.0
+        while node is not None and asyncio.get_running_loop().time() < until:
+            self.flush()
+            behind = [link for link in node.links if link.is_up and link.connector and link.sender.lag_bytes]
+            if not behind:
+                break
+            await asyncio.sleep(0.01)
+        tasks = [task for _, task in self._connectors.values()]
+        tasks += [task for task in (self._choosing, self._syncing, self._removing) if task is not None]
+        await self._connections.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- connections ---
+
+    def take(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over the connection of another node, or refuse it where replication is off."""
+        if self.node is None:
+            sentence = "no cluster secret is set here: --cluster-secret-file"
+            transport.write(encode(Refuse(Refuse.NOT_A_MEMBER, sentence)))
+            transport.close()
+        else:
+            self._acceptor.accept(transport, data)
+
+    def _own_certificate_hash(self) -> bytes:
+        try:
+            return own_certificate_hash(self.options.certificate_path)
+        except (OSError, ValueError) as error:
+            self._log.warning("REPLICATION: the certificate cannot be read - %s", error)
+            return b""
+
+    def _make_link(self, expected: bytes, certificate: bytes, *, connector: bool) -> PeerLink:
+        node = self.node
+        assert node is not None  # noqa: S101 - nothing is connected before the data path is loaded
+        record = node.record
+        me = Hello(
+            *(node.identity, record.incarnation, record.token, record.previous_token),
+            node_id=self.options.node_id,
+            address=self.options.address,
+            nonce=os.urandom(_NONCE_BYTES),
+        )
+        handshake = Handshake(
+            CONNECTOR if connector else ACCEPTOR,
+            me,
+            self.options.secret,
+            node.incarnations,
+            expected,
+            certificate,
+            self._other_node,
+        )
+        link = PeerLink(node, handshake, now_ns(), connector=connector)
+        node.add_link(link)
+        return link
+
+    def _other_node(self, hello: Hello) -> str:
+        """The address of another connected node with that node id."""
+        node = self.node
+        for link in [] if node is None else node.links:
+            other = link.hello
+            if link.is_up and other is not None and other.node_id == hello.node_id:
+                if other.identity != hello.identity:
+                    return other.address
+        return ""
+
+    def _connect(self, node: ReplicationNode) -> None:
+        """Keep a connection to each node that is wanted, and end the others."""
+        wanted: dict[bytes | str, str] = dict(node.wanted_peers().items())
+        known = {one.identity for one, _ in self._connectors.values() if one.identity}
+        choice = self._choice
+        wanted |= {address: address for address in ([] if choice is None else choice.unknown_addresses)}
+        for key, (connector, task) in list(self._connectors.items()):
+            if key in wanted or (isinstance(key, str) and connector.identity in wanted):
+                continue
+            task.cancel()
+            del self._connectors[key]
+        for key, address in wanted.items():
+            if key in self._connectors or key in known:
+                continue
+            connector = Connector(
+                key if isinstance(key, bytes) else b"",
+                address,
+                self._connections,
+                self._log,
+                lambda expected, certificate: self._make_link(expected, certificate, connector=True),
+                self._find,
+                tls=self._client_tls,
+            )
+            task = asyncio.create_task(connector.run(), name=f"replication to {address}")
+            self._connectors[key] = (connector, task)
+
+    async def _find(self, identity: bytes) -> list[str]:
+        return (await self._look_up([identity])).get(identity, [])
+
+    # --- the choice of replicas ---
+
+    def _begin_choosing(self) -> None:
+        if self._choosing is not None and not self._choosing.done():
+            return
+        if self._choosing is not None:
+            self._choosing.result()
+        self._choosing = asyncio.create_task(self._choose(), name="choice of replicas")
+
+    async def _choose(self) -> None:
+        choice = self._choice
+        if choice is not None:
+            choice.look([one for one, _ in self._connectors.values()], now_ns())
+            await choice.choose(now_ns())
+        await asyncio.sleep(_CHOOSE_S)
+
+    # --- jobs ---
+
+    def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpoints) -> None:
+        for job in node.take_jobs():
+            self._start(self._do(node, job))
+        for topic in list(node.to_checkpoint):
+            del node.to_checkpoint[topic]
+            self._start(self._checkpoint(node, topic, checkpoints))
+        if node.copies.removable and (self._removing is None or self._removing.done()):
+            self._removing = asyncio.create_task(self._remove(node), name="removal of dropped copies")
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work, name="replication job")
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+    async def _do(self, node: ReplicationNode, job: NodeJob) -> None:
+        error: Exception | None = None
+        try:
+            await asyncio.to_thread(job.run, self._data.disk)
+        except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
+            error = failed
+        node.ended(job, error, now_ns())
+        self.flush()
+        self._ask_turn()
+
+    async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpoints) -> None:
+        """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
+        if not await checkpoints.write_at_once(topic) and not topic.deleted:
+            node.to_checkpoint[topic] = None
+
+    async def _remove(self, node: ReplicationNode) -> None:
+        try:
+            await asyncio.to_thread(node.copies.remove_deleted)
+        except OSError as error:
+            self._log.warning("REPLICATION: failed to remove a dropped copy, will try again - %s", error)
+            await asyncio.sleep(1)
+
+    def _begin_syncing(self, node: ReplicationNode) -> None:
+        """Sync everything written here, for the checks whether this node is fully replicated."""
+        if node.local_syncs and (self._syncing is None or self._syncing.done()):
+            self._syncing = asyncio.create_task(self._sync(node), name="sync for replication")
+
+    async def _sync(self, node: ReplicationNode) -> None:
+        checks, node.local_syncs = node.local_syncs, []
+        await self._fsync.synced()
+        for check in checks:
+            check.synced_here = not self._fsync.failing
+
+    # --- what the write batch and the checkpointer call ---
+
+    @property
+    def replicates(self) -> bool:
+        """Whether publishers may have to wait for replicas."""
+        return self.node is not None and (
+            bool(self.options.replicas.replicas) or bool(self.node.primary.streams)
+        )
+
+    def lacks(self, store: LogWriter) -> str:
+        """Why publishes to this log are refused; empty when they are not."""
+        return "" if self.node is None else self.node.primary.lacks(store)
+
+    def wait(self, store: LogWriter) -> PendingAck | None:
+        """What publishers to this log wait for; None when they wait for no replica."""
+        return None if self.node is None else self.node.primary.wait(store)
+
+    def flush(self) -> None:
+        """Send the collected frames, to each peer in one write."""
+        self._connections.flush()
+
+    def checkpointed(self, topic: Topic, store: TopicStore, job: CheckpointJob) -> None:
+        """A checkpoint was written."""
+        node = self.node
+        if node is None:
+            return
+        node.checkpointed(topic, store, job)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """An own topic was deleted."""
+        if self.node is not None:
+            self.node.topic_deleted(topic.name, store_of(topic))
+
+    # --- shown to operators ---
+
+    def shown(self) -> dict[str, Any]:
+        """The content of GET /replication."""
+        if self.node is None:
+            return {
+                "identity": self._data.reservation.identity.hex(),
+                "incarnation": 0,
+                "epoch": 0,
+                "replicas_wanted": self.options.replicas.replicas,
+                "fully_replicated": False,
+                "replicas": [],
+                "copies": [],
+            }
+        found = self.node.shown(now_ns())
+        problems = {one.identity.hex(): one.problem for one, _ in self._connectors.values() if one.problem}
+        for replica in found["replicas"]:
+            replica["problem"] = problems.get(replica["identity"], "")
+        return found
+
+    @property
+    def failovers(self) -> int:
+        """How many copies here took over for a silent owner since the start."""
+        return 0 if self.node is None else self.node.failovers
+
+    def yielded(self) -> int:
+        """How many pending messages another owner delivers instead."""
+        return 0 if self.node is None else self.node.yielded()
+
+    def refusals(self) -> dict[str, int]:
+        """Refused connections since the start, by reason."""
+        return {} if self.node is None else dict(self.node.refusals)
+
+    # --- decommission ---
+
+    def decommission(self, to: str, *, fewer_copies: bool) -> None:
+        """Transfer all logs to other nodes: to the node at *to*, or to a replica."""
+        if self.node is not None:
+            self.node.decommission(to, fewer_copies=fewer_copies)
+
+    def cancel_decommission(self) -> None:
+        """Keep the logs that were not transferred yet."""
+        if self.node is not None:
+            self.node.cancel_decommission()
+
+    def decommission_state(self) -> dict[str, Any]:
+        """The content of GET /decommission."""
+        if self.node is None:
+            return {
+                "decommissioning": False,
+                "done": False,
+                "waits_for": "",
+                "logs": 0,
+                "remaining": 0,
+                "transferred": 0,
+            }
+        return self.node.decommission_state(now_ns())
+
+    def under_replicated(self) -> int:
+        """The number of topics with fewer replicas in sync than are wanted."""
+        return 0 if self.node is None else self.node.primary.under_replicated()
+
+    def replicas_of(self, topic: Topic) -> tuple[int, int]:
+        """How many replicas are in sync for a topic, and how many are wanted."""
+        store = store_of(topic)
+        return (0, 0) if self.node is None or store is None else self.node.primary.replicas_of_topic(store)

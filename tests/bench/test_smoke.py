@@ -1,0 +1,84 @@
+"""Each benchmark runs at a small size, accounts for every message and leaves no file behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import growth, spark
+from bench.clients import __main__ as clients
+from bench.peers.rows import ROWS
+
+ROOT = Path(__file__).parents[2]
+OURS = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
+
+
+def bench(module, folder, *arguments):
+    """Run a benchmark as a command; return the rows that it has saved."""
+    result = folder / "result.json"
+    command = [sys.executable, "-m", module, "--data-root", str(folder), "--json", str(result), *arguments]
+    running = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _, errors = running.communicate(timeout=100)
+    except BaseException:
+        # A kill would leave the brokers running, because each has its own session.
+        running.terminate()
+        running.communicate()
+        raise
+    assert running.returncode == 0, errors
+    assert list(folder.iterdir()) == [result]
+    return json.loads(result.read_text())
+
+
+@pytest.mark.slow
+def test_bench_measures_two_servers_in_turns(tmp_path):
+    quick = ["--messages=2000", "--seconds=0.3", "--repeat=2"]
+
+    found = bench("bench", tmp_path, *quick, "--rows=sub,both", f"--peer-cmd={OURS}")
+
+    assert {row: {name: len(runs) for name, runs in of.items()} for row, of in found["rows"].items()} == {
+        "sub": {"ours": 2, "peer": 2},
+        "both": {"ours": 2, "peer": 2},
+    }
+
+
+@pytest.mark.slow
+def test_peers_measures_every_row_and_a_kill_loses_no_message(tmp_path):
+    quick = ["--messages=3000", "--backlog=3000", "--seconds=0.2", "--repeat=1"]
+
+    found = bench("bench.peers", tmp_path, *quick, "--only=ours", "--sizes=200,mixed")["results"]
+
+    assert set(found) == {*ROWS, "crash"}
+    runs = [run for row in found.values() for size in row.values() for of in size.values() for run in of]
+    assert not any("failed" in run for run in runs)
+    assert all(run["lost"] == 0 for of in found["crash"]["200"].values() for run in of)
+
+
+def test_clients_measures_our_client_at_every_work(capsys):
+    assert clients.main(["--libraries=ours", "--messages=1000", "--repeat=1", "--loop=asyncio"]) == 0
+
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert len(rows) == len(clients.WORKS)
+
+
+def test_growth_measures_topics_and_channels(tmp_path):
+    result = tmp_path / "costs.json"
+    quick = ["--messages=2000", "--most=100", f"--data-root={tmp_path}", f"--json={result}"]
+
+    assert growth.main(["--of=topics,channels", *quick]) == 0
+
+    assert json.loads(result.read_text()).keys() == {"topics", "channels"}
+    assert list(tmp_path.iterdir()) == [result]
+
+
+def test_spark_fills_nsqd_and_one_worker_reads_it(tmp_path, capsys):
+    with spark.Program("nsqd", spark.OURS, str(tmp_path)).serving() as server:
+        spark.publish(server, "t", 4000, 200)
+        spark.profile(spark.Bench(None, [server], tmp_path), "t")
+
+    assert "One worker by itself, 4000 messages" in capsys.readouterr().out

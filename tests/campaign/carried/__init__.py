@@ -1,1 +1,0 @@
-"""Campaigns on carried logs, and a model of their rules."""

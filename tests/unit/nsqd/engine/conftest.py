@@ -1,0 +1,6 @@
+import pytest
+
+
+@pytest.fixture
+def channel(node):
+    return node.channel()

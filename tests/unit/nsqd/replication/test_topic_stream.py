@@ -1,0 +1,228 @@
+"""What a copy lacks, which files of it are obsolete, and when it conflicts with the log."""
+
+import pytest
+
+from nsqd.replication.frames import CopiedFile
+from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.topic_stream import RemovedFile, TopicStream
+from nsqd.storage.data_path import extents_of
+from tests.unit.nsqd.replication.stream_pair import Origin, StreamPair
+
+
+@pytest.fixture
+def node():
+    return StreamPair().origin
+
+
+@pytest.fixture
+def stream(node):
+    node.channel("c")
+    for number in range(100):
+        node.publish(b"%d" % number)
+    node.sync()
+    found = TopicStream(1, "t", node.store())
+    found.reported = ()
+    found.begin()
+    return found
+
+
+def report(segment, **change):
+    """The report of a replica that has the whole file."""
+    known = {
+        "name": segment.path.name,
+        "salt": segment.header.salt,
+        "size": segment.size,
+        "first": segment.first,
+        "next_seq": segment.next,
+        "last_note": segment.last_note,
+    }
+    return CopiedFile(**{**known, **change})
+
+
+def test_snapshot_covers_everything_before_the_stream(stream):
+    log = stream.log
+
+    assert stream.covered_by(log.end, log.notes)
+    assert not stream.covered_by(log.end - 1, log.notes)
+    assert not stream.covered_by(log.end, log.notes - 1)
+
+
+def test_catch_up_reads_the_oldest_file_first(stream):
+    first, second, *_ = stream.log.segments
+    job = stream.next_read()
+    assert (job.segment, job.offset, job.size) == (first, 0, first.size)
+
+    stream.complete.add(first.path.name)
+    stream.sizes[second.path.name] = 500
+
+    job = stream.next_read()
+    assert (job.segment, job.offset, job.size) == (second, 500, second.size - 500)
+
+
+def test_obsolete_file_stays_until_its_replacements_are_complete(stream):
+    sizes = {segment.path.name: segment.size for segment in stream.log.segments}
+    stream.sizes = {**sizes, "00000002.1.log": 500}
+    assert stream.obsolete() == []
+
+    stream.complete = {"00000001.log", "00000002.log"}
+
+    assert stream.obsolete() == ["00000002.1.log"]
+
+
+# --- conflicts ---
+
+
+@pytest.mark.parametrize(
+    ("change", "conflict"),
+    [({}, False), ({"size": 1}, False), ({"size": 1 << 20}, True), ({"salt": 5}, True)],
+)
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_other_or_longer_file_conflicts(node, stream, change, conflict, is_removed):
+    segment = stream.log.segments[0]
+    stream.reported = (report(segment, **change),)
+    removed, unneeded = {}, node.unneeded("t")
+    if is_removed:
+        removed = {segment.path.name: RemovedFile(segment.header.salt, segment.size)}
+        stream.log._forget([segment])
+        if "salt" not in change:
+            # The file was removed because its messages are not needed.
+            unneeded = [(segment.first, segment.next)]
+
+    assert stream.conflicts(removed, unneeded) is conflict
+
+
+def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
+    segment = stream.log.segments[0]
+    stream.reported = (report(segment),)
+
+    assert stream.conflicts({}, [(segment.first, segment.next - 1)])
+    assert not stream.conflicts({}, [(segment.first, segment.next)])
+
+
+@pytest.mark.parametrize(
+    ("unneeded", "conflict"),
+    [
+        ([(5, 40)], False),
+        ([(5, 29)], True),
+        ([(21, 40)], True),
+        ([(5, 24), (25, 40)], True),
+        ([], True),
+    ],
+)
+def test_unknown_file_conflicts_unless_its_messages_are_not_needed(stream, unneeded, conflict):
+    stream.reported = (CopiedFile("00000099.log", 7, 500, first=20, next_seq=30),)
+
+    assert stream.conflicts({}, unneeded) is conflict
+
+
+def test_unknown_file_with_notes_that_no_checkpoint_has_conflicts(stream):
+    notes = stream.log.known_durable.notes + 1
+    stream.reported = (CopiedFile("00000099.log", 7, 500, 20, 30, notes),)
+
+    assert stream.conflicts({}, [(5, 40)])
+
+
+def test_unknown_file_with_unknown_contents_conflicts_unless_it_was_removed_here(stream):
+    stream.reported = (CopiedFile("00000099.log", 7, 500),)
+
+    assert stream.conflicts({}, [(0, 1 << 62)])
+    assert not stream.conflicts({"00000099.log": RemovedFile(7, 500)}, [])
+
+
+def test_checkpoints_do_not_conflict(stream):
+    stream.reported = (CopiedFile("checkpoint.0", 0, 1 << 20),)
+
+    assert not stream.has_reported_files
+    assert not stream.conflicts({}, [])
+
+
+# --- a power cut took the end of the log, and then the file was removed or compacted: the messages that only
+# the copy has are found in the same process and in later ones ---
+
+MANY = 12
+
+
+def started(disk):
+    return Origin(disk, ReplicaSettings(replicas=1))
+
+
+def before_the_cut(node):
+    """Returns the disk without the last messages, and the report of a replica that has them all."""
+    node.channel("c")
+    node.publish(*[b"%d" % number * 90 for number in range(MANY)])
+    node.sync()
+    store = node.store()
+    size = store.segments[0].size
+    node.publish(*[b"lost" * 20 for _ in range(3)])
+    for _ in range(2):
+        # Both checkpoints say that the last messages are pending.
+        node.checkpoint()
+    disk = node.disk.killed()
+    disk.truncate(store.segments[0].path, size)
+    return disk, tuple(report(segment) for segment in store.segments)
+
+
+def finish(node, *, but):
+    """Finish all readable messages except the last *but*, and skip the others, as readers do."""
+    topic, store = node.topic(), node.store()
+    channel = topic.channels["c"]
+    seqs = [seq for start, end in extents_of(topic) for seq in range(start, end)]
+    node.broker.finish_messages(topic, channel, seqs[: len(seqs) - but])
+    node.turn()
+    for gap in store.losses(topic.log.kept_from):
+        topic.log.had.take_out(gap.start, gap.end)
+        channel.take_out_ranges([(gap.start, gap.end)])
+        channel.finished.add(gap.start, gap.end)
+    for _ in range(3):
+        node.checkpoint()
+
+
+def remove(node):
+    finish(node, but=0)
+    node.store().seal()
+    finish(node, but=0)
+
+
+def compact(node):
+    node.publish(*[b"behind" * 20 for _ in range(MANY)])
+    node.sync()
+    node.store().seal()
+    node.publish(b"the newest")
+    node.sync()
+    finish(node, but=4)
+    node.compact()
+    assert any(segment.generation for segment in node.store().segments)
+
+
+def conflicts(node, reported):
+    store = node.store()
+    stream = TopicStream(1, "t", store)
+    stream.reported = reported
+    assert not {one.name for one in reported} & {segment.path.name for segment in store.segments}
+    return stream.conflicts(node.primary.removed_of(store), node.unneeded("t"))
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+@pytest.mark.parametrize("then", [remove, compact])
+def test_lost_end_conflicts_after_the_file_is_gone(node, then, restarts):
+    disk, reported = before_the_cut(node)
+    after = started(disk)
+
+    then(after)
+    for _ in range(restarts):
+        after = started(after.disk.killed())
+
+    assert conflicts(after, reported)
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+@pytest.mark.parametrize("then", [remove, compact])
+def test_complete_log_resumes_its_copy_after_the_file_is_gone(node, then, restarts):
+    _, reported = before_the_cut(node)
+    after = started(node.disk.killed())
+
+    then(after)
+    for _ in range(restarts):
+        after = started(after.disk.killed())
+
+    assert not conflicts(after, reported)
