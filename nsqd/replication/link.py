@@ -1,6 +1,6 @@
-"""One connection between two nodes: the handshake, then streams, statuses and channel state. No socket, no clock.
+"""One connection between two nodes: the handshake, streams, statuses and channel state. No socket, no clock.
 
-The driver feeds received bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, runs the
+The driver feeds bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, runs the
 jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLink.ended`, and calls
 :meth:`PeerLink.tick` some ten times a second. Times are nanoseconds of a clock that only goes forward.
 """
@@ -96,7 +96,8 @@ class PeerLink:
         self._deletions: list[tuple[int, DeleteTopic]] = []
 
     def __repr__(self) -> str:
-        return f"<PeerLink {'to' if self.connector else 'from'} {self.address or 'a stranger'} {self.state.name}>"
+        direction = "to" if self.connector else "from"
+        return f"<PeerLink {direction} {self.address or 'a stranger'} {self.state.name}>"
 
     # --- the peer ---
 
@@ -340,7 +341,7 @@ class PeerLink:
                 stream.take_have(frame)
         elif isinstance(frame, Ready) and frame.log in self.streams:
             self.streams[frame.log].take_ready(frame, now_ns)
-            self.node.stream_began(self, self.streams[frame.log])
+            self.node.stream_began(self)
         elif isinstance(frame, Draining):
             self.peer_drains = frame.draining
         else:

@@ -13,7 +13,7 @@ from nsqd.log.ranges import Ranges, merged
 from nsqd.replication.channel_states import finished_here, merge, pending_of, states_of
 from nsqd.replication.claims import STAGGER_NS, Claim, Pending, count, subtract, takeover_wait_ns
 from nsqd.replication.exchange import Exchange, KnownCopy
-from nsqd.replication.frames import ChannelState, CopyId, CopyKind, DeleteTopic, Status
+from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
@@ -31,7 +31,7 @@ OPEN_AFTER_NS: Final = 5 * _S
 
 
 class Replicated:
-    """The check whether an owner is fully replicated: all is synced here, and at replicas that are caught up."""
+    """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
 
     __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
 
@@ -591,7 +591,7 @@ class LogCopies:
                     return False
         return True
 
-    def delete_topic(self, frame: DeleteTopic) -> list[LocalCopy]:
+    def topic_deleted(self) -> list[LocalCopy]:
         """The topic was deleted at its origin; returns the copies here that have it and no stream."""
         self.changed()
         return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]
