@@ -1,4 +1,4 @@
-"""Run histories: python -m tests.campaign.replication [--minutes 20] [--profile all] [--from SEED] [--seeds N]."""
+"""Histories of replication: python -m tests.campaign.replication [--minutes 20] [--profile all] [--seeds N]."""
 
 import argparse
 import time

@@ -1,13 +1,13 @@
 """The facts that one nsqd may tell another about a log that both have."""
 
 import pytest
+from tests.support.carrying import lose_all_but
 
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.batches import Batch
 from nsqd.log.had import MOST
 from nsqd.log.ranges import within, without
-from tests.support.carrying import lose_all_but
 
 
 @pytest.fixture

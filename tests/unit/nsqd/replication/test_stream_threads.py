@@ -4,10 +4,10 @@ import random
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-
-from nsqd.log.disk import Disk
 from nsqd.repl.primary import ReplicaSettings
 from tests.unit.nsqd.repl.stream_pair import StreamPair
+
+from nsqd.log.disk import Disk
 
 _S = 1_000_000_000
 

@@ -1,11 +1,11 @@
 """Delivery of a channel beside the channels of carried logs."""
 
 import pytest
+from tests.support.carrying import Carrier
 
 from nsqd.engine import carried
 from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve
-from tests.support.carrying import Carrier
 from tests.support.engine import Node, bodies
 
 
