@@ -315,7 +315,7 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries to choose another replica, because this node drains or has no room; or not any more."""
+        """Tell primaries whether to choose another replica: this node drains, or has no room."""
         if draining == self.is_draining:
             return
         self.is_draining = draining

@@ -1,4 +1,4 @@
-"""The start of a node whose logs were transferred to other nodes: none of the messages here is delivered again."""
+"""The start of a node whose logs were transferred to other nodes: no message here is delivered again."""
 
 from dataclasses import replace
 from pathlib import Path
