@@ -1,4 +1,4 @@
-"""Histories of replication: python -m tests.campaign.replication [--minutes 20] [--profile all] [--seeds N]."""
+"""Run histories: python -m tests.campaign.replication [--minutes N] [--profile P] [--from N] [--seeds N]"""
 
 import argparse
 import time

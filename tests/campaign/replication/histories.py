@@ -286,7 +286,7 @@ class History:
 
     def _remove_decommissioned(self) -> None:
         for number, node in list(self.site.nodes.items()):
-            if node.replication.decommission_state(self.site.now)["done"]:
+            if node.replication.decommission_state()["done"]:
                 self.events["decommissioned"] += 1
                 only = self._only_on(number)
                 if only:
