@@ -588,9 +588,8 @@ class LogCopies:
                     return False
         return True
 
-    def topic_deleted(self) -> list[LocalCopy]:
-        """The topic was deleted at its origin; returns the copies here that have it and no stream."""
-        self.changed()
+    def unstreamed(self) -> list[LocalCopy]:
+        """The copies of another node's log into which nothing is streamed."""
         return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]
 
 

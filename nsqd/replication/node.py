@@ -761,7 +761,7 @@ class ReplicationNode:
     def delete_topic(self, frame: DeleteTopic) -> None:
         """The origin has deleted a topic. Raises OSError."""
         log = self.logs.get(frame.origin)
-        for copy in [] if log is None else log.topic_deleted():
+        for copy in [] if log is None else log.unstreamed():
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self.broker, topic, frame.below):
                 continue
@@ -772,7 +772,7 @@ class ReplicationNode:
                 if store is not None:
                     store.close()
             if copy.record is not None and not copy.is_busy:
-                self.copies.delete_topic(copy.record, frame.name)
+                self.copies.delete_topic(copy.record, frame.name, frame.below)
 
     # --- time ---
 
