@@ -4,7 +4,7 @@ Numbers in comments are those of the rules in docs/internals/replication.md. No 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nsqd.engine import promoted, withholding
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -13,15 +13,12 @@ from nsqd.log.ranges import Ranges, merged
 from nsqd.replication.channel_states import finished_here, merge, pending_of, states_of
 from nsqd.replication.claims import STAGGER_NS, Claim, Pending, count, subtract, takeover_wait_ns
 from nsqd.replication.exchange import Exchange, KnownCopy
-from nsqd.replication.frames import ChannelState, CopyId, CopyKind, DeleteTopic, Status
+from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.roles import CopyOwner, Link
 from nsqd.replication.sender import Sender
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 # An owner that starts, takes over or was suspended asks the holders for so long.
@@ -31,7 +28,7 @@ OPEN_AFTER_NS: Final = 5 * _S
 
 
 class Replicated:
-    """The check whether an owner is fully replicated: all is synced here, and at replicas that are caught up."""
+    """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
 
     __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
 
@@ -55,7 +52,7 @@ class Replicated:
 class LogCopies:
     """See the module."""
 
-    def __init__(self, node: "ReplicationNode", origin: bytes) -> None:
+    def __init__(self, node: CopyOwner, origin: bytes) -> None:
         self.node = node
         self.origin = origin
         self.copies: list[LocalCopy] = []
@@ -152,14 +149,14 @@ class LogCopies:
 
     # --- peers ---
 
-    def exchange(self, link: "PeerLink", now_ns: int) -> Exchange:
+    def exchange(self, link: Link, now_ns: int) -> Exchange:
         """The statuses exchanged over this connection."""
         found = self.exchanges.get(link.peer)
         if found is None or found.link is not link:
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 
-    def link_ended(self, link: "PeerLink") -> None:
+    def link_ended(self, link: Link) -> None:
         """A connection is gone; what the peer said counts for the failover timeout."""
         exchange = self.exchanges.get(link.peer)
         if exchange is not None and exchange.link is link:
@@ -591,7 +588,7 @@ class LogCopies:
                     return False
         return True
 
-    def delete_topic(self, frame: DeleteTopic) -> list[LocalCopy]:
+    def topic_deleted(self) -> list[LocalCopy]:
         """The topic was deleted at its origin; returns the copies here that have it and no stream."""
         self.changed()
         return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]

@@ -315,7 +315,7 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries to choose another replica, because this node drains or has no room; or not any more."""
+        """Tell primaries whether to choose another replica: this node drains, or has no room."""
         if draining == self.is_draining:
             return
         self.is_draining = draining
@@ -350,7 +350,7 @@ class ReplicationNode:
                     continue
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
-                    self._learn_replica(log, copy, link)
+                    self._learn_replica(copy, link)
                     log.exchange(link, now_ns).send(now_ns)
                     primary.epoch = copy.epoch
                     holders = {**self.holders_of(copy), self.identity: self.address}
@@ -362,29 +362,33 @@ class ReplicationNode:
     def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
         """The replicas of an owner here, the first of which takes over first."""
         if copy.is_origin:
-            return self.replicas
+            return [] if self.record.is_transferred else self.replicas
         if not log.pending(copy):
             return []
-        connected = [one.peer for one in self.links if one.is_up and one.connector]
+        primary = log.primaries.get(copy)
+        links = [one for one in self.links if one.is_up and one.connector and not one.peer_drains]
+        connected = [one.peer for one in links]
+        streaming = [one.peer for one in links if primary is not None and one.stream_of(primary) is not None]
         holding = [node for node, _ in log.known if node in connected]
-        order = dict.fromkeys((*holding, *(one for one in self.replicas if one in connected)))
+        others = [one for one in self.replicas if one in connected]
+        order = dict.fromkeys((*streaming, *holding, *others))
         return list(order)[: self.settings.replicas]
 
-    def _learn_replica(self, log: LogCopies, copy: LocalCopy, link: PeerLink) -> None:
+    def _learn_replica(self, copy: LocalCopy, link: PeerLink) -> None:
         if copy.record is None:
             self._change(self.record.with_holder(link.peer, link.address, self._now_s()))
         elif copy.record.holders.get(link.peer) != link.address:
             copy.record.holders[link.peer] = link.address
             self._save(copy)
 
-    def stream_began(self, link: PeerLink, stream: LogStream) -> None:
+    def stream_began(self, link: PeerLink) -> None:
         """The replica has answered, and the stream has begun."""
         self._info(f"REPLICATION({link.address}): streaming to replica")
 
     # --- streams from primaries ---
 
     def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
-        """The earlier copy that a stream may go on with; None for a new one. Refuses while a thread uses it."""
+        """The copy that a stream may resume; None for a new one. Refuses while a thread uses it."""
         log = self._log(frame.origin)
         log.exchange(link, link.heard_ns)
         copies = [
@@ -728,7 +732,7 @@ class ReplicationNode:
         """Another owner has all that is pending here: the next start does not deliver it."""
         self._change(replace(self.record, is_transferred=True))
 
-    def decommission_state(self, now_ns: int) -> dict[str, Any]:
+    def decommission_state(self) -> dict[str, Any]:
         """The content of GET /decommission."""
         owned = [(log, copy) for log in self.logs.values() for copy in log.copies if copy.is_owner]
         remaining = sum(count(log.delivered(copy)) for log, copy in owned)
@@ -757,7 +761,7 @@ class ReplicationNode:
     def delete_topic(self, frame: DeleteTopic) -> None:
         """The origin has deleted a topic. Raises OSError."""
         log = self.logs.get(frame.origin)
-        for copy in [] if log is None else log.delete_topic(frame):
+        for copy in [] if log is None else log.topic_deleted():
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self.broker, topic, frame.below):
                 continue
@@ -820,7 +824,7 @@ class ReplicationNode:
                     self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:
-        """This node was suspended: others may have delivered its messages."""
+        """After a suspension: others may have delivered the messages of this node."""
         self._warn("REPLICATION: this node was suspended, asking the holders of its logs")
         for log in self.logs.values():
             for exchange in log.exchanges.values():
@@ -831,9 +835,14 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the stream of the own log to a node that is no replica any more."""
-        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
-            link.end("another replica was chosen")
+        """End the streams to a node that is no replica any more."""
+        for log in self.logs.values():
+            for copy, primary in log.primaries.items():
+                stays = copy.is_origin and link.peer in self.replicas
+                stays = stays or (not copy.is_origin and not link.peer_drains)
+                if not stays and link.stream_of(primary) is not None:
+                    link.end("another replica was chosen")
+                    return
 
     # --- shown to operators ---
 

@@ -117,7 +117,10 @@ def test_messages_live_on_a_claim_per_pod(chart):
     (claim,) = spec["volumeClaimTemplates"]
     mounts = {one["name"]: one for one in spec["template"]["spec"]["containers"][0]["volumeMounts"]}
 
-    assert f"--data-path={mounts[claim['metadata']['name']]['mountPath']}" in spec["template"]["spec"]["containers"][0]["args"]
+    assert (
+        f"--data-path={mounts[claim['metadata']['name']]['mountPath']}"
+        in spec["template"]["spec"]["containers"][0]["args"]
+    )
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["resources"]["requests"]["storage"] == "200Gi"
     assert [one["name"] for one in spec["template"]["spec"]["volumes"] if "secret" not in one] == ["kube-api"]

@@ -286,7 +286,7 @@ class History:
 
     def _remove_decommissioned(self) -> None:
         for number, node in list(self.site.nodes.items()):
-            if node.replication.decommission_state(self.site.now)["done"]:
+            if node.replication.decommission_state()["done"]:
                 self.events["decommissioned"] += 1
                 only = self._only_on(number)
                 if only:
@@ -464,7 +464,7 @@ class History:
         """Heal the site and return everything that is wrong at the end."""
         self.heal()
         found = self._lost() + self._left_over() + self.wrong
-        if not found and self.profile not in ("people",) and self.rng.random() < 0.3:
+        if not found and self.profile != "people" and self.rng.random() < 0.3:
             self.events["restart of all"] += 1
             again = self._restart_all()
             if again:

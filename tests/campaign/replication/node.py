@@ -134,7 +134,7 @@ class SimulatedNode:
 
     # --- what clients do ---
 
-    def publish(self, name: str, body: bytes) -> PendingAck | None | str:
+    def publish(self, name: str, body: bytes) -> PendingAck | str | None:
         """Publish: what the publisher waits for, None for an OK now, or why it is refused."""
         if self.broker.draining:
             return "draining"

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from nsqd.log.disk import Disk
-from nsqd.repl.primary import ReplicaSettings
-from tests.unit.nsqd.repl.stream_pair import StreamPair
+from nsqd.replication.primary import ReplicaSettings
+from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 _S = 1_000_000_000
 

@@ -13,7 +13,6 @@ from nsqd.log.disk import Disk
 from nsqd.log.ranges import size_of
 from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi
-from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
@@ -61,7 +60,7 @@ class Node:
     def __init__(self, path, disk, lookups=None):
         self.bench = bench = Bench(path, disk, sync_every=1)
         self.lookups = lookups or NoLookups()
-        checkpoints = Checkpoints(bench.broker, bench.data, bench.health, QUIET)
+        checkpoints = bench.checkpoints()
         self.changes = Changes(
             bench.broker,
             bench.data,
