@@ -157,19 +157,11 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         Ages(),
         SimpleNamespace(free=0, total=0),
         SimpleNamespace(
-<<<<<<< HEAD
             shown=lambda: {"replicas": [], "copies": []},
             under_replicated=int,
             yielded=int,
             refusals=dict,
             failovers=0,
-=======
-            shown=lambda: {"replicas": (), "copies": ()},
-            under_replicated=int,
-            failovers=0,
-            yielded=int,
-            refusals=dict,
->>>>>>> 0c000769cc9248c40b3c3c9df26b149628cbe471
         ),
     )
     for one in made.families():
