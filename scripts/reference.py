@@ -157,11 +157,11 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         Ages(),
         SimpleNamespace(free=0, total=0),
         SimpleNamespace(
-            shown=lambda: {"replicas": (), "copies": ()},
+            shown=lambda: {"replicas": [], "copies": []},
             under_replicated=int,
-            failovers=0,
             yielded=int,
             refusals=dict,
+            failovers=0,
         ),
     )
     for one in made.families():

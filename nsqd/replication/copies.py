@@ -227,21 +227,28 @@ class Copies:
         After an error it may be called again. Raises OSError.
         """
         with self._writing:
-            if not record.is_dropped:
-                self._put_aside(record.path)
-                record.is_dropped = True
-            self.disk.sync_folder(record.path.parent)
+            if record.is_dropped or self._exists(record.path):
+                if not record.is_dropped:
+                    self._put_aside(record.path)
+                self.disk.sync_folder(record.path.parent)
+            # The folder of a new copy is missing if the connection ended before it was made.
+            record.is_dropped = True
         for key in [key for key in list(self._folders) if key[0] == record.number]:
             self._folders.pop(key, None)
 
-    def delete_topic(self, record: CopyRecord, topic: str) -> None:
-        """Remove a deleted topic from a copy into which nothing is streamed. Raises OSError."""
-        folder = self._folders.get((record.number, topic))
-        if folder is not None:
-            if not folder.is_at_work:
-                folder.close()
-            # Jobs that use it now do not find it any more, which is no error.
-            folder.is_gone = True
+    def delete_topic(self, record: CopyRecord, topic: str, below: int) -> None:
+        """Remove a topic, deleted below a position, from a copy without a stream. Raises OSError.
+
+        A folder with messages from that position on stays: it is that of a later topic.
+        """
+        folder = self.folder(record, topic)
+        if not folder.is_at_work:
+            folder.close()
+            folder.load()
+            if folder.next_position > below:
+                return
+        # Jobs that use it now do not find it any more, which is no error.
+        folder.is_gone = True
         self.rename_deleted(record, topic)
 
     def rename_deleted(self, record: CopyRecord, topic: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
-from nsqd.replication.channel_states import states_of
+from nsqd.replication.channel_states import nothing_pending, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.local_copy import LocalCopy
@@ -200,7 +200,9 @@ class Exchange:
         pending = self._log.delivered(copy)
         for name in names:
             topic = copy.topics.get(name)
-            if topic is not None and not topic.ephemeral:
+            if topic is None:
+                self.link.send(nothing_pending(name, copy.origin, number))
+            elif not topic.ephemeral:
                 for state in states_of(topic, copy.origin, number, pending.get(name, {})):
                     self.link.send(state)
         if names or full:

@@ -241,6 +241,7 @@ class ReplicationNode:
             return
         del self._own_stores[name]
         self.primary.remove(store)
+        self._own_log.topic_removed(self._own, name)
         holders = {one.identity for one in self.record.holders}
         if not holders:
             return
@@ -249,6 +250,10 @@ class ReplicationNode:
         for link in self.links:
             if link.is_up and link.connector and link.peer in holders:
                 link.delete_topic(frame)
+
+    def copies_deleted(self, topics: Iterable[Topic]) -> None:
+        """An own topic was deleted, and with it these topics of promoted copies: their checkpoints say so."""
+        self.to_checkpoint.update(dict.fromkeys(topics))
 
     def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
         """A holder has removed a deleted topic."""
@@ -531,7 +536,7 @@ class ReplicationNode:
     def merged(self, copy: LocalCopy, topic: Topic) -> None:
         """Another copy's channel state was news for this topic."""
         self.wants_turn = True
-        if not copy.is_owner:
+        if isinstance(topic, ReplicaTopic) and (topic.tombstoned or not copy.is_owner):
             self.to_checkpoint[topic] = None
 
     # --- what a log decides ---
@@ -761,18 +766,19 @@ class ReplicationNode:
     def delete_topic(self, frame: DeleteTopic) -> None:
         """The origin has deleted a topic. Raises OSError."""
         log = self.logs.get(frame.origin)
-        for copy in [] if log is None else log.topic_deleted():
+        for copy in [] if log is None else log.unstreamed():
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self.broker, topic, frame.below):
                 continue
             if topic is not None:
                 del copy.topics[frame.name]
                 self._forget_topic(topic)
+                self._log(copy.origin).topic_removed(copy, frame.name)
                 store = store_of(topic)
                 if store is not None:
                     store.close()
             if copy.record is not None and not copy.is_busy:
-                self.copies.delete_topic(copy.record, frame.name)
+                self.copies.delete_topic(copy.record, frame.name, frame.below)
 
     # --- time ---
 
@@ -908,7 +914,7 @@ class ReplicationNode:
             "pending": pending,
             "yielded": copy.yielded_count,
             "fully_replicated": log.counted(copy, 0, now_ns) is not None,
-            "waits_for": "" if copy.is_streamed else copy.waits_for,
+            "waits_for": copy.waits_for,
             "holders": [identity.hex() for identity in self.holders_of(copy)],
             "problems": copy.problems,
         }

@@ -377,6 +377,7 @@ class Replication:
         """An own topic was deleted."""
         if self.node is not None:
             self.node.topic_deleted(topic.name, store_of(topic))
+            self.node.copies_deleted(topic.promoted)
 
     # --- shown to operators ---
 

@@ -139,8 +139,8 @@ def test_deleted_topic_is_not_found_and_its_folder_is_removed_later(copies):
     record = make(copies)
     folder = copies.folder(record, "t")
 
-    copies.delete_topic(record, "t")
-    copies.delete_topic(record, "t")
+    copies.delete_topic(record, "t", 1 << 62)
+    copies.delete_topic(record, "t", 1 << 62)
 
     assert folder.is_gone
     assert copies.topics(record) == []

@@ -87,7 +87,8 @@ def test_copy_equals_the_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
     for _ in range(400):
         rng.choice(events)()
         if pair.stream is None:
-            assert pair.reason == "cut"
+            # A file may vanish under a job of the earlier connection: its topic was deleted meanwhile.
+            assert pair.reason in ("cut", "the replica's disk: no such file or directory")
     pair.waits = True
     pair.connect()
     pair.settle()

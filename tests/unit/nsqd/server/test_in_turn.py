@@ -1,7 +1,6 @@
 """Delivery of a channel beside the channels of promoted copies."""
 
 import pytest
-from tests.support.carrying import Carrier
 
 from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.log.gaps import EVERYTHING

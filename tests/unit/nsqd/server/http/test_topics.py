@@ -114,7 +114,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
 
 
-async def test_a_topic_is_not_deleted_when_the_node_was_handed_over_while_its_fsync_was_at_work(node, disk):
+async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
@@ -124,7 +124,7 @@ async def test_a_topic_is_not_deleted_when_the_node_was_handed_over_while_its_fs
     deleting = asyncio.create_task(node.api.delete_topic(Asked(topic="t")))
     for _ in range(10):
         await asyncio.sleep(0)
-    bench.broker.leaving = True
+    bench.broker.decommissioning = True
     disk.gate.set()
 
     with pytest.raises(ApiError, match="HANDED_OVER"):
