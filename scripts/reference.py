@@ -153,9 +153,10 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(ok=True),
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
-        SimpleNamespace(remaining=int, handed_over=False),
+        SimpleNamespace(remaining=int),
         Ages(),
         SimpleNamespace(free=0, total=0),
+        _REPLICATION,
     )
     for one in made.families():
         yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help
