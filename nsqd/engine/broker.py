@@ -188,7 +188,6 @@ class Broker:
         topic.empty()
         for copy in topic.promoted:
             copy.empty()
-            copy.deleted = True
             if isinstance(copy, ReplicaTopic):
                 # Nothing is written to its log, so the next checkpoint states the deletion.
                 copy.tombstoned = copy.changed = True

@@ -56,6 +56,11 @@ def states_of(
         )
 
 
+def nothing_pending(topic: str, origin: bytes, copy: int) -> ChannelState:
+    """The frame for a topic that the copy does not have any more."""
+    return ChannelState(*(origin, copy, topic, *NO_CHANNEL), live=True, more=False, finished=(), pending=())
+
+
 def _in_frames(
     origin: bytes, copy: int, topic: str, key: ChannelKey, finished: Ranges, pending: Ranges, *, live: bool
 ) -> Iterator[ChannelState]:

@@ -227,10 +227,12 @@ class Copies:
         After an error it may be called again. Raises OSError.
         """
         with self._writing:
-            if not record.is_dropped:
-                self._put_aside(record.path)
-                record.is_dropped = True
-            self.disk.sync_folder(record.path.parent)
+            if record.is_dropped or self._exists(record.path):
+                if not record.is_dropped:
+                    self._put_aside(record.path)
+                self.disk.sync_folder(record.path.parent)
+            # The folder of a new copy is missing if the connection ended before it was made.
+            record.is_dropped = True
         for key in [key for key in list(self._folders) if key[0] == record.number]:
             self._folders.pop(key, None)
 

@@ -6,19 +6,15 @@ known from the connection.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
-from nsqd.replication.channel_states import states_of
+from nsqd.replication.channel_states import nothing_pending, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.roles import Link, LogStatuses
 from nsqd.replication.sender import Sender
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
-    from nsqd.replication.log_copies import LogCopies
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +97,7 @@ class Checkpointing:
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: "LogCopies", link: "PeerLink", now_ns: int) -> None:
+    def __init__(self, log: LogStatuses, link: Link, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.
@@ -204,7 +200,9 @@ class Exchange:
         pending = self._log.delivered(copy)
         for name in names:
             topic = copy.topics.get(name)
-            if topic is not None and not topic.ephemeral:
+            if topic is None:
+                self.link.send(nothing_pending(name, copy.origin, number))
+            elif not topic.ephemeral:
                 for state in states_of(topic, copy.origin, number, pending.get(name, {})):
                     self.link.send(state)
         if names or full:

@@ -6,7 +6,7 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from nsqd.log.disk import Disk, words_of
 from nsqd.replication.copy_jobs import ReplicaJob
@@ -34,12 +34,10 @@ from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.roles import LinkOwner
 from nsqd.replication.sender import Sender
 from nsqd.replication.sound import Mismatch
 from nsqd.replication.topic_stream import ReadJob
-
-if TYPE_CHECKING:
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
@@ -62,9 +60,7 @@ class LinkState(IntEnum):
 class PeerLink:
     """See the module; used by the connector and by the acceptor."""
 
-    def __init__(
-        self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool
-    ) -> None:
+    def __init__(self, node: LinkOwner, handshake: Handshake, now_ns: int, *, connector: bool) -> None:
         self.node = node
         self.connector = connector
         self.state = LinkState.HANDSHAKE

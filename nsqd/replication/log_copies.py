@@ -4,7 +4,7 @@ Numbers in comments are those of the rules in docs/internals/replication.md. No 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nsqd.engine import promoted, withholding
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -17,11 +17,8 @@ from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.roles import CopyOwner, Link
 from nsqd.replication.sender import Sender
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 # An owner that starts, takes over or was suspended asks the holders for so long.
@@ -55,7 +52,7 @@ class Replicated:
 class LogCopies:
     """See the module."""
 
-    def __init__(self, node: "ReplicationNode", origin: bytes) -> None:
+    def __init__(self, node: CopyOwner, origin: bytes) -> None:
         self.node = node
         self.origin = origin
         self.copies: list[LocalCopy] = []
@@ -108,6 +105,14 @@ class LogCopies:
             exchange.copy_changed(copy)
         self.changed()
 
+    def topic_removed(self, copy: LocalCopy, name: str) -> None:
+        """A topic of the copy was deleted."""
+        if copy in self._pending:
+            self._stale.setdefault(copy, set()).add(name)
+        for exchange in self.exchanges.values():
+            exchange.topic_changed(copy, name)
+        self.changed()
+
     # --- what is pending ---
 
     def pending(self, copy: LocalCopy) -> Pending:
@@ -152,14 +157,14 @@ class LogCopies:
 
     # --- peers ---
 
-    def exchange(self, link: "PeerLink", now_ns: int) -> Exchange:
+    def exchange(self, link: Link, now_ns: int) -> Exchange:
         """The statuses exchanged over this connection."""
         found = self.exchanges.get(link.peer)
         if found is None or found.link is not link:
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 
-    def link_ended(self, link: "PeerLink") -> None:
+    def link_ended(self, link: Link) -> None:
         """A connection is gone; what the peer said counts for the failover timeout."""
         exchange = self.exchanges.get(link.peer)
         if exchange is not None and exchange.link is link:
@@ -244,22 +249,30 @@ class LogCopies:
             self._alone.clear()
             self._yield(now_ns)
         for copy in list(self.copies):
-            if copy.is_busy or copy.is_negotiating:
-                continue
-            if copy.is_owner:
-                self._raise_epoch(copy, now_ns)
-                self._check_replicated(copy, now_ns)
-                self._transfer(copy, now_ns)
-            else:
-                self._check_failover(copy, now_ns)
-            if not copy.is_busy:
-                self._drop(copy, now_ns)
+            copy.waits_for = self._apply(copy, now_ns)
         for peer in self.holders:
             link = None if peer in self.exchanges else self.node.link_to(peer)
             if link is not None:
                 self.exchange(link, now_ns)
         for exchange in list(self.exchanges.values()):
             exchange.send(now_ns)
+
+    def _apply(self, copy: LocalCopy, now_ns: int) -> str:
+        """Apply the rules to a copy; returns what it waits for until it is dropped, in words."""
+        if copy.is_busy:
+            return "a job on its files"
+        if copy.is_negotiating:
+            return "the owner that resumes its stream"
+        if copy.is_streamed:
+            return ""
+        reason = ""
+        if copy.is_owner:
+            self._raise_epoch(copy, now_ns)
+            self._check_replicated(copy, now_ns)
+            reason = self._transfer(copy, now_ns)
+        else:
+            self._check_failover(copy, now_ns)
+        return self._drop(copy, now_ns) or reason
 
     def is_fresh(self, known: KnownCopy, now_ns: int) -> bool:
         """Whether the peer was heard within the failover timeout."""
@@ -409,7 +422,6 @@ class LogCopies:
         check = self._checks.get(copy)
         if len(streams) < self.node.settings.replicas:
             self._checks.pop(copy, None)
-            copy.waits_for = f"{self.node.settings.replicas - len(streams)} more caught-up replica(s)"
             return
         if check is not None and not set(check.streams) <= set(streams):
             check = None
@@ -445,32 +457,34 @@ class LogCopies:
 
     # --- rule 13: transfer ---
 
-    def _transfer(self, copy: LocalCopy, now_ns: int) -> None:
-        """Let a replica take over without waiting, because this node is decommissioned."""
-        if not self.node.is_decommissioning or not copy.tells_state or copy.asks(now_ns):
-            return
+    def _transfer(self, copy: LocalCopy, now_ns: int) -> str:
+        """Let a replica take over without waiting, because this node is decommissioned.
+
+        Returns what the transfer waits for.
+        """
+        if not self.node.is_decommissioning or not copy.tells_state:
+            return ""
+        if copy.asks(now_ns):
+            return "the statuses of other nodes"
         primary = self.primaries.get(copy)
         if primary is None or not self.delivered(copy):
-            return
+            return ""
         stream = self.node.transfer_stream(primary)
         if stream is None or not stream.is_caught_up:
-            copy.waits_for = "a target that is caught up"
             self._suspend(copy, suspended=False)
-            return
+            return "a replica that is caught up"
         if not copy.transfer_ns:
             copy.transfer_ns = now_ns
         self._suspend(copy, suspended=True)
-        if any(promoted.in_flight(topic) for topic in copy.topics.values()):
-            copy.waits_for = "messages in flight"
-            if now_ns - copy.transfer_ns < self.node.broker.limits.msg_timeout_ns:
-                return
+        waited_ns = now_ns - copy.transfer_ns
+        if waited_ns < self.node.broker.limits.msg_timeout_ns and self._in_flight(copy):
+            return "messages in flight"
         changed = [topic for topic in copy.topics.values() if topic.changed and not topic.ephemeral]
         if changed or stream.sender.synced < stream.checkpoint_position:
-            copy.waits_for = "the last channel state at the target"
             stream.sender.request_sync()
-            return
-        copy.waits_for = "the takeover by the target"
+            return "the last channel state at the new owner"
         self.node.send_take_over(stream, max(copy.epoch, copy.seen) + 1)
+        return "the takeover by the new owner"
 
     def _suspend(self, copy: LocalCopy, *, suspended: bool) -> None:
         if copy.is_transferring == suspended:
@@ -487,36 +501,52 @@ class LogCopies:
 
     # --- rules 11 and 12: dropping ---
 
-    def _drop(self, copy: LocalCopy, now_ns: int) -> None:
-        """Drop a copy if the rules allow it."""
-        decommissioned = self.node.is_decommissioning
-        if (
-            (copy.is_origin and not decommissioned)
-            or copy.is_streamed
-            or not copy.is_open
-            or copy.take_over_epoch
-        ):
-            return
-        if any(promoted.in_flight(topic) for topic in copy.topics.values()):
-            return
-        pending = self.pending(copy)
+    def _drop(self, copy: LocalCopy, now_ns: int) -> str:
+        """Drop a copy if the rules allow it; returns what that waits for."""
+        if copy.is_busy:
+            return "a job on its files"
+        if copy.is_origin and not self.node.is_decommissioning:
+            return ""
         if copy.problems:
-            copy.waits_for = "topics that cannot be read"
-            return
+            return "topics that cannot be read"
+        if not copy.is_open:
+            return f"its owner, or {OPEN_AFTER_NS // _S} s without a stream"
+        if copy.take_over_epoch:
+            return "its promotion"
+        if self._in_flight(copy):
+            return "messages in flight"
+        pending = self.pending(copy)
         if pending:
             using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
             using += [
                 self.delivered(one) for one in self.copies if self._may_rely_on_local(copy, one, now_ns)
             ]
-            if subtract(pending, using):
-                copy.waits_for = copy.waits_for or "an owner that has all of it fully replicated"
-                return
+            left = subtract(pending, using)
+            if left:
+                return self._reason(copy, left, now_ns)
         else:
             for peer, address in self.holders_of(copy).items():
                 if not self._has_state(peer, copy):
-                    copy.waits_for = f"{address or peer.hex()} has not stored the channel state yet"
-                    return
+                    return f"{address or peer.hex()} to store the channel state"
         self.node.drop(self, copy)
+        return "" if copy.is_origin else "a job on its files"
+
+    @staticmethod
+    def _in_flight(copy: LocalCopy) -> bool:
+        return any(promoted.in_flight(topic) for topic in copy.topics.values())
+
+    def _reason(self, copy: LocalCopy, left: Pending, now_ns: int) -> str:
+        """Why messages of a copy are still needed here."""
+        owners = [one for one in self._owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
+        missing = subtract(left, [one.pending for one in owners])
+        messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
+        if missing:
+            return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
+        if any(one.node not in self.exchanges for one in owners):
+            return "a connection to the owner"
+        if not any(one.fully_replicated for one in owners):
+            return "the owner to be fully replicated"
+        return "the owner to store the channel state"
 
     def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
         """Rule 11, for an owner on another node."""

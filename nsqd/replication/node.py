@@ -25,6 +25,7 @@ from nsqd.replication.frames import (
     REFUSALS,
     ChannelState,
     DeleteTopic,
+    Draining,
     Holder,
     Log,
     Refuse,
@@ -240,6 +241,7 @@ class ReplicationNode:
             return
         del self._own_stores[name]
         self.primary.remove(store)
+        self._own_log.topic_removed(self._own, name)
         holders = {one.identity for one in self.record.holders}
         if not holders:
             return
@@ -248,6 +250,10 @@ class ReplicationNode:
         for link in self.links:
             if link.is_up and link.connector and link.peer in holders:
                 link.delete_topic(frame)
+
+    def copies_deleted(self, topics: Iterable[Topic]) -> None:
+        """An own topic was deleted, and with it these topics of promoted copies: their checkpoints say so."""
+        self.to_checkpoint.update(dict.fromkeys(topics))
 
     def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
         """A holder has removed a deleted topic."""
@@ -290,6 +296,8 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and link.peer in log.holders:
                 log.exchange(link, now_ns).send(now_ns)
+        if self.is_draining and not link.connector:
+            link.send(Draining(draining=True))
         if link.connector:
             for one in self.record.deletions:
                 if link.peer in one.unacknowledged:
@@ -310,6 +318,15 @@ class ReplicationNode:
             log.link_ended(link)
         if link in self.links:
             self.links.remove(link)
+
+    def set_draining(self, *, draining: bool) -> None:
+        """Tell primaries whether to choose another replica: this node drains, or has no room."""
+        if draining == self.is_draining:
+            return
+        self.is_draining = draining
+        for link in self.links:
+            if link.is_up and not link.connector:
+                link.send(Draining(draining))
 
     def refused(self, code: int) -> None:
         """Count a refusal."""
@@ -350,12 +367,16 @@ class ReplicationNode:
     def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
         """The replicas of an owner here, the first of which takes over first."""
         if copy.is_origin:
-            return self.replicas
+            return [] if self.record.is_transferred else self.replicas
         if not log.pending(copy):
             return []
-        connected = [one.peer for one in self.links if one.is_up and one.connector]
+        primary = log.primaries.get(copy)
+        links = [one for one in self.links if one.is_up and one.connector and not one.peer_drains]
+        connected = [one.peer for one in links]
+        streaming = [one.peer for one in links if primary is not None and one.stream_of(primary) is not None]
         holding = [node for node, _ in log.known if node in connected]
-        order = dict.fromkeys((*holding, *(one for one in self.replicas if one in connected)))
+        others = [one for one in self.replicas if one in connected]
+        order = dict.fromkeys((*streaming, *holding, *others))
         return list(order)[: self.settings.replicas]
 
     def _learn_replica(self, copy: LocalCopy, link: PeerLink) -> None:
@@ -383,6 +404,8 @@ class ReplicationNode:
             and one.epoch <= frame.epoch
         ]
         if not copies:
+            if not self.settings.accept:
+                link.refuse(Refuse.DISK, "no replicas are accepted here: --accept-replicas=false")
             return None
         newest = max(copies, key=lambda one: one.number)
         record = newest.record
@@ -513,7 +536,7 @@ class ReplicationNode:
     def merged(self, copy: LocalCopy, topic: Topic) -> None:
         """Another copy's channel state was news for this topic."""
         self.wants_turn = True
-        if not copy.is_owner:
+        if isinstance(topic, ReplicaTopic) and (topic.tombstoned or not copy.is_owner):
             self.to_checkpoint[topic] = None
 
     # --- what a log decides ---
@@ -688,6 +711,7 @@ class ReplicationNode:
     def cancel_decommission(self) -> None:
         """Keep the logs that were not transferred yet, and take publishes again."""
         self.is_decommissioning, self.target = False, ""
+        self._change(replace(self.record, is_transferred=False))
         self.broker.draining = self.broker.decommissioning = False
         for log in self.logs.values():
             log.resume_delivery()
@@ -749,6 +773,7 @@ class ReplicationNode:
             if topic is not None:
                 del copy.topics[frame.name]
                 self._forget_topic(topic)
+                self._log(copy.origin).topic_removed(copy, frame.name)
                 store = store_of(topic)
                 if store is not None:
                     store.close()
@@ -816,9 +841,14 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the stream of the own log to a node that is no replica any more."""
-        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
-            link.end("another replica was chosen")
+        """End the streams to a node that is no replica any more."""
+        for log in self.logs.values():
+            for copy, primary in log.primaries.items():
+                stays = copy.is_origin and link.peer in self.replicas
+                stays = stays or (not copy.is_origin and not link.peer_drains)
+                if not stays and link.stream_of(primary) is not None:
+                    link.end("another replica was chosen")
+                    return
 
     # --- shown to operators ---
 
@@ -884,7 +914,7 @@ class ReplicationNode:
             "pending": pending,
             "yielded": copy.yielded_count,
             "fully_replicated": log.counted(copy, 0, now_ns) is not None,
-            "waits_for": "" if copy.is_streamed else copy.waits_for,
+            "waits_for": copy.waits_for,
             "holders": [identity.hex() for identity in self.holders_of(copy)],
             "problems": copy.problems,
         }

@@ -35,6 +35,8 @@ class ReplicaSettings:
     # Bytes a second.
     catch_up_rate: int = 50 << 20
     failover_ns: int = 30 * _S
+    # Be a replica for other nodes.
+    accept: bool = True
 
 
 class _TappedTopic(Tap):

@@ -338,6 +338,7 @@ class Nsqd:
             self.policies.load()
         except BadPolicy as error:
             raise StartupError(str(error)) from error
+        self.replication.before_load()
         try:
             self.data.restore(self.broker, listed, now_ns())
         except (OSError, NewerVersion) as error:

@@ -27,8 +27,7 @@ pytestmark = pytest.mark.chaos
         ("calls", 4, 4, 40),
         ("reads", 4, 3, 20),
         ("bits", 3, 3, 60),
-        ("copies", 0, 2, 2),
-        ("two-nodes", 0, 1, 2),
+        ("replication", 0, 8, 2),
     ],
 )
 def test_campaign_finds_no_violation_in_its_share_of_the_time(campaign, first, seconds, states):

@@ -20,7 +20,6 @@ class ReplicationOptions:
     address: str
     secret: Callable[[], tuple[bytes, ...]]
     named: tuple[str, ...] = ()
-    accept_replicas: bool = True
     replace_after_ns: int = 300_000_000_000
     tls: bool = False
     certificate_path: str = ""
@@ -39,12 +38,12 @@ def replication_options(options: NsqdOptions, warn: Callable[[str], None]) -> Re
             timeout_ns=options.replica_ack_timeout,
             catch_up_rate=size_bytes(options.catch_up_rate),
             failover_ns=options.failover_timeout,
+            accept=options.accept_replicas,
         ),
         node_id=options.node_id,
         address=join_host_port(options.broadcast_address, options.broadcast_tcp_port),
         secret=ClusterSecret(options.cluster_secret_file, warn),
         named=options.replica,
-        accept_replicas=options.accept_replicas,
         replace_after_ns=options.replica_replace_after,
         tls=options.replication_tls,
         certificate_path=options.tls_cert,

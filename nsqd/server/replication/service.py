@@ -24,6 +24,7 @@ from nsqd.replication.link import PeerLink
 from nsqd.replication.membership import ACCEPTOR, CONNECTOR
 from nsqd.replication.node import NodeJob, ReplicationNode
 from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.transferred import remove_transferred
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.replication.acceptor import Acceptor
@@ -91,7 +92,7 @@ class Replication:
     @property
     def accepts(self) -> bool:
         """Whether this node is a replica for others."""
-        return self.is_on and self.options.accept_replicas
+        return self.is_on and self.options.replicas.accept
 
     @property
     def is_on(self) -> bool:
@@ -106,7 +107,6 @@ class Replication:
         self.options = options = replace(self.options, address=address)
         data = self._data
         try:
-            node_record.refuse_old_copies(data.disk, data.path)
             if not self.is_on:
                 return
             identity = data.reservation.identity
@@ -125,7 +125,7 @@ class Replication:
                 warn=self._log.warning,
             )
             node.begin(now_ns())
-        except (node_record.DamagedRecord, node_record.OldCopies) as error:
+        except node_record.DamagedRecord as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
@@ -134,6 +134,20 @@ class Replication:
         self._choice = ReplicaChoice(
             node, me, options.named, options.replace_after_ns, self._candidates, self._log
         )
+
+    def before_load(self) -> None:
+        """Refuse copies of a development version, and remove transferred logs. Raises StartupError."""
+        data = self._data
+        try:
+            node_record.refuse_old_copies(data.disk, data.path)
+            identity = data.reservation.named()
+            removed = remove_transferred(data.disk, data.path, identity) if identity else 0
+        except (node_record.DamagedRecord, node_record.OldCopies) as error:
+            raise StartupError(str(error)) from error
+        except (OSError, NewerVersion) as error:
+            raise StartupError(f"failed to load {data.path} - {error}") from error
+        if removed:
+            self._log.info("REPLICATION: %d topics were transferred to other nodes, and are removed", removed)
 
     async def watch(self, checkpoints: Checkpoints) -> None:
         """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""
@@ -144,6 +158,7 @@ class Replication:
         try:
             while True:
                 node.tick(now_ns())
+                node.set_draining(draining=self._broker.draining or self._broker.disk_low)
                 self._connect(node)
                 self._run_jobs(node, checkpoints)
                 self._begin_choosing()
@@ -362,6 +377,7 @@ class Replication:
         """An own topic was deleted."""
         if self.node is not None:
             self.node.topic_deleted(topic.name, store_of(topic))
+            self.node.copies_deleted(topic.promoted)
 
     # --- shown to operators ---
 

@@ -48,6 +48,8 @@ class Promises:
     """The promises of one history."""
 
     made: dict[bytes, Promise] = field(default_factory=dict)
+    # Messages whose publishers have no answer yet.
+    unanswered: dict[bytes, Promise] = field(default_factory=dict)
     done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
     again: int = 0
     by_another: int = 0
@@ -69,14 +71,15 @@ class Promises:
 
     def waive(self, topic: str, origins: set[bytes], channel: str | None) -> None:
         """Drop promises of messages that an operator deleted, emptied or passed over."""
-        for body, one in list(self.made.items()):
-            if one.topic != topic or one.origin not in origins:
-                continue
-            if channel is None or one.is_backlog or one.channels == {channel}:
-                self.waived += 1
-                del self.made[body]
-            else:
-                one.channels.discard(channel)
+        for promises in (self.made, self.unanswered):
+            for body, one in list(promises.items()):
+                if one.topic != topic or one.origin not in origins:
+                    continue
+                if channel is None or one.is_backlog or one.channels == {channel}:
+                    self.waived += 1
+                    del promises[body]
+                else:
+                    one.channels.discard(channel)
 
 
 def bodies_in(disk: SimulatedDisk) -> bytes:
@@ -161,6 +164,7 @@ class History:
             promise = Promise(name, node.identity, channels, is_backlog=not channels)
             store = node.store(node.broker.topics[name])
             streams = [one for one in node.replication.primary.streams if one.in_sync(store)]
+            self.promises.unanswered[body] = promise
             settle = partial(self._answered, node, store, body, promise, streams)
             if pending is None:
                 settle("")
@@ -179,7 +183,8 @@ class History:
         reason: str,
     ) -> None:
         """The publisher got its answer: the promise holds for the replicas that were in sync all the time."""
-        if reason or self.site.nodes.get(node.number) is not node:
+        is_wanted = self.promises.unanswered.pop(body, None) is promise
+        if reason or not is_wanted or self.site.nodes.get(node.number) is not node:
             return
         in_sync = sum(one.in_sync(store) for one in streams)
         promise.copies = min(in_sync, self.site.settings.replicas)
@@ -401,8 +406,8 @@ class History:
         self._readers = []
         site.step = SECOND
         for turn in range(25):
-            if turn == 6:
-                # Nodes that were not heard for a week are forgotten.
+            if turn in (6, 13):
+                # Nodes that were not heard for a week are forgotten. A node may have learned of one since.
                 site.days += 8
             site.advance(8)
             site.settle()

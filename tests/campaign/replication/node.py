@@ -224,8 +224,8 @@ class SimulatedNode:
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
         self.data.remove_deleted()
-        for copy in topic.promoted:
-            self.write_checkpoint(copy)
+        self.replication.copies_deleted(topic.promoted)
+        self.work()
         self.broker.events.clear()
 
     # --- time ---

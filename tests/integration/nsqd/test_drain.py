@@ -148,7 +148,7 @@ def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
-@pytest.mark.parametrize("flags", [(), ("--timeout=300ms")])
+@pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
 def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node, connect, flags):
     if flags:
         connect(node).publish("t", b"1")

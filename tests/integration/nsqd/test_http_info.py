@@ -73,7 +73,7 @@ def one_of(items, **wanted):
     return found
 
 
-def test_stats_of_all_topics_have_disk_and_replicas(nsqd):
+def test_stats_of_all_topics_have_disk_and_replication(nsqd):
     stats = nsqd.get("/stats?format=json")
 
     added = ["disk", "replicas", "under_replicated", "promoted"]
