@@ -18,7 +18,15 @@ from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
 from nsqd.replication.copy_file import CopyFile
-from nsqd.replication.found_files import INCOMPLETE, NEW, UNSYNCED, find_file, settle
+from nsqd.replication.durable import sync_file
+from nsqd.replication.found_files import (
+    INCOMPLETE,
+    NEW,
+    UNSYNCED,
+    find_file,
+    newest_checkpoint,
+    settle,
+)
 from nsqd.replication.frames import CopiedFile, is_copied_name
 from nsqd.replication.sound import Mismatch, checked, grow, numbers
 from nsqd.storage.slots import NAMES
@@ -106,6 +114,28 @@ class CopyFolder:
             if found.bounds is not None:
                 self._disk.truncate(self.path / found.name, found.size)
                 found.bounds = None
+
+    def restart_serials(self) -> None:
+        """Keep the newest checkpoint under a serial number below any other. For any thread, after a load.
+
+        Another node, or this one, has numbered the checkpoints. The first one of the stream that enters the
+        copy has to count.
+        """
+        path, disk = self.path, self._disk
+        found = newest_checkpoint(disk, path, self.topic)
+        if found is None:
+            return
+        name, content = found
+        # The other file is removed first: it would count from the rename on.
+        sync_file(disk, path / name)
+        disk.sync_folder(path)
+        for other in NAMES:
+            if other != name and other in self.files:
+                disk.remove(path / other)
+                self._forget(self.files[other])
+        disk.replace(path / name, content, durable=True)
+        self.files[name] = CopyFile(name, len(content))
+        self.new_names = True
 
     def report(self) -> tuple[CopiedFile, ...]:
         """The files as the primary is told of them."""

@@ -96,18 +96,29 @@ class BeginCopy(MakeFolders):
     """Make a new copy, or enter an earlier one, and make the folders of its new topics."""
 
     def __init__(
-        self, copies: Copies, record: CopyRecord, folders: list[CopyFolder], resumed: list[CopyFolder]
+        self,
+        copies: Copies,
+        record: CopyRecord,
+        folders: list[CopyFolder],
+        resumed: list[CopyFolder],
+        *,
+        restart_serials: bool,
     ) -> None:
-        """*folders* are to be made, *resumed* exist."""
+        """*folders* are to be made, *resumed* exist; *restart_serials*: others numbered their checkpoints."""
         super().__init__(folders)
         self.record = record
         self.resumed = resumed
         self._copies = copies
+        self._restart_serials = restart_serials
         for folder in resumed:
             folder.is_at_work = True
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
+        if self._restart_serials:
+            # Before the record says that the owner has numbered them.
+            for folder in self.resumed:
+                folder.restart_serials()
         if self.record.is_stored:
             self._copies.enter(self.record)
         else:

@@ -10,7 +10,7 @@ from nsqd.replication.copy_file import CopyFile
 from nsqd.replication.durable import sync_file
 from nsqd.replication.frames import is_copied_name
 from nsqd.replication.sound import opened, survey
-from nsqd.storage.checkpoint import BadCheckpoint, Sealed
+from nsqd.storage.checkpoint import BadCheckpoint, Sealed, with_serial
 from nsqd.storage.slots import NAMES
 
 # Suffixes of files that are not complete.
@@ -57,6 +57,26 @@ def _is_checkpoint(disk: Disk, path: Path, topic: str) -> bool:
     except NewerVersion:
         return True
     return True
+
+
+def newest_checkpoint(disk: Disk, path: Path, topic: str) -> tuple[str, bytes] | None:
+    """The name of the checkpoint that counts, and its content under the serial number 0. Raises OSError.
+
+    None if there is none, or if it has that number.
+    """
+    found: list[tuple[int, str, bytes]] = []
+    for name in NAMES:
+        try:
+            content = disk.read_file(path / name)
+            found.append((Sealed(content, topic).serial, name, content))
+        except (FileNotFoundError, BadCheckpoint):
+            continue
+        except NewerVersion:
+            return None
+    if not found or (len(found) == 1 and not found[0][0]):
+        return None
+    _, name, content = max(found)
+    return name, with_serial(content, 0)
 
 
 def find_file(disk: Disk, path: Path) -> CopyFile | None:

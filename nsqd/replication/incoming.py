@@ -61,6 +61,8 @@ class IncomingLog:
         self.owner = owner
         self.candidate = candidate
         self.state = IncomingState.NEGOTIATING
+        # Another node, or this one, has numbered the checkpoints of the earlier copy.
+        self._restart_serials = candidate is not None and (candidate.opened or candidate.owner != owner)
         # The copy into which the log is streamed, once `Snapshot` has come.
         self.record: CopyRecord | None = None
         # Frames for the primary.
@@ -318,7 +320,7 @@ class IncomingLog:
             if not (folder.is_busy or folder.syncs):
                 folder.close()
                 # Topics that were recovered here may have other files since.
-                folder.is_loaded = folder.is_loaded and not candidate.opened
+                folder.is_loaded = folder.is_loaded and not self._restart_serials
                 batch[topic.number] = folder
                 del self._to_load[topic.number]
         if batch:
@@ -331,7 +333,9 @@ class IncomingLog:
         if record is not None and not self._running:
             folders = [one.folder for one in self._topics.values() if one.folder is not None]
             resumed = [folder for folder in folders if folder.is_made]
-            yield BeginCopy(self._copies, record, self._take_to_make(), resumed)
+            yield BeginCopy(
+                *(self._copies, record, self._take_to_make(), resumed), restart_serials=self._restart_serials
+            )
 
     def _streaming(self) -> Iterable[ReplicaJob]:
         if self._to_make and not any(isinstance(job, MakeFolders) for job in self._running):

@@ -66,8 +66,6 @@ class NodeRecord:
     deletions: tuple[Deletion, ...] = ()
     # All logs were transferred to other nodes: the next start delivers none of the messages here.
     is_transferred: bool = False
-    # The record of the data path of which this one is a copy, until its logs have become promoted copies.
-    copied_from: "NodeRecord | None" = None
 
     # --- holders ---
 
@@ -137,7 +135,6 @@ class NodeRecord:
                 for one in self.deletions
             ],
             "is_transferred": self.is_transferred,
-            "copied_from": None if self.copied_from is None else self.copied_from.to_json(),
         }
 
     @classmethod
@@ -163,7 +160,6 @@ class NodeRecord:
                 for topic, below, unacknowledged in value["deletions"]
             ),
             bool(value["is_transferred"]),
-            None if value["copied_from"] is None else cls.from_json(value["copied_from"]),
         )
 
 
@@ -207,7 +203,7 @@ class NodeRecordFile:
             return cls(disk, data_path, NodeRecord(identity))
         record = _decode(path, content)
         if record.identity != identity:
-            record = NodeRecord(identity, copied_from=record)
+            record = NodeRecord(identity)
         return cls(disk, data_path, record)
 
     def begin_incarnation(self, draw: Callable[[int], bytes]) -> None:

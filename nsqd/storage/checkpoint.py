@@ -121,16 +121,22 @@ def encoder(
     flags = 0 if added is None else _ADDED
 
     def encode() -> bytes:
+        # The sizes of the arrays get into the header.
         arrays = [part for facts in (backlog, *channels) for part in facts.parts()]
-        line = json.dumps(header, separators=(",", ":")).encode()
-        size = len(line) + 1 + sum(map(len, arrays))
-        parts = [_HEAD.pack(_MAGIC, _VERSION, flags, 0, size), line, b"\n", *arrays]
-        check = xxh3_64()
-        for part in parts:
-            check.update(part)
-        return b"".join((*parts, _CHECK.pack(check.intdigest())))
+        return _sealed(flags, header, arrays)
 
     return encode
+
+
+def _sealed(flags: int, header: dict[str, Any], arrays: list[bytes]) -> bytes:
+    """A record with its checksum."""
+    line = json.dumps(header, separators=(",", ":")).encode()
+    size = len(line) + 1 + sum(map(len, arrays))
+    parts = [_HEAD.pack(_MAGIC, _VERSION, flags, 0, size), line, b"\n", *arrays]
+    check = xxh3_64()
+    for part in parts:
+        check.update(part)
+    return b"".join((*parts, _CHECK.pack(check.intdigest())))
 
 
 def _whole(owed: Owed) -> _Facts:
@@ -220,6 +226,17 @@ class Sealed:
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
         return cast("TopicState", state)
+
+
+def with_serial(content: bytes, serial: int) -> bytes:
+    """The same records under another serial number. Raises BadCheckpoint, and NewerVersion."""
+    parts: list[bytes] = []
+    at = 0
+    while (found := _record(content, at, first=not at)) is not None:
+        flags = _HEAD.unpack_from(content, at)[2]
+        header, rest, at = found
+        parts.append(_sealed(flags, header | {"serial": serial}, [rest]))
+    return b"".join(parts)
 
 
 def decode(content: bytes) -> TopicState:

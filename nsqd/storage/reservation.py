@@ -87,12 +87,23 @@ class Reservation:
 
         Raises OSError, and NewerVersion.
         """
+        return self._newest()[3]
+
+    def copied_from(self) -> bytes:
+        """The identity of the data path of which this one is a copy; empty if it is none.
+
+        Raises OSError, and NewerVersion.
+        """
+        _, _, inode, identity = self._newest()
+        return identity if identity and inode != self._disk.identity(self.path) else b""
+
+    def _newest(self) -> tuple[int, int, int, bytes]:
         try:
             content = self._disk.read_file(self.path)
         except FileNotFoundError:
-            return b""
+            return 0, 0, 0, b""
         slots = [_decode(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
-        return max((slot for slot in slots if slot is not None), default=(0, 0, 0, b""))[3]
+        return max((slot for slot in slots if slot is not None), default=(0, 0, 0, b""))
 
     def open(self, floor: int) -> None:
         """Begin a life of the node: no number below *floor* is used any more. Raises OSError."""

@@ -7,8 +7,10 @@ from tests.support.waiting import wait_until
 
 def test_late_acknowledgements_of_a_decommissioned_node_end_no_query(cluster, topic, caplog, tmp_path):
     (tmp_path / "secret").write_text("s" * 64)
-    nodes = Nodes(cluster, 2, f"--cluster-secret-file={tmp_path / 'secret'}")
-    target, node = nodes.nsqds
+    secret = f"--cluster-secret-file={tmp_path / 'secret'}"
+    lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
+    target, node = (cluster.nsqd(secret, f"--node-id={number}") for number in (1, 2))
+    nodes = Nodes.of(cluster, lookupd, [target, node])
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a", b"b")
     reader = _stream_reader(nodes.parsed(topic))

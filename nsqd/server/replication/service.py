@@ -16,6 +16,7 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.writer import LogWriter
 from nsqd.replication import node_record
 from nsqd.replication.choosing import Candidate
+from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.framing import encode
@@ -136,18 +137,26 @@ class Replication:
         )
 
     def before_load(self) -> None:
-        """Refuse copies of a development version, and remove transferred logs. Raises StartupError."""
+        """Refuse copies of a development version, remove transferred logs, and promote copied ones.
+
+        Raises StartupError.
+        """
         data = self._data
+        copied = 0
         try:
             node_record.refuse_old_copies(data.disk, data.path)
             identity = data.reservation.named()
             removed = remove_transferred(data.disk, data.path, identity) if identity else 0
+            if self.is_on:
+                copied = promote_copied_log(data.disk, data.path, data.reservation)
         except (node_record.DamagedRecord, node_record.OldCopies) as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
         if removed:
             self._log.info("REPLICATION: %d topics were transferred to other nodes, and are removed", removed)
+        if copied:
+            self._log.info("REPLICATION: %d topics are those of the node whose data path was copied", copied)
 
     async def watch(self, checkpoints: Checkpoints) -> None:
         """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""

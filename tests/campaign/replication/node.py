@@ -15,6 +15,7 @@ from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
+from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
 from nsqd.replication.handshake import Handshake
@@ -24,6 +25,7 @@ from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_record import NodeRecordFile
 from nsqd.replication.pending_acks import PendingAck
 from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.transferred import remove_transferred
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
@@ -91,6 +93,10 @@ class SimulatedNode:
         self.broker = Broker(MessageIds(number), limits, self.data)
         self.broker.wall.offset_ns = ahead
         self.data.reservation.draw = draw
+        named = self.data.reservation.named()
+        if named:
+            remove_transferred(disk, DATA, named)
+        promote_copied_log(disk, DATA, self.data.reservation)
         self.data.restore(self.broker, Metadata(), now)
         self.broker.events.clear()
         self.identity = self.data.reservation.identity

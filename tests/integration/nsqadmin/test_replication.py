@@ -245,6 +245,13 @@ def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(clu
     wait_until(
         lambda: '"message_count":3' in ask(admin, "GET", "/api/topics/orders").text, "nsqadmin has seen them"
     )
+    wait_until(
+        lambda: (
+            f"{replica.tcp_address} caught up" in ask(admin, "GET", f"/nodes/{primary.http_address}").text
+        ),
+        "it is replicated",
+        seconds=30,
+    )
     flags = (f"--http-address={primary.http_address}", "--fewer-copies")
     subprocess.run([sys.executable, "-m", "nsqd.decommission", *flags], cwd=ROOT, check=True, timeout=90)
     primary.stop()

@@ -35,7 +35,6 @@ FULL = NodeRecord(
     replicas=(Holder(ALICE, "alice:4150"), Holder(b"", "named:4150")),
     holders=(KnownHolder(ALICE, "alice:4150", NOW_S), KnownHolder(BOB, "[::1]:4150", 0)),
     deletions=(Deletion("orders", 1 << 62, frozenset((ALICE, BOB))),),
-    copied_from=NodeRecord(BOB, incarnation=2),
 )
 
 
@@ -77,17 +76,10 @@ def test_node_record_chains_the_tokens_of_its_starts(disk):
     assert starts == [(1, bytes(16), b"1" * 16), (2, b"1" * 16, b"2" * 16), (3, b"2" * 16, b"3" * 16)]
 
 
-def test_node_record_of_a_copied_data_path_names_its_source(disk):
+def test_node_record_of_another_identity_does_not_count(disk):
     load(disk).save(FULL)
-    copied = load(disk, identity=b"c" * 16)
 
-    assert copied.record == NodeRecord(b"c" * 16, copied_from=FULL)
-
-    # The source is known until its logs have become promoted copies, also after another start.
-    copied.begin_incarnation(draw([b"x"]))
-    assert load(disk, identity=b"c" * 16).record.copied_from == FULL
-    copied.save(replace(copied.record, copied_from=None))
-    assert load(disk, identity=b"c" * 16).record == NodeRecord(b"c" * 16, 1, b"x" * 16)
+    assert load(disk, identity=b"c" * 16).record == NodeRecord(b"c" * 16)
 
 
 @pytest.mark.parametrize(
