@@ -308,11 +308,12 @@ def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(origin, owner, f
     assert facts.facts(copy, "c").finished == [(first, first + 8)]
 
 
-def test_deleting_a_topic_detaches_its_promoted_copies(origin, owner):
+def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(origin, owner):
     copy = owner.promote(origin.topic())
     owner.broker.delete_topic("t")
 
-    assert copy.deleted
+    assert copy.tombstoned
+    assert copy.take_changed()
     assert not copy.channels
 
 

@@ -450,13 +450,16 @@ async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
 
 
 @pytest.mark.usefixtures("origin")
-async def test_a_copy_of_a_deleted_topic_is_no_longer_a_problem(tmp_path):
-    bench, checkpoints, _ = await without_room(tmp_path)
+async def test_the_deletion_of_a_topic_is_in_the_checkpoint_of_its_copy(tmp_path):
+    bench, checkpoints, topic = await without_room(tmp_path)
     bench.broker.delete_topic("t")
+    assert not await checkpoints.write_at_once(topic)
+    bench.data.disk.without = None
 
-    await checkpoints._round(time.monotonic())
+    assert await checkpoints.write_at_once(topic)
 
     assert bench.health.ok
+    assert reopened(bench, tmp_path / "copy/t.topic").tombstoned
 
 
 @pytest.mark.usefixtures("origin")
