@@ -184,6 +184,8 @@ class PromoteCopy:
     copy: LocalCopy
     copies: Copies
     epoch: int
+    # Its owner was silent.
+    failover: bool = False
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""

@@ -60,6 +60,8 @@ class LogCopies:
         self.exchanges: dict[bytes, Exchange] = {}
         # Peers that said that they have no copy of this log.
         self.without_copy: set[bytes] = set()
+        # Holders that were not reached for the failover timeout.
+        self.unreached: set[bytes] = set()
         # The streams of each owner here.
         self.primaries: dict[LocalCopy, Primary] = {}
         self._checks: dict[LocalCopy, Replicated] = {}
@@ -344,9 +346,15 @@ class LogCopies:
 
     # --- rule 10: asking ---
 
-    def ask(self, copy: LocalCopy, now_ns: int) -> None:
-        """Ask the holders for their status before old messages are delivered."""
+    def ask(self, copy: LocalCopy, now_ns: int, *, failover: bool = False) -> None:
+        """Ask the holders for their status before old messages are delivered.
+
+        After a failover a holder that was not reached for the failover timeout is not waited for.
+        """
         peers = self.holders_of(copy).keys() - self.without_copy
+        if failover:
+            self.unreached |= peers - self.exchanges.keys()
+        peers -= self.unreached
         copy.asks_until_ns = now_ns + ASK_NS if peers else now_ns
         copy.old_ends = {name: topic.log.next_seq for name, topic in copy.topics.items()} if peers else {}
         for exchange in self.exchanges.values():
@@ -359,10 +367,12 @@ class LogCopies:
             if not copy.old_ends:
                 continue
             missing = self.holders_of(copy).keys() - self.without_copy - {self.node.identity}
+            missing -= self.unreached
             missing -= {peer for peer, one in self.exchanges.items() if one.answered}
             if copy.asks_until_ns > now_ns and missing:
                 continue
             names, copy.old_ends, copy.asks_until_ns = list(copy.old_ends), {}, 0
+            self.unreached.clear()
             # What was learned meanwhile is taken into account first.
             self._yield(now_ns)
             for name in names:
@@ -388,13 +398,29 @@ class LogCopies:
             found = self._alone[copy] = bool(subtract(self.pending(copy), owners))
         return found
 
+    @property
+    def _open_after_ns(self) -> int:
+        return min(OPEN_AFTER_NS, self.node.settings.failover_ns // 2)
+
+    def next_check_ns(self, now_ns: int) -> int:
+        """When the next replica is to be opened or may take over; a second from now at the latest."""
+        wait_ns = self.node.settings.failover_ns
+        due = [
+            copy.since_ns + takeover_wait_ns(wait_ns, copy.place)
+            if copy.is_open
+            else copy.detached_ns + self._open_after_ns
+            for copy in self.copies
+            if not (copy.is_owner or copy.is_streamed or copy.is_busy)
+        ]
+        return min((one for one in due if one > now_ns), default=now_ns + _S)
+
     def _check_failover(self, copy: LocalCopy, now_ns: int) -> None:
         """A replica without a stream: is its owner gone, or does the owner lack messages? Rules 8 and 9."""
         record = copy.record
         if copy.is_streamed or record is None or copy.retry_ns > now_ns:
             return
         if not copy.is_open:
-            if copy.take_over_epoch or now_ns - copy.detached_ns >= OPEN_AFTER_NS or record.opened:
+            if copy.take_over_epoch or now_ns - copy.detached_ns >= self._open_after_ns or record.opened:
                 self.node.open(self, copy)
             return
         if copy.take_over_epoch:
@@ -510,7 +536,7 @@ class LogCopies:
         if copy.problems:
             return "topics that cannot be read"
         if not copy.is_open:
-            return f"its owner, or {OPEN_AFTER_NS // _S} s without a stream"
+            return f"its owner, or {self._open_after_ns / _S:g} s without a stream"
         if copy.take_over_epoch:
             return "its promotion"
         if self._in_flight(copy):

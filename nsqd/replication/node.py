@@ -551,7 +551,7 @@ class ReplicationNode:
         """Let a replica become an owner."""
         copy.is_busy = True
         self.failovers += failover
-        self._jobs.append(PromoteCopy(copy, self.copies, epoch))
+        self._jobs.append(PromoteCopy(copy, self.copies, epoch, failover))
         log.changed()
 
     def raise_epoch(self, log: LogCopies, copy: LocalCopy, epoch: int) -> None:
@@ -630,7 +630,7 @@ class ReplicationNode:
         elif isinstance(job, OpenCopy):
             self._opened(log, copy, job, now_ns)
         elif isinstance(job, PromoteCopy):
-            self._promoted(log, copy, now_ns)
+            self._promoted(log, copy, now_ns, failover=job.failover)
         elif isinstance(job, RaiseEpoch):
             if copy.record is not None:
                 copy.record.epoch, copy.record.seen = job.record.epoch, max(copy.record.seen, job.record.seen)
@@ -678,7 +678,7 @@ class ReplicationNode:
         if copy.is_owner:
             self._deliver(log, copy, job.found.values(), now_ns)
 
-    def _promoted(self, log: LogCopies, copy: LocalCopy, now_ns: int) -> None:
+    def _promoted(self, log: LogCopies, copy: LocalCopy, now_ns: int, *, failover: bool) -> None:
         copy.take_over_epoch = 0
         for name, topic in copy.topics.items():
             if copy.record is not None and isinstance(topic.source, CopyStore):
@@ -687,14 +687,22 @@ class ReplicationNode:
         self._info(
             f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {copy.epoch}, {len(copy.topics)} topics"
         )
-        self._deliver(log, copy, copy.topics.values(), now_ns)
+        self._deliver(log, copy, copy.topics.values(), now_ns, failover=failover)
 
-    def _deliver(self, log: LogCopies, copy: LocalCopy, topics: Iterable[Topic], now_ns: int) -> None:
+    def _deliver(
+        self,
+        log: LogCopies,
+        copy: LocalCopy,
+        topics: Iterable[Topic],
+        now_ns: int,
+        *,
+        failover: bool = False,
+    ) -> None:
         """Begin to deliver from a promoted copy; old messages wait until the holders were asked."""
         primary = log.primaries.get(copy)
         if primary is None:
             primary = self._make_primary(log, copy, lambda _name: self.settings.replicas)
-        log.ask(copy, now_ns)
+        log.ask(copy, now_ns, failover=failover)
         for topic in topics:
             if isinstance(topic, ReplicaTopic):
                 promoted.attach(self.broker, topic, now_ns)
@@ -809,6 +817,9 @@ class ReplicationNode:
                 self._stream_to(link, now_ns)
                 self._end_unwanted(link)
             link.sync()
+        self._next_second_ns = min(
+            (log.next_check_ns(now_ns) for log in self.logs.values()), default=self._next_second_ns
+        )
 
     def _want_checkpoints(self, primary: Primary) -> None:
         """Have whole checkpoints of the wanted topics written in the next round."""

@@ -25,6 +25,7 @@ class ReplicaChoice:
         replace_after_ns: int,
         candidates: Callable[[], Awaitable[Sequence[Candidate]]],
         log: Log,
+        now_ns: int,
     ) -> None:
         """*named* are the addresses of --replica; *candidates* asks nsqlookupd."""
         self.replicas: tuple[Holder, ...] = node.record.replicas
@@ -37,7 +38,7 @@ class ReplicaChoice:
         self._next_ns = 0
         if self._named:
             self.replicas, found = named_replicas(self.replicas, self._named)
-            self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, 0)
+            self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, now_ns)
         if self.replicas:
             self._set(self.replicas)
 

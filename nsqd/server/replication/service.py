@@ -133,7 +133,7 @@ class Replication:
         self.node = node
         me = Candidate(identity, options.address, options.zone, options.host)
         self._choice = ReplicaChoice(
-            node, me, options.named, options.replace_after_ns, self._candidates, self._log
+            node, me, options.named, options.replace_after_ns, self._candidates, self._log, now_ns()
         )
 
     def before_load(self) -> None:
@@ -265,12 +265,22 @@ class Replication:
         wanted: dict[bytes | str, str] = dict(node.wanted_peers().items())
         known = {one.identity for one, _ in self._connectors.values() if one.identity}
         choice = self._choice
-        wanted |= {address: address for address in ([] if choice is None else choice.unknown_addresses)}
+        found = self._found_at(wanted)
+        wanted |= {
+            address: address
+            for address in ([] if choice is None else choice.unknown_addresses)
+            if address not in found
+        }
+        # A node that is connected by an address needs no second connection by its identity.
+        doubled = {one.identity for key, (one, _) in self._connectors.items() if isinstance(key, str)}
         for key, (connector, task) in list(self._connectors.items()):
-            if key in wanted or (isinstance(key, str) and connector.identity in wanted):
-                continue
-            task.cancel()
-            del self._connectors[key]
+            if isinstance(key, str):
+                is_wanted = key in wanted or connector.identity in wanted
+            else:
+                is_wanted = key in wanted and key not in doubled
+            if not is_wanted:
+                task.cancel()
+                del self._connectors[key]
         for key, address in wanted.items():
             if key in self._connectors or key in known:
                 continue
@@ -285,6 +295,12 @@ class Replication:
             )
             task = asyncio.create_task(connector.run(), name=f"replication to {address}")
             self._connectors[key] = (connector, task)
+
+    def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
+        """Addresses at which nodes are looked for by their identity and no other node has answered."""
+        connectors = [self._connectors.get(key) for key in wanted]
+        refused = {one.address for one, _ in filter(None, connectors) if one.refused}
+        return set(wanted.values()) - refused
 
     async def _find(self, identity: bytes) -> list[str]:
         return (await self._look_up([identity])).get(identity, [])
