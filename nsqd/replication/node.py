@@ -48,6 +48,8 @@ from nsqd.storage.topic_store import TopicStore, store_of
 
 _S: Final = 1_000_000_000
 _RETRY_NS: Final = 5 * _S
+# Topics that cannot be read are tried again after so long.
+_READ_AGAIN_NS: Final = 60 * _S
 # A pause of the event loop that is longer than this counts as a suspension (SIGSTOP, a frozen machine).
 _SUSPENDED_NS: Final = 5 * _S
 
@@ -136,6 +138,8 @@ class ReplicationNode:
         self._own_stores: dict[str, TopicStore] = {}
         # When each holder was last heard, or first known, in unix seconds.
         self._heard_s: dict[bytes, int] = {}
+        # Peers that accept no streams, and the tokens of their incarnations.
+        self._without_streams: dict[bytes, bytes] = {}
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -296,12 +300,12 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and link.peer in log.holders:
                 log.exchange(link, now_ns).send(now_ns)
-        if self.is_draining and not link.connector:
-            link.send(Draining(draining=True))
+        self._say_draining(link)
         if link.connector:
             for one in self.record.deletions:
                 if link.peer in one.unacknowledged:
                     link.delete_topic(DeleteTopic(self.identity, one.topic, one.below))
+            link.peer_accepts_none = self._without_streams.pop(link.peer, b"") == link.token
             self._stream_to(link, now_ns)
 
     def link_ended(self, link: PeerLink) -> None:
@@ -320,13 +324,16 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries to choose another replica, because this node drains or has no room; or not any more."""
-        if draining == self.is_draining:
-            return
+        """Tell primaries to choose another replica: this node drains or has no room. Or not any more."""
         self.is_draining = draining
         for link in self.links:
-            if link.is_up and not link.connector:
-                link.send(Draining(draining))
+            self._say_draining(link)
+
+    def _say_draining(self, link: PeerLink) -> None:
+        frame = Draining(self.is_draining, self.is_decommissioning and self.fewer_copies)
+        if link.is_up and not link.connector and frame != link.said_draining:
+            link.said_draining = frame
+            link.send(frame)
 
     def refused(self, code: int) -> None:
         """Count a refusal."""
@@ -351,7 +358,12 @@ class ReplicationNode:
         """Stream to a peer each log of which it is to be a replica."""
         for log in list(self.logs.values()):
             for copy, primary in list(log.primaries.items()):
-                if link.is_closed or copy.is_busy or link.stream_of(primary) is not None:
+                if (
+                    link.is_closed
+                    or link.peer_accepts_none
+                    or copy.is_busy
+                    or link.stream_of(primary) is not None
+                ):
                     continue
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
@@ -621,6 +633,8 @@ class ReplicationNode:
         log = self._log(copy.origin)
         if not isinstance(job, SaveRecord):
             copy.is_busy = False
+        if error is None:
+            copy.problems.pop("", None)
         if error is not None:
             self._failed(copy, job, error, now_ns)
         elif isinstance(job, OpenCopy):
@@ -664,6 +678,7 @@ class ReplicationNode:
             if copy.problems.get(name) != reason:
                 self._warn(f"REPLICATION: topic {name} of {copy.origin.hex()[:8]} cannot be read - {reason}")
         copy.problems = dict(job.failed)
+        copy.read_again_ns = now_ns + _READ_AGAIN_NS
         copy.topics.update(job.found)
         copy.is_open = True
         for topic in job.found.values():
@@ -840,6 +855,9 @@ class ReplicationNode:
         """End the stream of the own log to a node that is no replica any more."""
         if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
             link.end("another replica was chosen")
+        elif link.peer_accepts_none and link.streams:
+            self._without_streams[link.peer] = link.token
+            link.end("the replica accepts no copies")
 
     # --- shown to operators ---
 
