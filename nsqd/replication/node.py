@@ -382,10 +382,10 @@ class ReplicationNode:
             return self.replicas
         if not log.pending(copy):
             return []
-        connected = [one.peer for one in self.links if one.is_up and one.connector]
-        holding = [node for node, _ in log.known if node in connected]
-        order = dict.fromkeys((*holding, *(one for one in self.replicas if one in connected)))
-        return list(order)[: self.settings.replicas]
+        drains = {one.peer: one.peer_drains for one in self.links if one.is_up and one.connector}
+        order = dict.fromkeys((*(node for node, _ in log.known), *self.replicas))
+        found = sorted((one for one in order if one in drains), key=lambda one: drains[one])
+        return found[: self.settings.replicas]
 
     def _learn_replica(self, log: LogCopies, copy: LocalCopy, link: PeerLink) -> None:
         if copy.record is None:
@@ -744,6 +744,10 @@ class ReplicationNode:
                 stream.take_over_sent = True
                 link.send(TakeOver(stream.number, epoch))
 
+    def is_transferred(self, copy: LocalCopy) -> bool:
+        """Whether the next start removes the messages of the own log, because another owner has them."""
+        return copy.is_origin and self.is_decommissioning and self._file.record.is_transferred
+
     def origin_dropped(self) -> None:
         """Another owner has all that is pending here: the next start does not deliver it."""
         self._change(replace(self.record, is_transferred=True))
@@ -855,9 +859,22 @@ class ReplicationNode:
         """End the stream of the own log to a node that is no replica any more."""
         if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
             link.end("another replica was chosen")
+        elif link.peer_drains and self._has_better(link):
+            link.end("another replica was chosen")
         elif link.peer_accepts_none and link.streams:
             self._without_streams[link.peer] = link.token
             link.end("the replica accepts no copies")
+
+    def _has_better(self, link: PeerLink) -> bool:
+        """Whether a promoted copy is streamed to this peer, which drains, and others have all of it."""
+        for log in self.logs.values():
+            for copy, primary in log.primaries.items():
+                stream = link.stream_of(primary)
+                chosen = [] if copy.is_origin or stream is None else self._chosen(log, copy)
+                others = {self.peer_of(one) for one in primary.streams if one.is_caught_up}
+                if chosen and link.peer not in chosen and others.issuperset(chosen):
+                    return True
+        return False
 
     # --- shown to operators ---
 

@@ -493,6 +493,8 @@ class History:
                 self.wrong.append(f"the decommission of node {node.number} does not end: {state}")
                 return
             self.events["decommissioned"] += 1
+            self.site.advance(3)
+            self.site.settle()
             self.site.lose_disk(node.number)
             del self.site.disks[node.number]
         for _ in range(6):
