@@ -158,7 +158,7 @@ class Exchange:
         if not self._sends_states and log.peer_takes_states(self.peer):
             self._sends_states = True
             self._full = {copy.number for copy in log.copies}
-        copies = [copy for copy in log.copies if not copy.is_gone]
+        copies = [copy for copy in log.copies if not (copy.is_gone or log.node.is_transferred(copy))]
         heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
         news = self._sends_states and (
             any(self._changed.values())

@@ -369,10 +369,14 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The replica is about to leave or has no room: the primary chooses another one."""
+    """The replica is about to leave or has no room: the primary chooses another one.
+
+    With *fewer_copies* it accepts no stream, even if there is no other node: the operator said so.
+    """
 
     KIND: ClassVar[int] = 20
     draining: bool
+    fewer_copies: bool = False
 
 
 AnyFrame: TypeAlias = (

@@ -89,7 +89,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
         *(("live", FLAG), ("more", FLAG), ("finished", RANGES), ("pending", RANGES)),
     ),
     frames.TakeOver: (("log", U32), ("epoch", U64)),
-    frames.Draining: (("draining", FLAG),),
+    frames.Draining: (("draining", FLAG), ("fewer_copies", FLAG)),
 }
 KINDS: Final[dict[int, type[AnyFrame]]] = {one.KIND: one for one in SHAPES}
 

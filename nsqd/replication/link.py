@@ -71,6 +71,10 @@ class PeerLink:
         self.refused_by_peer = False
         # The peer is about to leave or has no room.
         self.peer_drains = False
+        # It accepts no stream any more.
+        self.peer_accepts_none = False
+        # What this node has said of itself.
+        self.said_draining = Draining(draining=False)
         self.heard_ns = now_ns
         self.sender = Sender(now_ns, strict=node.settings.strict)
         # The logs that are streamed to the peer, and those that come from it, by their numbers.
@@ -114,6 +118,11 @@ class PeerLink:
     def peer(self) -> bytes:
         """The identity of the peer; empty before it has proved it."""
         return self.hello.identity if self._handshake.done and self.hello is not None else b""
+
+    @property
+    def token(self) -> bytes:
+        """That of the peer's incarnation."""
+        return b"" if self.hello is None else self.hello.token
 
     @property
     def address(self) -> str:
@@ -339,7 +348,7 @@ class PeerLink:
             self.streams[frame.log].take_ready(frame, now_ns)
             self.node.stream_began(self)
         elif isinstance(frame, Draining):
-            self.peer_drains = frame.draining
+            self.peer_drains, self.peer_accepts_none = frame.draining, frame.fewer_copies
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 

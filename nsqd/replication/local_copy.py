@@ -39,13 +39,16 @@ class LocalCopy:
     is_negotiating: bool = False
     # The identity of that owner, or of the last one.
     owner: bytes = b""
-    # Its topics are recovered; those that cannot be are in `problems`, with the reason.
+    # Its topics are recovered. `problems` has those that cannot be, with the reason. The empty name stands for
+    # the last job.
     is_open: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     # A thread uses its files.
     is_busy: bool = False
+    # Not before then is the last job tried again, and are the topics read that could not be read.
     retry_ns: int = 0
+    read_again_ns: int = 0
     # Since when no owner that has everything pending here was heard; when the stream into it ended.
     since_ns: int = 0
     detached_ns: int = 0
@@ -73,6 +76,11 @@ class LocalCopy:
     @property
     def is_owner(self) -> bool:
         return self.record is None or self.record.promoted
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The topics that cannot be read."""
+        return [name for name in self.problems if name]
 
     @property
     def number(self) -> int:

@@ -267,6 +267,8 @@ class LogCopies:
             return "the owner that resumes its stream"
         if copy.is_streamed:
             return ""
+        if self._open_again(copy, now_ns):
+            return "a job on its files"
         reason = ""
         if copy.is_owner:
             self._raise_epoch(copy, now_ns)
@@ -275,6 +277,15 @@ class LogCopies:
         else:
             self._check_failover(copy, now_ns)
         return self._drop(copy, now_ns) or reason
+
+    def _open_again(self, copy: LocalCopy, now_ns: int) -> bool:
+        """Open a promoted copy that could not be opened, or topics that could not be read."""
+        wanted = not copy.is_open if copy.is_owner else False
+        wanted = wanted or (copy.is_open and bool(copy.unreadable) and copy.read_again_ns <= now_ns)
+        if copy.is_origin or not wanted or copy.retry_ns > now_ns:
+            return False
+        self.node.open(self, copy)
+        return True
 
     def is_fresh(self, known: KnownCopy, now_ns: int) -> bool:
         """Whether the peer was heard within the failover timeout."""
@@ -533,7 +544,9 @@ class LogCopies:
             return "a job on its files"
         if copy.is_origin and not self.node.is_decommissioning:
             return ""
-        if copy.problems:
+        if copy.retry_ns > now_ns:
+            return f"another attempt, because of: {copy.problems.get('', '')}"
+        if copy.unreadable:
             return "topics that cannot be read"
         if not copy.is_open:
             return f"its owner, or {self._open_after_ns / _S:g} s without a stream"

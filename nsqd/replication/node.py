@@ -48,6 +48,8 @@ from nsqd.storage.topic_store import TopicStore, store_of
 
 _S: Final = 1_000_000_000
 _RETRY_NS: Final = 5 * _S
+# Topics that cannot be read are tried again after so long.
+_READ_AGAIN_NS: Final = 60 * _S
 # A pause of the event loop that is longer than this counts as a suspension (SIGSTOP, a frozen machine).
 _SUSPENDED_NS: Final = 5 * _S
 
@@ -136,6 +138,8 @@ class ReplicationNode:
         self._own_stores: dict[str, TopicStore] = {}
         # When each holder was last heard, or first known, in unix seconds.
         self._heard_s: dict[bytes, int] = {}
+        # Peers that accept no streams, and the tokens of their incarnations.
+        self._without_streams: dict[bytes, bytes] = {}
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -296,12 +300,12 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and link.peer in log.holders:
                 log.exchange(link, now_ns).send(now_ns)
-        if self.is_draining and not link.connector:
-            link.send(Draining(draining=True))
+        self._say_draining(link)
         if link.connector:
             for one in self.record.deletions:
                 if link.peer in one.unacknowledged:
                     link.delete_topic(DeleteTopic(self.identity, one.topic, one.below))
+            link.peer_accepts_none = self._without_streams.pop(link.peer, b"") == link.token
             self._stream_to(link, now_ns)
 
     def link_ended(self, link: PeerLink) -> None:
@@ -320,13 +324,16 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries whether to choose another replica: this node drains, or has no room."""
-        if draining == self.is_draining:
-            return
+        """Tell primaries to choose another replica: this node drains or has no room. Or not any more."""
         self.is_draining = draining
         for link in self.links:
-            if link.is_up and not link.connector:
-                link.send(Draining(draining))
+            self._say_draining(link)
+
+    def _say_draining(self, link: PeerLink) -> None:
+        frame = Draining(self.is_draining, self.is_decommissioning and self.fewer_copies)
+        if link.is_up and not link.connector and frame != link.said_draining:
+            link.said_draining = frame
+            link.send(frame)
 
     def refused(self, code: int) -> None:
         """Count a refusal."""
@@ -351,7 +358,12 @@ class ReplicationNode:
         """Stream to a peer each log of which it is to be a replica."""
         for log in list(self.logs.values()):
             for copy, primary in list(log.primaries.items()):
-                if link.is_closed or copy.is_busy or link.stream_of(primary) is not None:
+                if (
+                    link.is_closed
+                    or link.peer_accepts_none
+                    or copy.is_busy
+                    or link.stream_of(primary) is not None
+                ):
                     continue
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
@@ -371,13 +383,15 @@ class ReplicationNode:
         if not log.pending(copy):
             return []
         primary = log.primaries.get(copy)
-        links = [one for one in self.links if one.is_up and one.connector and not one.peer_drains]
-        connected = [one.peer for one in links]
-        streaming = [one.peer for one in links if primary is not None and one.stream_of(primary) is not None]
-        holding = [node for node, _ in log.known if node in connected]
-        others = [one for one in self.replicas if one in connected]
-        order = dict.fromkeys((*streaming, *holding, *others))
-        return list(order)[: self.settings.replicas]
+        links = {one.peer: one for one in self.links if one.is_up and one.connector}
+        streaming = [
+            peer
+            for peer, link in links.items()
+            if primary is not None and link.stream_of(primary) is not None
+        ]
+        order = dict.fromkeys((*streaming, *(node for node, _ in log.known), *self.replicas))
+        found = sorted((one for one in order if one in links), key=lambda one: links[one].peer_drains)
+        return found[: self.settings.replicas]
 
     def _learn_replica(self, copy: LocalCopy, link: PeerLink) -> None:
         if copy.record is None:
@@ -625,6 +639,8 @@ class ReplicationNode:
         log = self._log(copy.origin)
         if not isinstance(job, SaveRecord):
             copy.is_busy = False
+        if error is None:
+            copy.problems.pop("", None)
         if error is not None:
             self._failed(copy, job, error, now_ns)
         elif isinstance(job, OpenCopy):
@@ -668,6 +684,7 @@ class ReplicationNode:
             if copy.problems.get(name) != reason:
                 self._warn(f"REPLICATION: topic {name} of {copy.origin.hex()[:8]} cannot be read - {reason}")
         copy.problems = dict(job.failed)
+        copy.read_again_ns = now_ns + _READ_AGAIN_NS
         copy.topics.update(job.found)
         copy.is_open = True
         for topic in job.found.values():
@@ -740,6 +757,10 @@ class ReplicationNode:
             if stream in link.streams.values() and not stream.take_over_sent:
                 stream.take_over_sent = True
                 link.send(TakeOver(stream.number, epoch))
+
+    def is_transferred(self, copy: LocalCopy) -> bool:
+        """Whether the next start removes the messages of the own log, because another owner has them."""
+        return copy.is_origin and self.is_decommissioning and self._file.record.is_transferred
 
     def origin_dropped(self) -> None:
         """Another owner has all that is pending here: the next start does not deliver it."""
@@ -852,14 +873,25 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the streams to a node that is no replica any more."""
+        """End the stream of the own log to a node that is no replica any more."""
+        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
+            link.end("another replica was chosen")
+        elif link.peer_drains and self._has_better(link):
+            link.end("another replica was chosen")
+        elif link.peer_accepts_none and link.streams:
+            self._without_streams[link.peer] = link.token
+            link.end("the replica accepts no copies")
+
+    def _has_better(self, link: PeerLink) -> bool:
+        """Whether a promoted copy is streamed to this peer, which drains, and others have all of it."""
         for log in self.logs.values():
             for copy, primary in log.primaries.items():
-                stays = copy.is_origin and link.peer in self.replicas
-                stays = stays or (not copy.is_origin and not link.peer_drains)
-                if not stays and link.stream_of(primary) is not None:
-                    link.end("another replica was chosen")
-                    return
+                stream = link.stream_of(primary)
+                chosen = [] if copy.is_origin or stream is None else self._chosen(log, copy)
+                others = {self.peer_of(one) for one in primary.streams if one.is_caught_up}
+                if chosen and link.peer not in chosen and others.issuperset(chosen):
+                    return True
+        return False
 
     # --- shown to operators ---
 

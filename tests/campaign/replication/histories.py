@@ -1,104 +1,47 @@
 """Random histories of several nodes, and what must hold at the end of each."""
 
 import random
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import ReplicaSettings
 from nsqd.storage.topic_store import TopicStore
-from tests.campaign.replication.node import DATA, SECOND, Reader, SimulatedNode
+from tests.campaign.replication.faults import Faults
+from tests.campaign.replication.node import SECOND, Killed, Reader, SimulatedNode
+from tests.campaign.replication.promises import Promise, Promises, bodies_in
 from tests.campaign.replication.site import Site
 from tests.support.simulated_disk import SimulatedDisk
 
 TOPICS: Final = ("t", "u")
 CHANNELS: Final = ("a", "b")
+# After so long other nodes know that a message was finished.
+KNOWN_AFTER: Final = 9 * SECOND
+# Profiles without a duplicate that a reachable node could have prevented.
+STRICT: Final = ("restart", "return", "suspended", "transfer")
+_QUIET: Final = dict.fromkeys(
+    (
+        *("part", "lose", "power", "move", "suspend", "copy", "long", "kill", "kill_at_call", "jump", "slow"),
+        *("full", "half_open", "lie", "make_channel", "restart", "decommission", "rotate"),
+    ),
+    0.0,
+)
 PROFILES: Final[dict[str, dict[str, float]]] = {
     "all": {},
     "power": {"power": 2, "kill": 0.5, "sync": 3},
-    "disks": {"lose": 3, "kill": 0.5},
-    "partition": {"part": 4, "kill": 0, "power": 0, "lose": 0},
+    "disks": {"lose": 3, "kill": 0.5, "copy": 0.4, "full": 1, "slow": 1},
+    "partition": {"part": 4, "half_open": 2, "kill": 0, "power": 0, "lose": 0, "kill_at_call": 0},
     "people": {"make_channel": 3, "delete_channel": 1, "delete_topic": 0.5, "seek": 0.5},
-    "decommission": {"decommission": 1.5, "kill": 0.5, "lose": 0.3},
-    # Strict: no duplicate that a reachable node could have prevented.
-    "restart": dict.fromkeys(("part", "lose", "power", "move", "suspend", "copy", "long"), 0)
-    | {"restart": 8},
+    "network": {"half_open": 3, "lie": 2, "stranger": 2, "version": 1, "rotate": 3, "move": 1},
+    "decommission": {"decommission": 1.5, "cut_decommission": 1, "kill": 0.3, "lose": 0.3},
+    "shrink": _QUIET | {"decommission": 0.3, "kill": 0.3, "restart": 3},
+    "restart": _QUIET | {"kill": 1, "restart": 8},
+    "return": _QUIET | {"away": 2},
+    "suspended": _QUIET | {"suspend_long": 2},
+    "transfer": _QUIET | {"decommission": 1.5},
 }
-
-
-@dataclass
-class Promise:
-    """A message that was answered with OK: its topic, its origin, and the channels that get it."""
-
-    topic: str
-    origin: bytes
-    channels: set[str]
-    # No channel existed yet, so the first one gets the message.
-    is_backlog: bool
-    # How many replicas were in sync at the OK.
-    copies: int = 0
-
-
-@dataclass
-class Promises:
-    """The promises of one history."""
-
-    made: dict[bytes, Promise] = field(default_factory=dict)
-    # Messages whose publishers have no answer yet.
-    unanswered: dict[bytes, Promise] = field(default_factory=dict)
-    done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
-    again: int = 0
-    by_another: int = 0
-    waived: int = 0
-
-    def finished(self, topic: str, channel: str, body: bytes) -> None:
-        done = self.done.setdefault((topic, channel), set())
-        self.again += body in done
-        done.add(body)
-
-    def is_kept(self, body: bytes) -> bool:
-        one = self.made[body]
-        if one.is_backlog:
-            return any(body in done for (name, _), done in self.done.items() if name == one.topic)
-        return all(body in self.done.get((one.topic, channel), ()) for channel in one.channels)
-
-    def open(self) -> list[bytes]:
-        return [body for body in self.made if not self.is_kept(body)]
-
-    def waive(self, topic: str, origins: set[bytes], channel: str | None) -> None:
-        """Drop promises of messages that an operator deleted, emptied or passed over."""
-        for promises in (self.made, self.unanswered):
-            for body, one in list(promises.items()):
-                if one.topic != topic or one.origin not in origins:
-                    continue
-                if channel is None or one.is_backlog or one.channels == {channel}:
-                    self.waived += 1
-                    del promises[body]
-                else:
-                    one.channels.discard(channel)
-
-
-def bodies_in(disk: SimulatedDisk) -> bytes:
-    """Return the contents of all log files of a disk that a start would use."""
-    found: list[bytes] = []
-
-    def walk(folder: Path) -> None:
-        for name in disk.names(folder):
-            path = folder / name
-            if name.endswith((".log", ".new")):
-                found.append(disk.read_file(path))
-            elif not name.endswith(".deleted"):
-                try:
-                    walk(path)
-                except OSError:
-                    continue
-
-    walk(DATA)
-    return b"\n".join(found)
 
 
 class History:
@@ -107,21 +50,26 @@ class History:
     EVENTS: Final = {
         "publish": 14, "consume": 12, "wait": 10, "subscribe": 3, "leave": 1, "make_channel": 1, "kill": 1,
         "restart": 3, "part": 1, "long": 2, "compact": 1, "sync": 1, "lose": 0.7, "power": 0.7, "move": 0.3,
-        "suspend": 0.4, "decommission": 0, "delete_channel": 0, "delete_topic": 0, "seek": 0, "copy": 0,
+        "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7, "jump": 0.3, "slow": 0.3, "full": 0.3, "half_open": 0.5,
+        "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0, "cut_decommission": 0,
+        "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0, "suspend_long": 0,
     }  # fmt: skip
 
     def __init__(self, seed: int, profile: str = "all") -> None:
         self.rng = rng = random.Random(f"{profile} {seed}")
+        self.wrong: list[str] = []
         self.profile = profile
         replicas = rng.choice((1, 1, 2))
         settings = ReplicaSettings(
             replicas=replicas, refuse=rng.random() < 0.4, strict=rng.random() < 0.3, catch_up_rate=1 << 30
         )
-        self.site = Site(rng.randint(replicas + 1, 4), rng, settings)
+        self.is_strict = profile in STRICT
+        self.site = Site(rng.randint(replicas + 1, 4), rng, settings, is_prompt=self.is_strict)
+        self.site.on_sent = self._sent
         self.promises = Promises()
         self.weights = dict(self.EVENTS) | PROFILES[profile]
-        self.events: Counter[str] = Counter()
-        self.wrong: list[str] = []
+        self.events = self.site.events
+        self.faults = Faults(self.site, self.promises, self.wrong)
         self.trace: list[str] = []
         self.count = 0
         self._readers: list[tuple[SimulatedNode, Reader]] = []
@@ -129,25 +77,32 @@ class History:
     def run(self, steps: int = 80) -> "History":
         for node in self.site.nodes.values():
             for name in TOPICS:
-                if self.profile == "restart" or self.rng.random() < 0.7:
+                if self.is_strict or self.rng.random() < 0.7:
                     node.channel(name, self.rng.choice(CHANNELS))
         self.site.advance(6)
         self.site.settle()
         for event in self.rng.choices(list(self.weights), list(self.weights.values()), k=steps):
             self.trace.append(event)
             self.events[event] += 1
-            getattr(self, event)()
+            self._do(getattr(self, event, None) or getattr(self.faults, event))
             if self.profile == "restart":
                 for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
                     if self.rng.random() < 0.5:
                         self.site.start(number)
         return self
 
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do something; a node that was to be killed at a call of its disk may end meanwhile."""
+        try:
+            action()
+        except Killed as killed:
+            self.events["killed at a call"] += 1
+            self.site.kill(killed.number)
+
     # --- events: clients ---
 
     def _node(self) -> SimulatedNode | None:
-        nodes = [one for one in self.site.nodes.values() if one.number not in self.site.suspended]
-        return self.rng.choice(nodes) if nodes else None
+        return self.site.any_node()
 
     def publish(self) -> None:
         node, name = self._node(), self.rng.choice(TOPICS)
@@ -226,7 +181,27 @@ class History:
     def _answer(self, node: SimulatedNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
         if node.answer(reader, message, verb) and verb == "FIN":
             self.promises.by_another += int(message[0], 16) >> 54 != node.number
-            self.promises.finished(reader.topic, reader.channel, message[1])
+            self.promises.finished(reader.topic, reader.channel, message[1], self.site.now, node.number)
+
+    def _sent(self, number: int, topic: str, channel: str, body: bytes) -> None:
+        """A message was sent to a consumer: a duplicate that could have been prevented is a violation."""
+        found = self.promises.finished_at.get((topic, channel, body))
+        if found is None or not self.is_strict:
+            return
+        finished, by = found
+        site = self.site
+        if site.now - finished < KNOWN_AFTER or by not in site.nodes or by in site.suspended:
+            return
+        awake = max(site.started[by], site.resumed.get(by, 0))
+        # Its process has lived long enough after the answer for a checkpoint.
+        last = site.ended.get(by, 0)
+        is_stored = site.started[by] <= finished or last - finished >= KNOWN_AFTER
+        if is_stored and site.now - awake >= KNOWN_AFTER:
+            self.events["preventable duplicate"] += 1
+            self.wrong.append(
+                f"{body.decode()} of {topic}/{channel} was finished on node {by} at {finished / SECOND}"
+                f" and sent by node {number} at {site.now / SECOND}"
+            )
 
     def leave(self) -> None:
         if self._readers:
@@ -297,6 +272,7 @@ class History:
                 if only:
                     self.wrong.append(f"node {number} is decommissioned, and only it has {only[:3]}")
                 self.site.lose_disk(number)
+                del self.site.disks[number]
 
     # --- events: machines ---
 
@@ -362,7 +338,7 @@ class History:
 
     def suspend(self) -> None:
         if self.site.suspended and self.rng.random() < 0.6:
-            self.site.suspended.clear()
+            self.site.resume()
             return
         node = self._node()
         if node is not None:
@@ -382,17 +358,34 @@ class History:
             pairs = ((line.connector, line.acceptor), (line.acceptor, line.connector))
             self.site.deaf = {self.rng.choice(pairs)}
 
-    def copy(self) -> None:
-        """A data path is copied; not in this campaign yet."""
+    def away(self) -> None:
+        """A node is down for longer than the failover timeout."""
+        node = self._node()
+        if node is not None and len(self.site.nodes) == len(self.site.disks):
+            self.site.advance(self.rng.choice((0, 0, 12)))
+            self.site.kill(node.number)
+            for _ in range(self.rng.randint(4, 12)):
+                self.site.advance(6)
+                self.consume()
+            self.site.start(node.number)
+
+    def suspend_long(self) -> None:
+        """A node is suspended, often for longer than the failover timeout."""
+        node = self._node()
+        if node is not None:
+            self.site.suspended.add(node.number)
+            for _ in range(self.rng.randint(1, 10)):
+                self.site.advance(6)
+                self.consume()
+            self.site.resume()
 
     # --- the end ---
 
     def heal(self) -> None:
         """Start all nodes, connect them, and let consumers of every channel take everything."""
         site = self.site
-        site.cut_off.clear()
-        site.deaf.clear()
-        site.suspended.clear()
+        self.faults.end()
+        site.resume()
         for node in site.nodes.values():
             if node.replication.is_decommissioning:
                 node.replication.cancel_decommission()
@@ -409,8 +402,8 @@ class History:
             if turn in (6, 13):
                 # Nodes that were not heard for a week are forgotten. A node may have learned of one since.
                 site.days += 8
-            site.advance(8)
-            site.settle()
+            self._do(partial(site.advance, 8))
+            self._do(site.settle)
             self._take_all()
             if not self.promises.open() and not self._left_over():
                 break
@@ -468,6 +461,8 @@ class History:
     def violations(self) -> list[str]:
         """Heal the site and return everything that is wrong at the end."""
         self.heal()
+        if self.profile == "shrink":
+            self._shrink()
         found = self._lost() + self._left_over() + self.wrong
         if not found and self.profile != "people" and self.rng.random() < 0.3:
             self.events["restart of all"] += 1
@@ -476,6 +471,35 @@ class History:
                 found.append(f"{again} finished messages were delivered again after a restart of all")
         found += [f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.errors]
         return found
+
+    def _shrink(self) -> None:
+        """Publish, and decommission all nodes but one, which has everything in the end."""
+        for _ in range(4):
+            self.publish()
+        self.site.advance(5)
+        self.site.settle()
+        while len(self.site.nodes) > 1:
+            node = self.rng.choice(list(self.site.nodes.values()))
+            node.replication.decommission(
+                "", fewer_copies=len(self.site.nodes) <= self.site.settings.replicas + 1
+            )
+            for _ in range(25):
+                self.site.advance(4)
+                self.site.settle()
+                if node.replication.decommission_state(self.site.now)["done"]:
+                    break
+            state = node.replication.decommission_state(self.site.now)
+            if not state["done"]:
+                self.wrong.append(f"the decommission of node {node.number} does not end: {state}")
+                return
+            self.events["decommissioned"] += 1
+            self.site.advance(3)
+            self.site.settle()
+            self.site.lose_disk(node.number)
+            del self.site.disks[node.number]
+        for _ in range(6):
+            self.site.advance(8)
+            self._take_all()
 
     def _restart_all(self) -> int:
         """Kill and restart all nodes; return how many finished messages are delivered again."""
@@ -492,6 +516,3 @@ class History:
         self.site.settle()
         self._take_all()
         return self.promises.again - before
-
-
-__all__ = ["PROFILES", "History", "replace"]

@@ -1,10 +1,13 @@
 """A node on a simulated disk: all code of replication, without sockets and threads."""
 
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
@@ -21,7 +24,6 @@ from nsqd.replication.frames import Hello
 from nsqd.replication.handshake import Handshake
 from nsqd.replication.link import PeerLink
 from nsqd.replication.membership import ACCEPTOR, CONNECTOR
-from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_record import NodeRecordFile
 from nsqd.replication.pending_acks import PendingAck
 from nsqd.replication.primary import ReplicaSettings
@@ -30,13 +32,43 @@ from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import TopicStore, store_of
-from tests.support.simulated_disk import SimulatedDisk
+from tests.campaign.replication.counted import CountedNode
+from tests.support.simulated_disk import Call, SimulatedDisk
 
 DATA: Final = Path("/data")
+# Faults of the disk strike what is replication's, so that no publish fails.
+OF_REPLICATION: Final = (f"{DATA}/replicas/*", f"{DATA}/owned/*", f"{DATA}/replication.json*")
 SECOND: Final = 1_000_000_000
 SEGMENT: Final = 1500
 MSG_TIMEOUT: Final = 20 * SECOND
-SECRET: Final = b"the secret of the simulated cluster"
+
+
+class Killed(BaseException):
+    """The process of a node is killed at a call of its disk."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@dataclass
+class Surroundings:
+    """What a node finds at its start, and what may change while it runs."""
+
+    settings: ReplicaSettings
+    address: str
+    # Added to its wall clock, in ns.
+    ahead: int
+    draw: Callable[[int], bytes]
+    # Days that have passed beside the simulated seconds.
+    days: Callable[[], int]
+    secrets: Callable[[], tuple[bytes, ...]]
+    # The highest version of the stream that it speaks.
+    max_version: int
+    # What nodes decided, of all nodes.
+    events: Counter[str]
+    # Called with each message when it is sent to a consumer: topic, channel, body.
+    sent: Callable[[str, str, bytes], None]
 
 
 @dataclass
@@ -45,6 +77,7 @@ class Reader:
 
     topic: str
     channel: str
+    sent: Callable[[str, str, bytes], None]
     frames: list[bytes] = field(default_factory=list)
     # Ids and bodies of unanswered messages.
     unanswered: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -52,6 +85,8 @@ class Reader:
 
     def send_messages(self, frames: list[bytes]) -> None:
         self.frames.extend(frames)
+        for _, data in FrameParser().feed(b"".join(frames)):
+            self.sent(self.topic, self.channel, data[26:])
 
     def close(self) -> None: ...
 
@@ -74,24 +109,27 @@ class SimulatedNode:
         number: int,
         disk: SimulatedDisk,
         now: int,
-        settings: ReplicaSettings,
-        *,
-        address: str,
-        ahead: int,
-        draw: Callable[[int], bytes],
-        days: Callable[[], int],
+        around: Surroundings,
     ) -> None:
-        """*ahead* is added to its wall clock in ns; *draw* draws random bytes."""
+        """*now* is its steady clock in ns."""
         self.number, self.disk, self.now = number, disk, now
-        self.address = address
-        self.settings = settings
+        self.around = around
+        self.address = around.address
         self.log: list[str] = []
         self.errors: list[str] = []
-        self.draw = draw
+        # The process is killed at that call of its disk; never if it is negative.
+        self.calls_left = -1
+        # Its disk is slow: jobs end later, in any order.
+        self.is_slow = False
+        self._slow_jobs: list[tuple[Any, Callable[[Any, Exception | None, int], None]]] = []
+        # The event loop is at work for publishers or peers, so nothing may be synced.
+        self._in_loop = False
+        disk.before_call = self._called
+        draw, days = around.draw, around.days
         self.data = DataPath(DATA, StorageOptions(SEGMENT, 300), self.log.append, disk, node_id=number)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
         self.broker = Broker(MessageIds(number), limits, self.data)
-        self.broker.wall.offset_ns = ahead
+        self.broker.wall.offset_ns = around.ahead
         self.data.reservation.draw = draw
         named = self.data.reservation.named()
         if named:
@@ -102,10 +140,10 @@ class SimulatedNode:
         self.identity = self.data.reservation.identity
         file = NodeRecordFile.load(disk, DATA, self.identity)
         file.begin_incarnation(draw)
-        self.replication = ReplicationNode(
-            settings,
+        self.replication = CountedNode(
+            around.settings,
             self.identity,
-            address,
+            around.address,
             self.broker,
             self.data,
             Copies(disk, DATA),
@@ -114,27 +152,73 @@ class SimulatedNode:
             info=self.log.append,
             warn=self.log.append,
         )
+        self.replication.events = around.events
         self.replication.begin(now)
         self.readers: list[Reader] = []
         self.turn()
 
-    def link(self, now: int, *, connector: bool, expected: bytes = b"") -> PeerLink:
+    def _called(self, call: Call) -> None:
+        if self._in_loop and call.operation in ("sync", "sync_folder") and _is_of_replication(call.path):
+            self.errors.append(f"the event loop waited for {call}")
+        if self.calls_left > 0:
+            self.calls_left -= 1
+            if not self.calls_left:
+                raise Killed(self.number)
+
+    @contextmanager
+    def in_loop(self) -> Iterator[None]:
+        """Nothing is synced meanwhile, because publishers wait."""
+        self._in_loop = True
+        try:
+            yield
+        finally:
+            self._in_loop = False
+
+    def receive(self, link: PeerLink, data: bytes) -> None:
+        """Take bytes of a peer."""
+        with self.in_loop():
+            link.receive(data, self.now)
+
+    def do(self, job: Any, ended: Callable[[Any, Exception | None, int], None]) -> None:
+        """Run a job as a thread does."""
+        if self.is_slow and self.around.draw(1) > b"\x60":
+            self._slow_jobs.append((job, ended))
+            return
+        error: Exception | None = None
+        try:
+            job.run(self.disk)
+        except OSError as failed:
+            error = failed
+        ended(job, error, self.now)
+
+    def _do_slow(self) -> None:
+        while self._slow_jobs and (not self.is_slow or self.around.draw(1) > b"\x80"):
+            job, ended = self._slow_jobs.pop(self.around.draw(1)[0] % len(self._slow_jobs))
+            error: Exception | None = None
+            try:
+                job.run(self.disk)
+            except OSError as failed:
+                error = failed
+            ended(job, error, self.now)
+
+    def link(self, *, connector: bool, expected: bytes = b"") -> PeerLink:
         """Return this node's side of a new connection."""
         record = self.replication.record
         hello = Hello(
             *(self.identity, record.incarnation, record.token, record.previous_token),
             node_id=self.number,
             address=self.address,
-            nonce=self.draw(32),
+            nonce=self.around.draw(32),
+            max_version=self.around.max_version,
         )
         handshake = Handshake(
             CONNECTOR if connector else ACCEPTOR,
             hello,
-            lambda: (SECRET,),
+            self.around.secrets,
             self.replication.incarnations,
             expected,
         )
-        link = PeerLink(self.replication, handshake, now, connector=connector)
+        link = PeerLink(self.replication, handshake, self.now, connector=connector)
         self.replication.add_link(link)
         return link
 
@@ -151,8 +235,9 @@ class SimulatedNode:
             return reason
         topic.stage(body, self.now)
         self.broker.dirty[topic] = None
-        self._write()
-        return self.replication.primary.wait(store)
+        with self.in_loop():
+            self._write()
+            return self.replication.primary.wait(store)
 
     def store(self, topic: Topic) -> TopicStore:
         store = store_of(topic)
@@ -166,7 +251,7 @@ class SimulatedNode:
 
     def read(self, name: str, channel: str, rdy: int) -> Reader:
         """Subscribe a consumer and return it."""
-        reader = Reader(name, channel)
+        reader = Reader(name, channel, self.around.sent)
         found = self.channel(name, channel)
         reader.consumer = Consumer(reader, MSG_TIMEOUT)
         found.subscribe(reader.consumer, self.broker.limits.max_channel_consumers)
@@ -260,6 +345,8 @@ class SimulatedNode:
     def advance(self, now: int) -> None:
         """Advance the time and do everything that is due."""
         self.now = now
+        self._do_slow()
+        self.replication.set_draining(draining=self.broker.draining)
         self.broker.expire(now)
         self.replication.tick(now)
         self.work()
@@ -271,12 +358,7 @@ class SimulatedNode:
         for _ in range(20):
             jobs = node.take_jobs()
             for job in jobs:
-                error: Exception | None = None
-                try:
-                    job.run(self.disk)
-                except OSError as failed:
-                    error = failed
-                node.ended(job, error, self.now)
+                self.do(job, node.ended)
             for topic in list(node.to_checkpoint):
                 del node.to_checkpoint[topic]
                 if not topic.deleted:
@@ -288,7 +370,8 @@ class SimulatedNode:
                 node.local_syncs = []
             if not jobs:
                 break
-        node.copies.remove_deleted()
+        with suppress(OSError):
+            node.copies.remove_deleted()
 
     def checkpoint(self) -> None:
         """Do what the checkpointer does once a second."""
@@ -314,8 +397,13 @@ class SimulatedNode:
         store = self.store(topic)
         topic.take_changed()
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
-        store.make_folder()
-        job.run(self.disk)
+        try:
+            store.make_folder()
+            job.run(self.disk)
+        except OSError:
+            # The next round tries it again.
+            topic.changed = True
+            return
         store.checkpoints.end(job)
         if not topic.deleted:
             self.replication.checkpointed(topic, store, job)
@@ -339,3 +427,7 @@ class SimulatedNode:
             if job is not None:
                 job.run(self.disk)
                 store.end_sync(job, None)
+
+
+def _is_of_replication(path: str) -> bool:
+    return any(fnmatchcase(path, one) for one in OF_REPLICATION)

@@ -1,22 +1,30 @@
 """Several nodes and the connections between them, whose bytes are moved, delayed and cut at any place."""
 
 import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqd.replication.frames import Holder
+from nsqd.replication.frames import VERSIONS, Holder
 from nsqd.replication.link import PeerLink
 from nsqd.replication.primary import ReplicaSettings
-from tests.campaign.replication.node import DATA, SECOND, SimulatedNode
+from tests.campaign.replication.node import DATA, SECOND, SimulatedNode, Surroundings
 from tests.support.simulated_disk import SimulatedDisk
 
 REPLACE_AFTER: Final = 60 * SECOND
-RECONNECT: Final = SECOND // 2
+BEGIN: Final = 1_000_000 * SECOND
+# The lines of the secret file in each step of its rotation.
+_OLD, _NEW = b"the secret of the simulated cluster", b"another secret of the simulated cluster"
+SECRETS: Final = ((_OLD,), (_OLD, _NEW), (_NEW, _OLD), (_NEW,))
 
 
 @dataclass(eq=False)
 class Line:
-    """A connection: the links at both ends, and the bytes on their way."""
+    """A connection: the links at both ends, and the bytes on their way.
+
+    When it is *half-open*, one end is gone and the other does not know it.
+    """
 
     connector: int
     acceptor: int
@@ -24,15 +32,21 @@ class Line:
     far: PeerLink
     out: bytearray = field(default_factory=bytearray)
     back: bytearray = field(default_factory=bytearray)
+    is_half_open: bool = False
 
 
 class Site:
     """All nodes, disks and connections of one history."""
 
-    def __init__(self, nodes: int, rng: random.Random, settings: ReplicaSettings) -> None:
+    def __init__(
+        self, nodes: int, rng: random.Random, settings: ReplicaSettings, *, is_prompt: bool = False
+    ) -> None:
+        """A *prompt* site has exact clocks, and all bytes arrive in the moment in which they are sent."""
         self.rng = rng
+        self.is_prompt = is_prompt
+        self.events: Counter[str] = Counter()
         self.settings = settings
-        self.now = 1_000_000 * SECOND
+        self.now = BEGIN
         self.step = SECOND // 2
         self.disks = {number: SimulatedDisk(DATA) for number in range(1, nodes + 1)}
         self.nodes: dict[int, SimulatedNode] = {}
@@ -46,30 +60,70 @@ class Site:
         self.moves: dict[int, int] = dict.fromkeys(self.disks, 0)
         # Days that have passed beside the simulated seconds.
         self.days = 0
+        # nsqlookupd names the address of another node now and then.
+        self.lying = False
+        # Called with a node and each message that it sends to a consumer: topic, channel, body.
+        self.on_sent: Callable[[int, str, str, bytes], None] = lambda *_: None
+        # Since when each node runs, and when it ran last.
+        self.started: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
+        self.resumed: dict[int, int] = {}
         self._unreachable: dict[tuple[int, bytes], int] = {}
+        # Of each node: how fast its clock is, and how far it has jumped.
+        self.rates: dict[int, float] = {}
+        self.jumps: dict[int, int] = {}
+        # How far each node has got with the rotation of the secret.
+        self.stages: dict[int, int] = {}
         for number in self.disks:
             self.start(number)
 
     # --- nodes ---
 
     def start(self, number: int) -> None:
-        ahead = self.rng.choice((0, 0, 0, 3600 * SECOND, -3600 * SECOND))
-        self.nodes[number] = SimulatedNode(
-            number,
-            self.disks[number],
-            self.now,
+        rng = self.rng
+        if number not in self.rates:
+            self.rates[number] = 1.0 if self.is_prompt else rng.choice((0.9, 1.0, 1.0, 1.1))
+        stages = [self.stages[one] for one in self.nodes] or [0]
+        self.stages.setdefault(number, max(stages))
+        around = Surroundings(
             self.settings,
-            address=f"n{number}-{self.moves[number]}:4150",
-            ahead=ahead,
-            draw=self.rng.randbytes,
-            days=lambda: self.days,
+            f"n{number}-{self.moves[number]}:4150",
+            rng.choice((0, 0, 0, 3600 * SECOND, -3600 * SECOND)),
+            rng.randbytes,
+            lambda: self.days,
+            lambda: SECRETS[self.stages[number]],
+            VERSIONS[1] + (rng.random() < 0.3),
+            self.events,
+            lambda *message: self.on_sent(number, *message),
         )
+        self.started[number] = self.now
+        self.nodes[number] = SimulatedNode(number, self.disks[number], self.clock(number), around)
+
+    def add(self, disk: SimulatedDisk) -> None:
+        """Start a new node on this disk."""
+        number = max(self.moves) + 1
+        self.moves[number] = 0
+        self.disks[number] = disk
+        self.start(number)
+
+    def clock(self, number: int) -> int:
+        """The steady clock of a node."""
+        since = self.now - BEGIN
+        return BEGIN + int(since * self.rates[number]) + self.jumps.get(number, 0)
+
+    def rotate(self) -> None:
+        """One node takes the next step of the rotation of the secret: not before all have taken the last."""
+        lowest = min(self.stages[number] for number in self.disks)
+        behind = [number for number in sorted(self.disks) if self.stages[number] == lowest]
+        if lowest + 1 < len(SECRETS):
+            self.stages[self.rng.choice(behind)] += 1
 
     def end(self, number: int, disk: SimulatedDisk) -> None:
         """End a process; *disk* is what it leaves."""
         for line in [one for one in self.lines if number in (one.connector, one.acceptor)]:
             self.cut(line, dead=number)
         self.suspended.discard(number)
+        self.ended[number] = self.now
         del self.nodes[number]
         self.disks[number] = disk
 
@@ -85,6 +139,16 @@ class Site:
         else:
             self.disks[number] = SimulatedDisk(DATA)
 
+    def any_node(self) -> SimulatedNode | None:
+        """A node that runs."""
+        nodes = [one for one in self.nodes.values() if one.number not in self.suspended]
+        return self.rng.choice(nodes) if nodes else None
+
+    def resume(self) -> None:
+        """Suspended nodes continue."""
+        self.resumed.update(dict.fromkeys(self.suspended, self.now))
+        self.suspended.clear()
+
     def node_with(self, identity: bytes) -> SimulatedNode | None:
         return next((one for one in self.nodes.values() if one.identity == identity), None)
 
@@ -95,15 +159,23 @@ class Site:
 
     def cut(self, line: Line, dead: int = 0) -> None:
         """Cut a connection; some of the bytes on their way still arrive."""
+        if dead and not self.is_prompt and self.rng.random() < 0.3:
+            # Its end was not announced.
+            line.is_half_open = True
+            return
         self.lines.remove(line)
         for number, link, data in (
             (line.acceptor, line.far, line.out),
             (line.connector, line.near, line.back),
         ):
-            if number == dead:
+            if number == dead or number not in self.nodes:
+                continue
+            if line.is_half_open:
+                link.end("cut")
                 continue
             if self.reach(line.connector, line.acceptor) and self.rng.random() < 0.5 and not link.is_closed:
-                link.receive(bytes(data[: self.rng.randint(0, len(data))]), self.now)
+                node = self.nodes[number]
+                node.receive(link, bytes(data[: self.rng.randint(0, len(data))]))
             link.end("cut")
 
     def choose(self) -> None:
@@ -116,7 +188,7 @@ class Site:
                 self._connect(node, identity)
             wanted = node.replication.wanted_peers()
             for line in [one for one in self.lines if one.connector == node.number]:
-                if line.near.peer and line.near.peer not in wanted:
+                if not line.is_half_open and line.near.peer and line.near.peer not in wanted:
                     self.cut(line)
 
     def _choose(self, node: SimulatedNode) -> None:
@@ -157,12 +229,22 @@ class Site:
 
     def _connect(self, node: SimulatedNode, identity: bytes) -> None:
         there = self.node_with(identity)
+        if self.lying and self.rng.random() < 0.3:
+            there = self.rng.choice(list(self.nodes.values()))
         if there is None or there is node or not self.reach(node.number, there.number):
             return
-        if any((one.connector, one.acceptor) == (node.number, there.number) for one in self.lines):
+        pair = (node.number, there.number)
+        if any(
+            (one.connector, one.acceptor) == pair and one.near in node.replication.links for one in self.lines
+        ):
             return
-        near = node.link(self.now, connector=True, expected=identity)
-        self.lines.append(Line(node.number, there.number, near, there.link(self.now, connector=False)))
+        near = node.link(connector=True, expected=identity)
+        self.lines.append(Line(*pair, near, there.link(connector=False)))
+
+    def break_half(self, line: Line) -> None:
+        """One end of a connection is gone, and the other does not know it."""
+        line.is_half_open = True
+        self.rng.choice((line.near, line.far)).end("reset")
 
     def move(self) -> None:
         """Let some of the bytes on their way arrive."""
@@ -171,18 +253,21 @@ class Site:
                 self._move(line)
 
     def _move(self, line: Line, *, all_of_it: bool = False) -> None:
-        rng, now = self.rng, self.now
+        rng = self.rng
         near, far = line.near, line.far
+        if line.is_half_open:
+            self._end_half_open(line)
+            return
         connector, acceptor = self.nodes[line.connector], self.nodes[line.acceptor]
         for node, link in ((connector, near), (acceptor, far)):
             if node.number not in self.suspended:
-                run_jobs(node, link, now)
-        line.out += b"".join(near.flush(now))
-        line.back += b"".join(far.flush(now))
+                run_jobs(node, link)
+        line.out += b"".join(near.flush(connector.now))
+        line.back += b"".join(far.flush(acceptor.now))
         if self.reach(line.connector, line.acceptor):
-            for pair, link, data in (
-                ((line.connector, line.acceptor), far, line.out),
-                ((line.acceptor, line.connector), near, line.back),
+            for pair, node, link, data in (
+                ((line.connector, line.acceptor), acceptor, far, line.out),
+                ((line.acceptor, line.connector), connector, near, line.back),
             ):
                 if pair in self.deaf or link.is_closed:
                     continue
@@ -190,22 +275,33 @@ class Site:
                 got = bytes(data[:size])
                 del data[:size]
                 if got:
-                    link.receive(got, now)
+                    node.receive(link, got)
         for node in (connector, acceptor):
             if node.number not in self.suspended:
                 node.work()
                 node.turn()
         if line in self.lines and (near.is_closed or far.is_closed):
             # The last frames, such as a refusal, still arrive.
-            line.out += b"".join(near.flush(now))
-            line.back += b"".join(far.flush(now))
+            line.out += b"".join(near.flush(connector.now))
+            line.back += b"".join(far.flush(acceptor.now))
             if self.reach(line.connector, line.acceptor):
                 if not far.is_closed:
-                    far.receive(bytes(line.out), now)
+                    acceptor.receive(far, bytes(line.out))
                 if not near.is_closed:
-                    near.receive(bytes(line.back), now)
+                    connector.receive(near, bytes(line.back))
             line.out, line.back = bytearray(), bytearray()
             self.cut(line)
+
+    def _end_half_open(self, line: Line) -> None:
+        """What is sent into a half-open connection is lost; it ends when the silence was noticed."""
+        alive = []
+        for number, link in ((line.connector, line.near), (line.acceptor, line.far)):
+            node = self.nodes.get(number)
+            if node is not None and link in node.replication.links and not link.is_closed:
+                link.flush(node.now)
+                alive.append(link)
+        if not alive:
+            self.lines.remove(line)
 
     def settle(self) -> None:
         """Let all bytes arrive."""
@@ -233,25 +329,23 @@ class Site:
             self.now = min(until, self.now + self.step)
             for node in list(self.nodes.values()):
                 if node.number not in self.suspended:
-                    node.advance(self.now)
+                    node.advance(self.clock(node.number))
             self.choose()
-            self.move()
+            if self.is_prompt:
+                self.settle()
+            for _ in range(1 if self.step < SECOND else 3):
+                self.move()
             if self.rng.random() < 0.6:
                 for node in list(self.nodes.values()):
                     if node.number not in self.suspended:
                         node.checkpoint()
 
 
-def run_jobs(node: SimulatedNode, link: PeerLink, now: int) -> None:
+def run_jobs(node: SimulatedNode, link: PeerLink) -> None:
     """Run the jobs of one link."""
     for _ in range(20):
         jobs = link.jobs()
         if not jobs:
             return
         for job in jobs:
-            error: OSError | None = None
-            try:
-                job.run(node.disk)
-            except OSError as failed:
-                error = failed
-            link.ended(job, error, now)
+            node.do(job, link.ended)

@@ -1,0 +1,61 @@
+"""A node of replication that counts what it decides: the ledger of the campaign."""
+
+from collections import Counter
+from typing import Final
+
+from nsqd.replication.link import PeerLink
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_stream import LogStream
+from nsqd.replication.node import ReplicationNode
+
+# How often 1,000 histories of all profiles have to see each event.
+LEAST_PER_1000: Final[dict[str, int]] = {}
+
+
+class CountedNode(ReplicationNode):
+    """See the module."""
+
+    events: Counter[str]
+
+    def promote(self, log: LogCopies, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
+        transfer = bool(copy.take_over_epoch)
+        self.events["failover" if failover else "transfer" if transfer else "promotion of a tail"] += 1
+        super().promote(log, copy, epoch, failover=failover)
+
+    def raise_epoch(self, log: LogCopies, copy: LocalCopy, epoch: int) -> None:
+        self.events["raised epoch"] += 1
+        super().raise_epoch(log, copy, epoch)
+
+    def drop(self, log: LogCopies, copy: LocalCopy) -> None:
+        if not copy.is_origin:
+            kind = "owner" if copy.is_owner else "replica"
+            self.events[f"{kind} dropped, {'messages elsewhere' if log.pending(copy) else 'finished'}"] += 1
+        super().drop(log, copy)
+
+    def stream_began(self, link: PeerLink, stream: LogStream) -> None:
+        if stream.resumed:
+            self.events["stream resumed"] += 1
+        elif any(one.has_reported_files for one in stream._numbers.values()):
+            self.events["new copy because of a conflict"] += 1
+        else:
+            self.events["new copy"] += 1
+        super().stream_began(link, stream)
+
+    def _ask_again(self, now_ns: int) -> None:
+        self.events["suspension noticed"] += 1
+        super()._ask_again(now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        super().tick(now_ns)
+        if self.yielded():
+            self.events["second with a yield"] += 1
+
+
+def shortfalls(events: Counter[str], histories: int) -> list[str]:
+    """The events that were seen too rarely in so many histories, equally many of each profile."""
+    return [
+        f"{name}: {events[name]} times, at least {least * histories // 1000} are wanted"
+        for name, least in LEAST_PER_1000.items()
+        if events[name] < least * histories // 1000
+    ]
