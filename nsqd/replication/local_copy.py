@@ -39,8 +39,8 @@ class LocalCopy:
     is_negotiating: bool = False
     # The identity of that owner, or of the last one.
     owner: bytes = b""
-    # Its topics are recovered. `problems` has those that cannot be, with the reason. The empty name stands for
-    # the last job.
+    # Its topics are recovered. `problems` has those that cannot be, with the reason. The empty name stands
+    # for the last job.
     is_open: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)

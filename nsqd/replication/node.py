@@ -873,10 +873,9 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the stream of the own log to a node that is no replica any more."""
-        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
-            link.end("another replica was chosen")
-        elif link.peer_drains and self._has_better(link):
+        """End the streams to a node that is no replica any more, or is to hold no copies."""
+        is_left = link.peer not in self.replicas and link.stream_of(self.primary) is not None
+        if is_left or (link.peer_drains and self._has_better(link)):
             link.end("another replica was chosen")
         elif link.peer_accepts_none and link.streams:
             self._without_streams[link.peer] = link.token

@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire, fin
 
 FAILOVER_S: Final = 2.0
-SECRET: Final = "one secret of a cluster, known to all its members"  # noqa: S105 - of tests
+SECRET: Final = "one secret of a cluster, known to all its members"
 IN_SYNC: Final = frozenset(("in_sync", "caught_up"))
 
 
@@ -65,8 +65,10 @@ def identity(one: Daemon) -> str:
 def in_sync(one: Daemon, count: int = 1, seconds: float = 30) -> list[dict[str, Any]]:
     """Wait until so many replicas are in sync; return them."""
     return wait_until(
-        lambda: (found := [each for each in shown(one)["replicas"] if each["state"] in IN_SYNC])[count - 1 :]
-        and found,
+        lambda: (
+            (found := [each for each in shown(one)["replicas"] if each["state"] in IN_SYNC])[count - 1 :]
+            and found
+        ),
         f"{count} replicas are in sync",
         seconds,
     )
