@@ -109,7 +109,7 @@ def argument_rows(parser: argparse.ArgumentParser) -> Iterator[Sequence[str]]:
 def shown_default(action: argparse.Action) -> str:
     if action.required:
         return "must be given"
-    if action.nargs == 0 or action.default in {None, "", argparse.SUPPRESS, nsqd.data.dump.ALL}:
+    if action.nargs == 0 or action.default in (None, "", [], argparse.SUPPRESS, nsqd.data.dump.ALL):
         return ""
     if isinstance(action.default, int) and action.metavar == "DURATION":
         return f"`{action.default // 10**9}s`"
