@@ -10,6 +10,7 @@ import pytest
 from helm_python import Chart, HelmError
 
 from nsqcore.options.options import parse
+from nsqd.data import cli as data_tool
 from nsqd.drain import parse_arguments
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import MOST_REPLICAS
@@ -182,11 +183,32 @@ def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
         assert container["args"] == [
             "decommission",
             "--data-path=/data",
-            *(f"--to={NAME}-nsq-nsqd-{i}.{headless}.messaging.svc.cluster.local:4150" for i in (0, 1)),
+            *(f"--replica={NAME}-nsq-nsqd-{i}.{headless}.messaging.svc.cluster.local:4150" for i in (0, 1)),
             "--cluster-secret-file=/etc/nsq/cluster/secret",
+            "--fewer-copies",
         ]
         assert [one["mountPath"] for one in container["volumeMounts"]] == ["/data", "/etc/nsq/cluster"]
         assert one["spec"]["activeDeadlineSeconds"] == 60
+
+
+def test_job_of_an_orphaned_claim_has_flags_that_the_tool_knows(chart, tmp_path):
+    values = {
+        "replicas": 3,
+        "replication": {"replicas": 1},
+        "tls": {"secretName": "nsqd-tls", "required": "true"},
+        "decommission": {"claims": ["data-x-nsqd-7"]},
+    }
+    (job,) = render(chart, {"nsqd": values, "tls": {"caSecretName": "ca"}}).of_kind("Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    mount = next(one for one in container["volumeMounts"] if one["name"] == "data")
+    (folder,) = (one for one in container["args"] if one.startswith("--data-path="))
+    assert folder == f"--data-path={mount['mountPath']}"
+    given = data_tool.parse_arguments(
+        [f"--data-path={tmp_path}" if one == folder else one for one in container["args"]]
+    )
+    assert len(given.replica) == 3
+    assert given.replication_tls
+    assert not given.fewer_copies
 
 
 @pytest.mark.parametrize(
