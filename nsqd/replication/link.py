@@ -348,7 +348,7 @@ class PeerLink:
             self.streams[frame.log].take_ready(frame, now_ns)
             self.node.stream_began(self)
         elif isinstance(frame, Draining):
-            self.peer_drains, self.peer_accepts_none = frame.draining, frame.fewer_copies
+            self.node.take_draining(self, frame)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 

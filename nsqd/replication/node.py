@@ -138,8 +138,8 @@ class ReplicationNode:
         self._own_stores: dict[str, TopicStore] = {}
         # When each holder was last heard, or first known, in unix seconds.
         self._heard_s: dict[bytes, int] = {}
-        # Peers that accept no streams, and the tokens of their incarnations.
-        self._without_streams: dict[bytes, bytes] = {}
+        # What peers have said of themselves, with the tokens of their incarnations.
+        self._draining: dict[bytes, tuple[bytes, Draining]] = {}
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -305,7 +305,9 @@ class ReplicationNode:
             for one in self.record.deletions:
                 if link.peer in one.unacknowledged:
                     link.delete_topic(DeleteTopic(self.identity, one.topic, one.below))
-            link.peer_accepts_none = self._without_streams.pop(link.peer, b"") == link.token
+            token, frame = self._draining.get(link.peer, (b"", None))
+            if frame is not None and token == link.token:
+                self.take_draining(link, frame)
             self._stream_to(link, now_ns)
 
     def link_ended(self, link: PeerLink) -> None:
@@ -328,6 +330,11 @@ class ReplicationNode:
         self.is_draining = draining
         for link in self.links:
             self._say_draining(link)
+
+    def take_draining(self, link: PeerLink, frame: Draining) -> None:
+        """A peer drains, or does not any more."""
+        link.peer_drains, link.peer_accepts_none = frame.draining, frame.fewer_copies
+        self._draining[link.peer] = (link.token, frame)
 
     def _say_draining(self, link: PeerLink) -> None:
         frame = Draining(self.is_draining, self.is_decommissioning and self.fewer_copies)
@@ -878,7 +885,6 @@ class ReplicationNode:
         if is_left or (link.peer_drains and self._has_better(link)):
             link.end("another replica was chosen")
         elif link.peer_accepts_none and link.streams:
-            self._without_streams[link.peer] = link.token
             link.end("the replica accepts no copies")
 
     def _has_better(self, link: PeerLink) -> bool:

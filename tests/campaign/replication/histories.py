@@ -398,6 +398,11 @@ class History:
                     node.answer(reader, message, "REQ")
                 node.leave(reader)
         self._readers = []
+        self._finish_all()
+
+    def _finish_all(self) -> None:
+        """Take everything until nothing is open and no copy is left over."""
+        site = self.site
         site.step = SECOND
         for turn in range(25):
             if turn in (6, 13):
@@ -498,9 +503,7 @@ class History:
             self.site.settle()
             self.site.lose_disk(node.number)
             del self.site.disks[node.number]
-        for _ in range(6):
-            self.site.advance(8)
-            self._take_all()
+        self._finish_all()
 
     def _restart_all(self) -> int:
         """Kill and restart all nodes; return how many finished messages are delivered again."""
