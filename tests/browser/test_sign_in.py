@@ -126,7 +126,7 @@ def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
     gone.kill()
     page.goto("/")
     trouble = page.locator(".attention li").filter(has_text=gone.http_address)
-    expect(trouble).to_contain_text("nsqd left", timeout=30000)
+    expect(trouble).to_contain_text("unavailable until it is back", timeout=30000)
     trouble.get_by_role("link", name="Dismiss…").click()
     page.get_by_role("dialog").get_by_role("button", name="Dismiss nsqd").click()
 
