@@ -78,7 +78,7 @@ def add_rescue_arguments(add: Callable[..., object]) -> None:
         help="nsqlookupd that names such nodes (may be given multiple times)")  # fmt: skip
     add("--replication-tls", action="store_true", help="use TLS to them")
     add("--tls-root-ca-file", default="", metavar="FILE", help="trusted certificate authorities")
-    add("--to", default="", type=Address(4150), metavar="HOST:PORT", help="the one that takes the logs over")
+    add("--to", type=Address(4150), metavar="HOST:PORT", help="the one that takes the logs over")
     add("--fewer-copies", action="store_true", help="also when the target has no replica")
     add("--timeout", default=3600 * SECOND, type=duration_of, metavar="DURATION", help="how long it may take")
 

@@ -103,7 +103,7 @@ def _decommission(given: argparse.Namespace) -> int:
     flags += [f"--lookupd-tcp-address={one}" for one in given.lookupd_tcp_address]
     flags += ["--replication-tls"] * given.replication_tls
     flags += [f"--tls-root-ca-file={given.tls_root_ca_file}"] * bool(given.tls_root_ca_file)
-    options = RescueOptions(given.data_path, flags, given.to, given.fewer_copies, given.timeout)
+    options = RescueOptions(given.data_path, flags, given.to or "", given.fewer_copies, given.timeout)
     return WELL if rescue(options, _say) else DAMAGED
 
 
