@@ -110,16 +110,16 @@ class Copies:
         found = self._folders.get(key)
         if found is None or found.is_gone:
             before, found = found, CopyFolder(self.disk, record, topic, self._opened)
-            if before is not None and before.is_busy:
+            if before is not None and before.is_in_use:
                 found.predecessor = before
             self._folders[key] = found
         return found
 
     def forget(self, record: CopyRecord, folder: CopyFolder) -> None:
-        """Close a folder that nobody uses for now."""
+        """Close a folder that is not used for now."""
         folder.close()
         key = (record.number, folder.topic)
-        if self._folders.get(key) is folder and not folder.is_busy:
+        if self._folders.get(key) is folder and not folder.is_in_use:
             del self._folders[key]
 
     # --- new copies ---

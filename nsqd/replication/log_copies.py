@@ -551,6 +551,18 @@ class LogCopies:
             return "its promotion"
         if self._in_flight(copy):
             return "messages in flight"
+        reason = self._needed_by(copy, now_ns)
+        if not reason and copy.is_owner:
+            # Messages that were published after the last checkpoint count as well.
+            self._stale[copy] = set(copy.topics)
+            reason = self._needed_by(copy, now_ns)
+        if reason:
+            return reason
+        self.node.drop(self, copy)
+        return "" if copy.is_origin else "a job on its files"
+
+    def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
+        """Who still needs a copy of which no message is in flight."""
         pending = self.pending(copy)
         if pending:
             using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
@@ -564,8 +576,7 @@ class LogCopies:
             for peer, address in self.holders_of(copy).items():
                 if not self._has_state(peer, copy):
                     return f"{address or peer.hex()} to store the channel state"
-        self.node.drop(self, copy)
-        return "" if copy.is_origin else "a job on its files"
+        return ""
 
     @staticmethod
     def _in_flight(copy: LocalCopy) -> bool:
