@@ -85,6 +85,7 @@ class ReplicaChoice:
             self._next_ns = 0
         if now_ns < self._next_ns or (count == 0 and not self.replicas):
             return
+        before = self.replicas
         self._next_ns = now_ns + (_MISSING_NS if missing else _COMPLETE_NS)
         if self._named:
             self.replicas, found = named_replicas(
@@ -96,7 +97,7 @@ class ReplicaChoice:
             chosen = self._with_target(target)
         else:
             chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
-        if chosen != self.replicas:
+        if chosen != before:
             self._set(chosen)
 
     def _with_target(self, target: str) -> tuple[Holder, ...]:
