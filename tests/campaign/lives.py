@@ -131,7 +131,7 @@ class Lives:
                 wire.send(fin(message))
                 # Now and then a backlog builds up.
                 if self._publishing.is_set() and time.monotonic() > idle_until + 3:
-                    time.sleep(random.random() * 2)
+                    time.sleep(random.random() / 2)
                     idle_until = time.monotonic()
 
     def _came(self, number: int, body: bytes) -> None:
