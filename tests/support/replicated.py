@@ -79,7 +79,16 @@ def in_sync(one: Daemon, count: int = 1, seconds: float = 30) -> list[dict[str, 
 
 def caught_up(one: Daemon, seconds: float = 30) -> None:
     """Wait until the node is fully replicated: everything is synced here and there."""
-    wait_until(lambda: shown(one)["fully_replicated"], "it is fully replicated", seconds)
+    # What is shown may be a second old.
+    time.sleep(1.1)
+    wait_until(
+        lambda: (
+            (found := shown(one))["fully_replicated"]
+            and any(each["state"] == "caught_up" for each in found["replicas"])
+        ),
+        "it is fully replicated",
+        seconds,
+    )
 
 
 def replica_of(one: Daemon, others: list[Daemon]) -> Daemon:
