@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -32,6 +32,8 @@ chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the campaigns on the simulated disk, 20 minutes by default: make campaign MINUTES=60
 	$(B)/python -m tests.campaign --minutes $(or $(MINUTES),20)
+lives: dev ## three nsqd that replicate to each other are killed and lose their disks under load: make lives N=40
+	$(B)/python -m tests.campaign.lives --starts $(or $(N),40)
 client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer

@@ -72,9 +72,9 @@ def argument_parser() -> ArgumentParser:
 def add_rescue_arguments(add: Callable[..., object]) -> None:
     """Add the flags of decommission, which are those of nsqd and of nsqd-decommission."""
     add("--cluster-secret-file", required=True, metavar="FILE", help="with the secret of the cluster")
-    add("--replica", action="append", default=[], type=Address(4150), metavar="HOST:PORT",
+    add("--replica", action="append", type=Address(4150), metavar="HOST:PORT",
         help="TCP address of an nsqd that can take the logs over (may be given multiple times)")  # fmt: skip
-    add("--lookupd-tcp-address", action="append", default=[], type=Address(4160), metavar="HOST:PORT",
+    add("--lookupd-tcp-address", action="append", type=Address(4160), metavar="HOST:PORT",
         help="nsqlookupd that names such nodes (may be given multiple times)")  # fmt: skip
     add("--replication-tls", action="store_true", help="use TLS to them")
     add("--tls-root-ca-file", default="", metavar="FILE", help="trusted certificate authorities")

@@ -98,9 +98,10 @@ def _repair_for_good(given: argparse.Namespace) -> int:
 def _decommission(given: argparse.Namespace) -> int:
     flags = [f"--cluster-secret-file={given.cluster_secret_file}"]
     flags += [
-        f"--replica={one}" for one in dict.fromkeys((*given.replica, *([given.to] if given.to else [])))
+        f"--replica={one}"
+        for one in dict.fromkeys((*(given.replica or ()), *([given.to] if given.to else [])))
     ]
-    flags += [f"--lookupd-tcp-address={one}" for one in given.lookupd_tcp_address]
+    flags += [f"--lookupd-tcp-address={one}" for one in given.lookupd_tcp_address or ()]
     flags += ["--replication-tls"] * given.replication_tls
     flags += [f"--tls-root-ca-file={given.tls_root_ca_file}"] * bool(given.tls_root_ca_file)
     options = RescueOptions(given.data_path, flags, given.to or "", given.fewer_copies, given.timeout)

@@ -246,6 +246,8 @@ class LogCopies:
             self._fresh = fresh
             self.changed()
         self._end_asking(now_ns)
+        if self.node.is_decommissioning:
+            self._see_new_messages()
         if self._changed:
             self._changed = False
             self._alone.clear()
@@ -258,6 +260,13 @@ class LogCopies:
                 self.exchange(link, now_ns)
         for exchange in list(self.exchanges.values()):
             exchange.send(now_ns)
+
+    def _see_new_messages(self) -> None:
+        """Count messages as pending that were published since the last checkpoint."""
+        for copy in self.copies:
+            if copy.is_origin and copy in self._pending:
+                self._stale.setdefault(copy, set()).update(copy.topics)
+                self._changed = True
 
     def _apply(self, copy: LocalCopy, now_ns: int) -> str:
         """Apply the rules to a copy; returns what it waits for until it is dropped, in words."""
@@ -276,7 +285,8 @@ class LogCopies:
             reason = self._transfer(copy, now_ns)
         else:
             self._check_failover(copy, now_ns)
-        return self._drop(copy, now_ns) or reason
+        dropping = self._drop(copy, now_ns)
+        return reason or dropping
 
     def _open_again(self, copy: LocalCopy, now_ns: int) -> bool:
         """Open a promoted copy that could not be opened, or topics that could not be read."""

@@ -750,8 +750,9 @@ class ReplicationNode:
 
     def transfer_stream(self, primary: Primary) -> LogStream | None:
         """The stream to the node that is to take this log over."""
+        targets = {one.identity for one in self.record.replicas if one.address == self.target}
         found = [
-            (link.address == self.target, stream)
+            (link.address == self.target or link.peer in targets, stream)
             for link in self.links_of(primary)
             if not link.peer_drains and (stream := link.stream_of(primary)) is not None
         ]
@@ -922,17 +923,8 @@ class ReplicationNode:
     def _shown_replica(self, identity: bytes, now_ns: int) -> dict[str, Any]:
         link = self.link_to(identity)
         stream = None if link is None else link.stream_of(self.primary)
-        found: dict[str, Any] = {
-            "identity": identity.hex(),
-            "address": next((one.address for one in self.record.replicas if one.identity == identity), ""),
-            "state": "unreachable",
-            "caught_up_topics": 0,
-            "in_sync_topics": 0,
-            "topics": 0,
-            "lag_bytes": 0,
-            "lag_seconds": 0.0,
-            "problem": "",
-        }
+        address = next((one.address for one in self.record.replicas if one.identity == identity), "")
+        found = no_replica(address, identity)
         if stream is not None:
             in_sync = stream.in_sync_topics == stream.topics
             state = "caught_up" if stream.is_caught_up else "in_sync" if in_sync else "catching_up"
@@ -966,3 +958,18 @@ class ReplicationNode:
             "holders": [identity.hex() for identity in self.holders_of(copy)],
             "problems": copy.problems,
         }
+
+
+def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
+    """A replica in GET /replication to which nothing is streamed; it may be known by its address only."""
+    return {
+        "identity": identity.hex(),
+        "address": address,
+        "state": "unreachable",
+        "caught_up_topics": 0,
+        "in_sync_topics": 0,
+        "topics": 0,
+        "lag_bytes": 0,
+        "lag_seconds": 0.0,
+        "problem": "",
+    }

@@ -3,16 +3,19 @@
 import re
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from bench.ports import free_port
+from nsqclient.wire.message import MessageRecord
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import wait_until
-from tests.support.wire import Wire, fin
+from tests.support.wire import MESSAGE, Wire, fin
 
 FAILOVER_S: Final = 2.0
 SECRET: Final = "one secret of a cluster, known to all its members"
+ALL: Final = 1 << 30
 IN_SYNC: Final = frozenset(("in_sync", "caught_up"))
 
 
@@ -76,7 +79,16 @@ def in_sync(one: Daemon, count: int = 1, seconds: float = 30) -> list[dict[str, 
 
 def caught_up(one: Daemon, seconds: float = 30) -> None:
     """Wait until the node is fully replicated: everything is synced here and there."""
-    wait_until(lambda: shown(one)["fully_replicated"], "it is fully replicated", seconds)
+    # What is shown may be a second old.
+    time.sleep(1.1)
+    wait_until(
+        lambda: (
+            (found := shown(one))["fully_replicated"]
+            and any(each["state"] == "caught_up" for each in found["replicas"])
+        ),
+        "it is fully replicated",
+        seconds,
+    )
 
 
 def replica_of(one: Daemon, others: list[Daemon]) -> Daemon:
@@ -108,7 +120,7 @@ def consume(
     topic: str,
     channel: str = "ch",
     *,
-    count: int = 1 << 30,
+    count: int = ALL,
     quiet: float = 1.0,
     seconds: float = 20.0,
 ) -> list[bytes]:
@@ -118,22 +130,22 @@ def consume(
     with Wire(("127.0.0.1", one.tcp_port)) as wire:
         wire.subscribe(topic, channel, ready=100)
         last = time.monotonic()
-        while len(bodies) < count and time.monotonic() < until:
+        while len(bodies) < count and (now := time.monotonic()) < until:
             if not wire.has_more(0.05):
-                if count == 1 << 30 and time.monotonic() - last > quiet:
+                if count == ALL and now - last > quiet:
                     break
                 continue
             kind, data = wire.frame()
-            if data == b"_heartbeat_":
-                wire.send(b"NOP\n")
-            if kind == 2:
-                from nsqclient.wire.message import MessageRecord
-
+            if kind == MESSAGE:
                 message = MessageRecord.decode(data)
                 bodies.append(message.body)
                 wire.send(fin(message))
                 last = time.monotonic()
-        wire.quiet_close() if hasattr(wire, "quiet_close") else time.sleep(0.05)
+        # Its answer comes after all messages were finished.
+        wire.send(b"RDY 0\n", b"CLS\n")
+        with suppress(EOFError, OSError):
+            while wire.frame().data != b"CLOSE_WAIT":
+                pass
     return bodies
 
 

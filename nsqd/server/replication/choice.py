@@ -61,11 +61,13 @@ class ReplicaChoice:
                 replicas = identified(replicas, connector.address, link.peer, self._health, now_ns)
             if replicas != self.replicas:
                 self._set(replicas)
-            holder = next((one for one in self.replicas if one.identity == connector.identity), None)
+            holder = next((one for one in self.replicas if _is_at(one, connector)), None)
             if holder is None:
                 continue
             if link is not None:
                 self._health.drains(holder, draining=link.peer_drains)
+                if link.peer_drains:
+                    self._next_ns = min(self._next_ns, now_ns + _MISSING_NS)
                 stream = link.stream_of(self._node.primary)
                 if stream is not None and stream.is_up:
                     self._health.accepts(holder, now_ns)
@@ -78,22 +80,41 @@ class ReplicaChoice:
         missing = len(self.replicas) < count or any(
             self._health.is_replaceable(one, now_ns) for one in self.replicas
         )
+        target = self._node.target
+        if target and all(one.address != target for one in self.replicas):
+            self._next_ns = 0
         if now_ns < self._next_ns or (count == 0 and not self.replicas):
             return
+        before = self.replicas
         self._next_ns = now_ns + (_MISSING_NS if missing else _COMPLETE_NS)
         if self._named:
-            self.replicas, found = named_replicas(self.replicas, self._named)
+            self.replicas, found = named_replicas(
+                self.replicas, (*self._named, *([target] if target else []))
+            )
         else:
             found = list(await self._candidates())
-        target = self._node.target
         if target:
-            found.append(Candidate(b"", target))
-        chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
-        if chosen != self.replicas:
+            chosen = self._with_target(target)
+        else:
+            chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
+        if chosen != before:
             self._set(chosen)
+
+    def _with_target(self, target: str) -> tuple[Holder, ...]:
+        """The replicas, and the target of a decommission, which is the last one."""
+        others = tuple(one for one in self.replicas if one.address != target)
+        known = [one for one in self.replicas if one.address == target]
+        return (*others, *(known or [Holder(b"", target)]))
 
     def _set(self, replicas: tuple[Holder, ...]) -> None:
         self.replicas = replicas
         self._node.set_replicas(replicas)
         names = ", ".join(one.address for one in replicas)
         self._log.info("REPLICATION: replicas are %s", names or "not known yet")
+
+
+def _is_at(replica: Holder, connector: Connector) -> bool:
+    """Whether the connector looks for that replica."""
+    if connector.identity:
+        return replica.identity == connector.identity
+    return replica.address == connector.address

@@ -16,6 +16,7 @@ from nsqd.server.replication.connection import START_TLS, Connections, PeerConne
 _CONNECT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
+_NOT_YET: Final = "not connected yet"
 
 
 class ConnectFailed(Exception):
@@ -64,7 +65,7 @@ class Connector:
         self.address = address
         self.connection: PeerConnection | None = None
         # Why there is no connection; empty while there is one.
-        self.problem = "not connected yet"
+        self.problem = _NOT_YET
         # The code with which the last connection was refused.
         self.refused = 0
         self._connections = connections
@@ -72,6 +73,11 @@ class Connector:
         self._make_link = make_link
         self._look_up = look_up
         self._tls = tls
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt failed, or the last connection has ended."""
+        return self.problem not in ("", _NOT_YET)
 
     @property
     def link(self) -> PeerLink | None:

@@ -23,7 +23,7 @@ from nsqd.replication.framing import encode
 from nsqd.replication.handshake import Handshake
 from nsqd.replication.link import PeerLink
 from nsqd.replication.membership import ACCEPTOR, CONNECTOR
-from nsqd.replication.node import NodeJob, ReplicationNode
+from nsqd.replication.node import NodeJob, ReplicationNode, no_replica
 from nsqd.replication.pending_acks import PendingAck
 from nsqd.replication.transferred import remove_transferred
 from nsqd.server.clock import now_ns
@@ -297,10 +297,10 @@ class Replication:
             self._connectors[key] = (connector, task)
 
     def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
-        """Addresses at which nodes are looked for by their identity and no other node has answered."""
-        connectors = [self._connectors.get(key) for key in wanted]
-        refused = {one.address for one, _ in filter(None, connectors) if one.refused}
-        return set(wanted.values()) - refused
+        """Addresses at which nodes are looked for by their identity and may be: nothing failed there."""
+        connectors = [one for one, _ in filter(None, map(self._connectors.get, wanted))]
+        failed = {one.address for one in connectors if one.link is None and one.has_failed}
+        return set(wanted.values()) - failed
 
     async def _find(self, identity: bytes) -> list[str]:
         return (await self._look_up([identity])).get(identity, [])
@@ -419,9 +419,16 @@ class Replication:
                 "copies": [],
             }
         found = self.node.shown(now_ns())
-        problems = {one.identity.hex(): one.problem for one, _ in self._connectors.values() if one.problem}
+        connectors = [one for one, _ in self._connectors.values() if one.link is None]
+        found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
         for replica in found["replicas"]:
-            replica["problem"] = problems.get(replica["identity"], "")
+            name, address = replica["identity"], replica["address"]
+            problems = [
+                one.problem
+                for one in connectors
+                if (one.identity.hex() == name if one.identity else one.address == address)
+            ]
+            replica["problem"] = next(filter(None, problems), "")
         return found
 
     @property

@@ -1,0 +1,110 @@
+"""The choice of replicas: after a restart, while one drains, and with the target of a decommission."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.replication.choosing import Candidate
+from nsqd.replication.frames import Holder
+from nsqd.server.replication.choice import ReplicaChoice
+
+_S = 1_000_000_000
+NOW = 1_700_000_000 * _S
+ME = Candidate(b"m" * 16, "me:4150")
+ONE, TWO = Holder(b"1" * 16, "one:4150"), Holder(b"2" * 16, "two:4150")
+
+
+class Node:
+    """What a choice sees of the node."""
+
+    def __init__(self, *replicas, wanted=1):
+        self.record = SimpleNamespace(replicas=replicas)
+        self.settings = SimpleNamespace(replicas=wanted)
+        self.is_decommissioning = False
+        self.target = ""
+        self.primary = object()
+        self.replicas = []
+
+    def set_replicas(self, replicas):
+        self.replicas = list(replicas)
+
+
+class Connection:
+    """A connector whose node is connected, or not."""
+
+    def __init__(self, holder, *, refused=0, drains=False, connected=True):
+        self.identity, self.address, self.refused = holder.identity, holder.address, refused
+        stream = SimpleNamespace(is_up=True)
+        link = SimpleNamespace(peer=holder.identity, peer_drains=drains, stream_of=lambda _: stream)
+        self.link = link if connected else None
+
+
+def choice_of(node, *candidates, named=()):
+    async def ask():
+        return [Candidate(one.identity, one.address) for one in candidates]
+
+    log = Log("", LogLevel.FATAL, io.StringIO())
+    return ReplicaChoice(node, ME, named, 300 * _S, ask, log, NOW)
+
+
+@pytest.mark.parametrize("named", [(), ("one:4150", "two:4150")])
+@pytest.mark.parametrize("last", [ONE, TWO])
+async def test_replicas_stay_after_a_restart(last, named):
+    node = Node(last)
+    choice = choice_of(node, ONE, TWO, named=named)
+    await choice.choose(NOW)
+    await choice.choose(NOW + 61 * _S)
+
+    assert node.replicas == [last]
+
+
+async def test_a_draining_replica_is_replaced_within_seconds():
+    node = Node(ONE)
+    choice = choice_of(node, ONE, TWO)
+    choice.look([Connection(ONE)], NOW)
+    await choice.choose(NOW)
+    choice.look([Connection(ONE, drains=True)], NOW + _S)
+    await choice.choose(NOW + 7 * _S)
+
+    assert node.replicas == [TWO]
+
+
+async def test_a_replica_without_a_lasting_problem_is_not_replaced_at_once():
+    node = Node(ONE)
+    choice = choice_of(node, ONE, TWO)
+    choice.look([Connection(ONE, connected=False)], NOW)
+    await choice.choose(NOW + 10 * _S)
+    assert node.replicas == [ONE]
+
+    await choice.choose(NOW + 320 * _S)
+    assert node.replicas == [TWO]
+
+
+@pytest.mark.parametrize("named", [(), ("one:4150",)])
+async def test_the_target_of_a_decommission_is_one_more_replica(named):
+    node = Node(ONE)
+    choice = choice_of(node, ONE, named=named)
+    await choice.choose(NOW)
+    node.is_decommissioning, node.target = True, "two:4150"
+    for second in range(1, 20):
+        choice.look([Connection(ONE), Connection(TWO)], NOW + second * _S)
+        await choice.choose(NOW + second * _S)
+    assert node.replicas == [ONE, TWO]
+
+    node.is_decommissioning, node.target = False, ""
+    await choice.choose(NOW + 90 * _S)
+    assert node.replicas == [ONE]
+
+
+async def test_a_refused_named_replica_is_not_taken_for_another_without_identity():
+    node = Node(wanted=2)
+    choice = choice_of(node, named=("one:4150", "two:4150", "three:4150"))
+    await choice.choose(NOW)
+    first, second = node.replicas
+    choice.look([Connection(Holder(b"", second.address), refused=1, connected=False)], NOW)
+    await choice.choose(NOW + _S)
+
+    assert first in node.replicas
+    assert second not in node.replicas
