@@ -123,6 +123,11 @@ class PeerLink:
         return self.hello.identity if self._handshake.done and self.hello is not None else b""
 
     @property
+    def is_preferred(self) -> bool:
+        """Whether statuses use this connection and not one that the other node has made."""
+        return self.connector is (self.node.identity < self.peer)
+
+    @property
     def token(self) -> bytes:
         """That of the peer's incarnation."""
         return b"" if self.hello is None else self.hello.token

@@ -161,9 +161,9 @@ class LogCopies:
     # --- peers ---
 
     def exchange(self, link: "PeerLink", now_ns: int) -> Exchange:
-        """The statuses exchanged over this connection."""
+        """The exchange with a peer; of two connections both nodes use the one of the lower identity."""
         found = self.exchanges.get(link.peer)
-        if found is None or found.link is not link:
+        if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 

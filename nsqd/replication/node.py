@@ -487,8 +487,9 @@ class ReplicationNode:
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
         log = self.logs.get(frame.origin)
-        if log is not None and log.copies:
-            log.exchange(link, link.heard_ns).take_state(frame)
+        exchange = None if log is None or not log.copies else log.exchange(link, link.heard_ns)
+        if exchange is not None and exchange.link is link:
+            exchange.take_state(frame)
 
     def take_status(self, link: PeerLink, frame: Status, now_ns: int) -> None:
         log = self.logs.get(frame.origin)
@@ -497,8 +498,10 @@ class ReplicationNode:
                 link.send(no_copy(frame.origin, self.identity))
             return
         exchange = log.exchange(link, now_ns)
-        exchange.take(frame, now_ns)
-        exchange.send(now_ns)
+        if exchange.link is link:
+            # Otherwise the peer sends it again over the other connection.
+            exchange.take(frame, now_ns)
+            exchange.send(now_ns)
 
     def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
         """The other holders of a log, as a copy here knows them."""
