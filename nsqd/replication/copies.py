@@ -236,16 +236,6 @@ class Copies:
         for key in [key for key in list(self._folders) if key[0] == record.number]:
             self._folders.pop(key, None)
 
-    def delete_topic(self, record: CopyRecord, topic: str) -> None:
-        """Remove a deleted topic from a copy into which nothing is streamed. Raises OSError."""
-        folder = self._folders.get((record.number, topic))
-        if folder is not None:
-            if not folder.is_at_work:
-                folder.close()
-            # Jobs that use it now do not find it any more, which is no error.
-            folder.is_gone = True
-        self.rename_deleted(record, topic)
-
     def rename_deleted(self, record: CopyRecord, topic: str) -> None:
         """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError."""
         path = topic_folder(record.path, topic)

@@ -6,7 +6,7 @@ known from the connection.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
@@ -19,6 +19,10 @@ from nsqd.replication.sender import Sender
 if TYPE_CHECKING:
     from nsqd.replication.link import PeerLink
     from nsqd.replication.log_copies import LogCopies
+
+
+# Copies whose channel state their node does not know.
+_WITHOUT_STATE: Final = (CopyKind.NONE, CopyKind.REPLICA, CopyKind.STREAMED)
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +126,8 @@ class Exchange:
         self._must_answer = True
         self._states: dict[int, list[ChannelState]] = {}
         self._named: set[int] = set()
+        # The received statuses, up to the last one of the peer's copies, have all that the peer knows.
+        self._is_complete = True
         self._checkpointing: deque[Checkpointing] = deque()
         self._checkpointed = 0
         # The serial of the last received status that had channel state, and the last that was acknowledged.
@@ -260,10 +266,13 @@ class Exchange:
             self._must_answer = True
             if self._sends_states:
                 self._full |= {copy.number for copy in log.copies}
+        self._is_complete = self._is_complete and (status.full or status.kind in _WITHOUT_STATE)
         if status.last:
             named, self._named = self._named, set()
             log.forget_others(peer, named)
-            self.answered = True
+            # A status that was sent before the question is not complete.
+            self.answered = self.answered or self._is_complete
+            self._is_complete = True
         log.changed()
 
     def checkpointed(self, topic: Topic, senders: list[Sender]) -> None:

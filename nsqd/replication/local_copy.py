@@ -7,7 +7,7 @@ over. A promoted copy is attached to the broker and delivers.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -17,10 +17,14 @@ from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
+from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.opening import close_topic, open_topic
 from nsqd.storage.data_path import DataPath
+
+if TYPE_CHECKING:
+    from nsqd.replication.link import PeerLink
 
 
 @dataclass(slots=True, eq=False)
@@ -231,4 +235,28 @@ class SaveRecord:
             self.copies.save(self.copy.record)
 
 
-CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord
+@dataclass(slots=True)
+class DeleteTopicOfCopy:
+    """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
+
+    The origin hears of it when the job has ended: *link* does not acknowledge the bytes from *position* on before.
+    """
+
+    copy: LocalCopy
+    copies: Copies
+    folder: CopyFolder
+    below: int
+    link: "PeerLink"
+    position: int
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin deletes its own topics
+        self.folder.load()
+        if self.folder.next_position <= self.below:
+            self.folder.is_gone = True
+            self.copies.rename_deleted(record, self.folder.topic)
+
+
+CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord | DeleteTopicOfCopy

@@ -393,6 +393,11 @@ class LogCopies:
             return
         self.node.raise_epoch(self, copy, copy.seen + 1)
 
+    def _has_answered(self, known: KnownCopy) -> bool:
+        """Whether an owner has said what is pending and finished there, since a copy here was opened."""
+        exchange = self.exchanges.get(known.node)
+        return known.is_full and (exchange is None or exchange.answered)
+
     def _has_alone(self, copy: LocalCopy, now_ns: int) -> bool:
         """Whether a replica has pending messages that no owner delivers."""
         found = self._alone.get(copy)
@@ -418,7 +423,7 @@ class LogCopies:
             copy.since_ns = now_ns
             return
         owners = self._owners(now_ns)
-        if any(not one.is_full for one in owners):
+        if not all(self._has_answered(one) for one in owners):
             return
         waited_ns = now_ns - copy.since_ns
         if any(one.epoch >= copy.epoch and one.received_ns > copy.detached_ns for one in owners):

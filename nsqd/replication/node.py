@@ -36,7 +36,15 @@ from nsqd.replication.frames import (
 from nsqd.replication.handshake import Incarnations
 from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import CopyJob, DropCopy, LocalCopy, OpenCopy, PromoteCopy, SaveRecord
+from nsqd.replication.local_copy import (
+    CopyJob,
+    DeleteTopicOfCopy,
+    DropCopy,
+    LocalCopy,
+    OpenCopy,
+    PromoteCopy,
+    SaveRecord,
+)
 from nsqd.replication.log_copies import LogCopies, Replicated
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node_record import FORGET_HOLDER_AFTER_S, NodeRecord, NodeRecordFile
@@ -140,6 +148,8 @@ class ReplicationNode:
         self._heard_s: dict[bytes, int] = {}
         # What peers have said of themselves, with the tokens of their incarnations.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
+        # Deleted topics whose folders are to be renamed.
+        self._to_delete: list[tuple[LocalCopy, DeleteTopic, PeerLink, int]] = []
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -654,6 +664,10 @@ class ReplicationNode:
         elif isinstance(job, RaiseEpoch):
             if copy.record is not None:
                 copy.record.epoch, copy.record.seen = job.record.epoch, max(copy.record.seen, job.record.seen)
+        elif isinstance(job, DeleteTopicOfCopy):
+            job.link.unacknowledged.remove(job.position)
+            if copy.record is not None:
+                self.copies.forget(copy.record, job.folder)
         elif isinstance(job, DropCopy):
             log.remove(copy)
             copy.topics = {}
@@ -676,6 +690,9 @@ class ReplicationNode:
     def _failed(self, copy: LocalCopy, job: NodeJob, error: Exception, now_ns: int) -> None:
         reason = words_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__
         copy.retry_ns = now_ns + _RETRY_NS
+        if isinstance(job, DeleteTopicOfCopy):
+            job.link.unacknowledged.remove(job.position)
+            job.link.end(f"a deleted topic is still here: {reason}")
         if isinstance(job, DropCopy):
             # Its topics were taken away from the broker.
             copy.topics, copy.is_open = {}, False
@@ -788,12 +805,13 @@ class ReplicationNode:
 
     # --- deleted topics ---
 
-    def delete_topic(self, frame: DeleteTopic) -> None:
-        """The origin has deleted a topic. Raises OSError."""
+    def delete_topic(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
+        """The origin has deleted a topic; its frame begins at this position of the connection."""
         log = self.logs.get(frame.origin)
         for copy in [] if log is None else log.unstreamed():
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self.broker, topic, frame.below):
+                self.to_checkpoint[topic] = None
                 continue
             if topic is not None:
                 del copy.topics[frame.name]
@@ -802,8 +820,26 @@ class ReplicationNode:
                 store = store_of(topic)
                 if store is not None:
                     store.close()
-            if copy.record is not None and not copy.is_busy:
-                self.copies.delete_topic(copy.record, frame.name)
+            if copy.record is not None:
+                link.unacknowledged.append(position)
+                self._to_delete.append((copy, frame, link, position))
+        self._begin_deletions()
+
+    def _begin_deletions(self) -> None:
+        """Begin the jobs that rename folders of deleted topics, one at a time of each copy."""
+        waiting, self._to_delete = self._to_delete, []
+        for one in waiting:
+            copy, frame, link, position = one
+            if copy.record is None or copy.is_gone or copy.is_streamed:
+                # The stream deletes it.
+                link.unacknowledged.remove(position)
+            elif copy.is_busy or copy.is_negotiating:
+                self._to_delete.append(one)
+            else:
+                folder = self.copies.folder(copy.record, frame.name)
+                folder.close()
+                copy.is_busy = True
+                self._jobs.append(DeleteTopicOfCopy(copy, self.copies, folder, frame.below, link, position))
 
     # --- time ---
 
@@ -824,6 +860,7 @@ class ReplicationNode:
             return
         self._next_second_ns = now_ns + _S
         self._forget_silent()
+        self._begin_deletions()
         self.broker.asks_holders = any(copy.old_ends for log in self.logs.values() for copy in log.copies)
         for log in list(self.logs.values()):
             log.tick(now_ns)

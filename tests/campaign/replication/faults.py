@@ -137,6 +137,7 @@ class Faults:
 def _copied(disk: SimulatedDisk) -> SimulatedDisk:
     """The disk with a copy of the data path."""
     found = disk.killed()
-    found.rename(DATA, DATA.with_name("before"))
-    found.copied(DATA.with_name("before"), DATA)
+    source = DATA.with_name(f"before {len(found.names(DATA.parent))}")
+    found.rename(DATA, source)
+    found.copied(source, DATA)
     return found
