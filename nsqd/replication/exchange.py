@@ -144,6 +144,11 @@ class Exchange:
         """Ask the peer for the full state of its copies."""
         self.asks, self.answered = True, False
 
+    def use_this_link(self, now_ns: int) -> None:
+        """The peer has sent a status over the other connection: it hears of this one."""
+        self._must_answer = self.asks = True
+        self.send(now_ns)
+
     def topic_changed(self, copy: LocalCopy, name: str) -> None:
         """A checkpoint of a topic was written."""
         if self._sends_states and copy.number not in self._full:

@@ -164,6 +164,7 @@ class LogCopies:
         """The exchange with a peer; of two connections both nodes use the one of the lower identity."""
         found = self.exchanges.get(link.peer)
         if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
+            link = next((one for one in self.node.links_to(link.peer) if one.is_preferred), link)
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 

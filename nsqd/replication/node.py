@@ -308,7 +308,7 @@ class ReplicationNode:
                 # The later connection, or the later incarnation, ends the earlier one.
                 other.end("the peer has connected again")
         for log in list(self.logs.values()):
-            if log.copies and link.peer in log.holders:
+            if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
         self._say_draining(link)
         if link.connector:
@@ -358,8 +358,11 @@ class ReplicationNode:
 
     def link_to(self, peer: bytes) -> PeerLink | None:
         """A connection to that peer; the one that this node made, if there are two."""
-        found = [one for one in self.links if one.is_up and one.peer == peer]
-        return max(found, key=lambda one: one.connector, default=None)
+        return max(self.links_to(peer), key=lambda one: one.connector, default=None)
+
+    def links_to(self, peer: bytes) -> list[PeerLink]:
+        """The connections to that peer: one that this node made, and one that the peer made."""
+        return [one for one in self.links if one.is_up and one.peer == peer]
 
     def links_of(self, primary: Primary) -> list[PeerLink]:
         """The connections over which that log is streamed."""
@@ -508,10 +511,11 @@ class ReplicationNode:
                 link.send(no_copy(frame.origin, self.identity))
             return
         exchange = log.exchange(link, now_ns)
-        if exchange.link is link:
-            # Otherwise the peer sends it again over the other connection.
-            exchange.take(frame, now_ns)
-            exchange.send(now_ns)
+        if exchange.link is not link:
+            exchange.use_this_link(now_ns)
+            return
+        exchange.take(frame, now_ns)
+        exchange.send(now_ns)
 
     def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
         """The other holders of a log, as a copy here knows them."""

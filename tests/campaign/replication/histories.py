@@ -488,7 +488,10 @@ class History:
             node.replication.decommission(
                 "", fewer_copies=len(self.site.nodes) <= self.site.settings.replicas + 1
             )
-            for _ in range(25):
+            for turn in range(25):
+                if turn == 15:
+                    # Nodes that left before are forgotten.
+                    self.site.days += 8
                 self.site.advance(4)
                 self.site.settle()
                 if node.replication.decommission_state(self.site.now)["done"]:
