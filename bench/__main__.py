@@ -43,7 +43,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rows",
         default=USUAL,
-        help="rows and groups (default: all but headers, policies, looking, copies, hostile)",
+        help="rows and groups (default: all but headers, policies, looking, replication, hostile)",
     )
     parser.add_argument(
         "--part", type=int, choices=range(1, len(PARTS) + 1), help="a part of all rows, instead of --rows"

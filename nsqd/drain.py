@@ -2,11 +2,11 @@
 
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
 
-Publishes are refused from the start, so producers fail over; consumers go on reading. The command exits with 0
-when nothing remains here. It exits with 1 and one sentence about what remains when none of it can go by itself
+Publishes are refused from the start, so producers fail over; consumers go on reading. The command exits with
+0 when nothing remains here. It exits with 1 and one sentence about the rest when none of it can go by itself
 (it is paused, deferred for longer than the drain may take, or unread for as long as a consumer needs to find
-it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If the last scrape
-of /metrics saw messages, it waits for one more first.
+it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If the last
+scrape of /metrics saw messages, it waits for one more first.
 """
 
 import http.client

@@ -210,7 +210,7 @@ class NsqdOptions(DaemonOptions):
     replicas_missing: str = option(
         "accept",
         check=_replicas_missing,
-        help="what publishers are answered while fewer replicas than --replicas are in sync (accept or refuse)",
+        help="what publishers are answered while fewer than --replicas are in sync (accept or refuse)",
     )
     replica_ack_timeout: Duration = option(
         2 * SECOND,

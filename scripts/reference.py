@@ -153,9 +153,16 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(ok=True),
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
-        SimpleNamespace(remaining=int, handed_over=False),
+        SimpleNamespace(remaining=int),
         Ages(),
         SimpleNamespace(free=0, total=0),
+        SimpleNamespace(
+            shown=lambda: {"replicas": [], "copies": []},
+            under_replicated=int,
+            yielded=int,
+            refusals=dict,
+            failovers=0,
+        ),
     )
     for one in made.families():
         yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help
@@ -226,7 +233,7 @@ def metrics_page() -> Iterator[str]:
 NOT_STORED: Final = (
     "`draining`: the node is being emptied; publish to another. `topic is full`: a policy bounds what a "
     "channel owes; wait, or consume. `disk is nearly full`: less is free than `--disk-watermark`. "
-    "`0 of 1 keepers are linked`: `--without-keeper=refuse`. `exiting`: the topic was deleted meanwhile. "
+    "`0 of 1 replicas are in sync`: `--replicas-missing=refuse`. `exiting`: the topic was deleted meanwhile. "
     "Any other reason is the error of the disk, which `/ping` and the log name as well."
 )
 # Code -> what to do about it; the catalogue and this table must have the same codes.
@@ -256,8 +263,8 @@ CURES: Final = {
         "The secret does not grant this topic and channel: change the answer of the auth server."
     ),
     "E_SUB_FAILED": (
-        "`--max-channel-consumers` is reached, the channel cannot be made, or the node has handed over its "
-        "messages for good; the sentence says which. nsqlookupd names the nodes to read from."
+        "`--max-channel-consumers` is reached, the channel cannot be made, or the node is decommissioned; "
+        "the sentence says which. nsqlookupd names the nodes to read from."
     ),
     "E_PUB_FAILED": f"The message was not confirmed. {NOT_STORED}",
     "E_MPUB_FAILED": (

@@ -6,7 +6,6 @@ from bench.figures import Row
 from bench.rows import (
     backlog,
     consuming,
-    copies,
     deferred,
     each,
     headers,
@@ -18,6 +17,7 @@ from bench.rows import (
     looking,
     policies,
     publishing,
+    replication,
     stalls,
 )
 
@@ -34,11 +34,11 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "headers": headers.ROWS,
     "policies": policies.ROWS,
     "looking": looking.ROWS,
-    "copies": copies.ROWS,
+    "replication": replication.ROWS,
     "hostile": hostile.ROWS,
 }
 # Groups that are not part of the table that compares with the original.
-_OTHERS: Final = {"headers", "policies", "looking", "copies", "hostile"}
+_OTHERS: Final = {"headers", "policies", "looking", "replication", "hostile"}
 USUAL: Final = ",".join(name for name in GROUPS if name not in _OTHERS)
 # The table in parts of two to four minutes each, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")

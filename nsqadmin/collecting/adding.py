@@ -80,7 +80,8 @@ class Adder:
     async def _tell(self, now: Instant) -> None:
         """Pass this round on to the followers."""
         known, self._told = self._told, {one.key: one for one in self.troubles}
-        views = tuple(member.view(()) for member in self._membership.members.values())
+        owners = self._membership.owners
+        views = tuple(member.view((), owners) for member in self._membership.members.values())
         this = Round(
             now,
             self.sum,
@@ -116,12 +117,14 @@ class Adder:
     def _node_concerns(self, now: Instant) -> list[Concern]:
         """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""
         membership = self._membership
-        found = [concern for member in membership.members.values() for concern in member.view(()).concerns]
+        owners = membership.owners
+        members = membership.members.values()
+        found = [concern for member in members for concern in member.view((), owners).concerns]
         answering = set()
         for member in membership.unlisted.values():
             if member.answers:
                 answering.add(member.address)
-                found += member.view((), listed=False).concerns
+                found += member.view((), owners, listed=False).concerns
         found += [of_missing(one, now) for one in membership.missed(now) if one.address not in answering]
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]

@@ -8,12 +8,12 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, req
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
-from nsqadmin.collecting.copies import NodeCopies
 from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import listed_now
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
+from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
@@ -50,7 +50,7 @@ class Cluster:
         self._known = Known(http, options, collector)
         self.queues = Queues(self._known, self._consumers, now_s)
         self.registrations = Registrations(self._known)
-        self.copies = NodeCopies(http, self._known)
+        self.replication = NodeReplications(http, self._known)
 
     # -- members ----------------------------------------------------------------
 
@@ -205,7 +205,8 @@ class Cluster:
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
         listed = member.asked_at in self._known.membership.members
-        view = member.view(self._known.old_nodes, listed=listed)
+        owners = self._known.membership.owners
+        view = member.view(self._known.old_nodes, owners, listed=listed)
         return Answer(view, (self._known.silent_registers,))
 
     async def node_consumers(
@@ -241,9 +242,10 @@ class Cluster:
         known, membership, adder = self._known, self._known.membership, self._collector.adder
         old = known.old_nodes
         members = [member for member in membership.members.values() if member.producer or member.error]
-        views = [member.view(old) for member in members]
+        owners = membership.owners
+        views = [member.view(old, owners) for member in members]
         views += [
-            member.view(old, listed=False)
+            member.view(old, owners, listed=False)
             for member in membership.unlisted.values()
             if member.answers and member.producer is not None
         ]

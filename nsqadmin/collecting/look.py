@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
-from nsqcore.cluster.models import CarriedHome, DiskStats, LatencyStats, NodeStats, TopicStats
+from nsqcore.cluster.models import DiskStats, LatencyStats, NodeStats, PromotedCopy, TopicStats
 
 # When the question about one topic of a node was sent, and the figures in its answer.
 Newer = tuple[int, tuple[TopicStats, ...]]
@@ -61,10 +61,10 @@ class Look:
     marks: tuple[Counted, ...]
     load: Load
     disk: DiskStats | None = None
-    # Topics with fewer copies than wanted.
-    under_copied: int = 0
-    # Homes that this node carries.
-    carries: tuple[CarriedHome, ...] = ()
+    # Topics with fewer replicas in sync than wanted.
+    under_replicated: int = 0
+    # Promoted copies on this node.
+    promoted: tuple[PromotedCopy, ...] = ()
     # Topics whose figures are newer than the others, and when they were taken.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -83,9 +83,17 @@ class Look:
             marks,
             _load(stats.topics, marks, at_ns),
             stats.disk,
-            stats.under_copied,
-            stats.carries,
+            stats.under_replicated,
+            stats.promoted,
         )
+
+    @property
+    def promoted_pending(self) -> dict[str, int]:
+        """The pending messages of the promoted copies here, by identity of the origin."""
+        found: dict[str, int] = {}
+        for one in self.promoted:
+            found[one.identity] = found.get(one.identity, 0) + one.pending
+        return found
 
     @property
     def at(self) -> Instant:

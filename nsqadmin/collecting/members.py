@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nsqadmin.collecting.look import Look, Newer
@@ -67,8 +67,13 @@ class Member:
             return frozenset()
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
-    def view(self, old: Collection[str], *, listed: bool = True) -> NodeView:
-        """Return the node as pages show it; *old* are the TCP addresses of nodes with an old version."""
+    def view(
+        self, old: Collection[str], owners: Mapping[str, Sequence[tuple[str, int]]], *, listed: bool = True
+    ) -> NodeView:
+        """Return the node as pages show it; *old* are the TCP addresses of nodes with an old version.
+
+        *owners* are the nodes that deliver messages from promoted copies, by identity of the origin.
+        """
         producer = self.producer or nameless(self.asked_at)
         return NodeView(
             producer,
@@ -80,6 +85,7 @@ class Member:
             self.draining_from,
             listed,
             self.full_in_s,
+            tuple(owners.get(producer.identity, ())),
         )
 
     def drains(self, remaining: int | None) -> None:

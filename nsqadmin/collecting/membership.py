@@ -75,23 +75,27 @@ class Membership:
         return {topic for register in self.registers.values() for topic in register.topics}
 
     @property
-    def carriers(self) -> dict[str, list[tuple[str, int]]]:
-        """The carriers of homes that are gone, by identity of the home, and how many messages each owes."""
+    def owners(self) -> dict[str, list[tuple[str, int]]]:
+        """The nodes that deliver messages from promoted copies, by identity of the origin.
+
+        Each comes with the number of messages that are pending there.
+        """
         found: dict[str, list[tuple[str, int]]] = {}
         for member in self.members.values():
-            if member.answers and member.look is not None:
-                for one in member.look.carries:
-                    found.setdefault(one.identity, []).append((member.address, one.owed))
+            if member.answers and member.look is not None and member.look.promoted:
+                for identity, pending in member.look.promoted_pending.items():
+                    if pending and identity:
+                        found.setdefault(identity, []).append((member.address, pending))
         return found
 
     def missed(self, now: Instant) -> list[Missing]:
-        """Return the nodes that left, each with its carriers."""
-        carriers = self.carriers
+        """Return the nodes that left, each with the nodes that deliver its messages."""
+        owners = self.owners
         return [
             replace(
                 one,
-                carried_by=tuple(address for address, _ in carriers.get(one.identity, ())),
-                carried_owed=sum(owed for _, owed in carriers.get(one.identity, ())),
+                owners=tuple(address for address, _ in owners.get(one.identity, ())),
+                pending=sum(pending for _, pending in owners.get(one.identity, ())),
             )
             for one in self._missing_at(now)
         ]
@@ -100,9 +104,8 @@ class Membership:
         return self.missing.at(now, {one.address for one in self.unlisted.values() if one.answers})
 
     def looked(self, member: Member, look: Look) -> None:
-        """Note which homes an nsqd carries at a *look* at it, and what it holds if it is not listed."""
-        carried = frozenset(one.identity for one in look.carries)
-        self.missing.carries(member.address, look.start_time, carried, look.at)
+        """Note the promoted copies on an nsqd at a *look* at it, and its messages if it is not listed."""
+        self.missing.promoted(member.address, look.start_time, look.promoted_pending, look.at)
         self.missing.seen(member.address, look.at, look.load.owed, len(look.topics))
 
     def discover(self) -> asyncio.Future[Any]:

@@ -66,9 +66,10 @@ class Queues:
         records = [
             self._record(member, shares[member.address][0]) for member in holders if member.address in shares
         ]
-        stale = [_stale(member, topic) for member in holders if member.error is not None]
-        carriers = self._known.membership.carriers if left else {}
-        stale += [_stale(member, topic, has_left=True, carriers=carriers) for member in left]
+        silent_holders = [member for member in holders if member.error is not None]
+        owners = self._known.membership.owners if left or silent_holders else {}
+        stale = [_stale(member, topic, owners) for member in silent_holders]
+        stale += [_stale(member, topic, owners, has_left=True) for member in left]
         view = TopicView(
             aggregate.total_topic(topic, records),
             shares,
@@ -210,21 +211,24 @@ class Queues:
 def _stale(
     member: Member,
     topic: str,
+    owners: Mapping[str, Sequence[tuple[str, int]]],
     *,
     has_left: bool = False,
-    carriers: Mapping[str, Sequence[tuple[str, int]]] | None = None,
 ) -> StaleTopic | None:
-    """Return the last known figures of *topic* on a node; None if there are none."""
+    """Return the last known figures of *topic* on a node; None if there are none.
+
+    *owners* deliver messages from promoted copies, by identity of the origin.
+    """
     look = member.look
     if look is None or topic not in look.topics:
         return None
     producer = member.producer
-    carried = (carriers or {}).get(producer.identity, ()) if producer is not None else ()
+    promoted_on = owners.get(producer.identity, ()) if producer is not None else ()
     return StaleTopic(
         member.address,
         producer.hostname if producer is not None else "",
         look.topics[topic],
         look.at_s,
         has_left,
-        tuple(address for address, _ in carried),
+        tuple(address for address, _ in promoted_on),
     )

@@ -29,6 +29,8 @@ class NodeView:
     listed: bool = True
     # Seconds until its disk is full at the present rate; None while it does not fill up.
     full_in_s: float | None = None
+    # Nodes that deliver its messages from promoted copies, and how many are pending there.
+    owners: tuple[tuple[str, int], ...] = ()
 
     @property
     def address(self) -> str:
@@ -50,7 +52,9 @@ class NodeView:
             health=look.health if look is not None else "",
             remaining=self.remaining,
             listed=self.listed,
-            under_copied=look.under_copied if look is not None and error is None else 0,
+            under_replicated=look.under_replicated if look is not None and error is None else 0,
+            owners=[address for address, _ in self.owners],
+            pending=sum(pending for _, pending in self.owners),
         )
         if error is None:
             return found
@@ -95,8 +99,8 @@ class StaleTopic:
     stats: TopicStats
     at_s: float
     has_left: bool = False
-    # Nodes that give out the messages of the node that left, from a copy.
-    carried_by: tuple[str, ...] = ()
+    # Nodes that deliver the messages of this node from a promoted copy.
+    owners: tuple[str, ...] = ()
 
     @property
     def owed(self) -> int:

@@ -33,7 +33,7 @@ _STAYS_S: Final = 6.0
 _MOST_NODES: Final = 3
 
 
-UNDER_COPIED: Final = "under-copied"
+UNDER_REPLICATED: Final = "under-replicated"
 
 
 class Level(IntEnum):
@@ -278,14 +278,17 @@ def of_node(
     health: str = "OK",
     remaining: int | None = None,
     listed: bool = True,
-    under_copied: int = 0,
+    under_replicated: int = 0,
+    owners: Sequence[str] = (),
+    pending: int = 0,
 ) -> list[Concern]:
     """Judge an nsqd.
 
     *silent* is why it gives no figures; with *refuses* it answers, but not with figures. *held* is the number
     of messages that it had not delivered at its last figures, *health* its own report, *remaining* the number
-    that it still owes while it drains, *listed* whether consumers find it, *under_copied* how many of its
-    topics have fewer copies than wanted.
+    that it still owes while it drains, *listed* whether consumers find it, *under_replicated* how many of its
+    topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted copies, where
+    *pending* of them are left.
     """
     found: list[Concern] = []
 
@@ -298,7 +301,7 @@ def of_node(
         note(
             Level.TROUBLE,
             "no figures" if refuses else "no answer",
-            f"{problem} ({silent}){last}; totals are without it",
+            f"{problem} ({silent}){last}; {_delivered_by(owners, pending) or 'totals are without it'}",
             held,
         )
     elif health not in {"", "OK"}:
@@ -306,9 +309,10 @@ def of_node(
     if remaining is not None and not silent:
         text = f"nsqd is draining: it takes no messages, and {plural(remaining, 'message')} remain"
         note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""), remaining)
-    if under_copied:
-        text = f"{plural(under_copied, 'topic')} of it ha{'s' if under_copied == 1 else 've'} fewer copies on"
-        note(Level.TROUBLE, UNDER_COPIED, f"{text} other nodes than wanted")
+    if under_replicated:
+        verb = "has" if under_replicated == 1 else "have"
+        text = f"{plural(under_replicated, 'topic')} {verb} fewer replicas in sync than wanted"
+        note(Level.TROUBLE, UNDER_REPLICATED, text)
     if not listed:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)
@@ -336,25 +340,31 @@ def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]
     ]
 
 
+def _delivered_by(owners: Sequence[str], pending: int) -> str:
+    """Say which nodes deliver the messages of a node that is down; empty if none does."""
+    if not owners:
+        return ""
+    return f"its messages are delivered by {_named(owners)} ({plural(pending, 'message')} pending there)"
+
+
 def of_missing(node: Missing, now: Instant) -> Concern:
     """Judge an nsqd that left."""
     ago = duration(max(0.0, now.since(node.left)) * 1e9, whole=True)
     if node.seen is None:
-        text = f"nsqd left {ago} ago; what it held is not known"
-    elif node.carried_by:
-        text = (
-            f"nsqd left {ago} ago with {plural(node.messages, 'message')}; {_named(node.carried_by)}"
-            f" {'gives' if len(node.carried_by) == 1 else 'give'} them out from a copy,"
-            f" {plural(node.carried_owed, 'message')} of it owed still"
-        )
+        text = f"Down for {ago}. Its messages are unknown"
+        if node.owners:
+            text += f"; {_delivered_by(node.owners, node.pending)}"
+    elif node.owners:
+        held = f"Down for {ago} with {plural(node.messages, 'message')}"
+        text = f"{held}; {_delivered_by(node.owners, node.pending)}"
     elif node.messages:
         text = (
-            f"nsqd left {ago} ago with {plural(node.messages, 'message')}"
-            f" in {plural(node.topics, 'topic')} that nobody can read until it is back"
+            f"Down for {ago}. {plural(node.messages, 'message')} in {plural(node.topics, 'topic')}"
+            f" {'is' if node.messages == 1 else 'are'} unavailable until it is back"
         )
     else:
-        text = f"nsqd left {ago} ago; it held no messages"
-    harmless = node.seen is not None and (not node.messages or bool(node.carried_by))
+        text = f"Down for {ago}. It had no messages"
+    harmless = bool(node.owners) or (node.seen is not None and not node.messages)
     level = Level.WATCH if harmless else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(

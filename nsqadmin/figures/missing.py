@@ -1,7 +1,6 @@
 """Nodes that left the cluster, and what they held when they were last seen; PURE."""
 
-from collections.abc import Collection, Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,26 +23,26 @@ class Missing:
     seen: Instant | None
     messages: int
     topics: int
-    # The identity of its data path, if known; the nodes that carry its copy, and how many messages they owe.
+    # Its identity, if known; the nodes that deliver its messages from promoted copies, and how many are left.
     identity: str = ""
-    carried_by: tuple[str, ...] = ()
-    carried_owed: int = 0
+    owners: tuple[str, ...] = ()
+    pending: int = 0
 
 
 @dataclass(slots=True)
 class MissingBook:
-    """Remembers nodes that left until they are back, delivered from copies, or dismissed by somebody."""
+    """Remembers nodes that left until they are back, delivered from promoted copies, or dismissed."""
 
     _missing: dict[str, Missing] = field(default_factory=dict)
-    # Nodes that carry others, by address: since when they run, and the identities that they carry.
-    _carriers: dict[str, tuple[int, AbstractSet[str]]] = field(default_factory=dict)
-    # When an identity was seen to be carried no longer, in ns as in an Instant; the latest last.
-    _released: dict[str, int] = field(default_factory=dict)
+    # Nodes with promoted copies, by address: their start time, and the pending messages of each origin.
+    _owners: dict[str, tuple[int, Mapping[str, int]]] = field(default_factory=dict)
+    # When all messages of an origin were seen to be delivered, in ns as in an Instant; the latest last.
+    _delivered: dict[str, int] = field(default_factory=dict)
 
     def left(self, node: Missing) -> None:
         self._missing.setdefault(node.address, node)
-        # What it carried is lost with it; that is not how a carrier says that all is delivered.
-        self._carriers.pop(node.address, None)
+        # Its promoted copies are gone with it, not delivered.
+        self._owners.pop(node.address, None)
         while len(self._missing) > MOST_MISSING:
             # The node that held least is dropped; among equals the oldest.
             least = min(self._missing.values(), key=lambda one: (one.messages, one.left.at_ns))
@@ -58,23 +57,27 @@ class MissingBook:
         for address in addresses:
             self._missing.pop(address, None)
 
-    def carries(self, address: str, start_time: int, identities: AbstractSet[str], now: Instant) -> None:
-        """Note what the node at *address*, which runs since *start_time*, carries now.
+    def promoted(self, address: str, start_time: int, pending: Mapping[str, int], now: Instant) -> None:
+        """Note the promoted copies of the node at *address*: how many messages of each origin are *pending*.
 
-        It gives up what it carried when all is delivered, or when the home or another node has it. After a
-        restart it has to read its copies first, so then nothing is known of those that it does not name.
+        An origin is delivered when its messages were pending somewhere and are pending nowhere now, or when a
+        promoted copy appears with none. After a restart (another *start_time*) a node loads its copies first,
+        so a copy that it does not name then is not delivered.
         """
-        began, before = self._carriers.pop(address, (start_time, frozenset()))
-        if identities:
-            self._carriers[address] = start_time, identities
-        if began != start_time:
+        earlier = self._owners.get(address)
+        self._owners[address] = start_time, pending
+        if earlier is None or earlier[0] != start_time:
             return
-        carried = {identity for _, others in self._carriers.values() for identity in others}
-        for identity in before - carried:
-            self._released.pop(identity, None)
-            self._released[identity] = now.at_ns
-        while len(self._released) > MOST_MISSING:
-            del self._released[next(iter(self._released))]
+        before = earlier[1]
+        everywhere = [pair for _, others in self._owners.values() for pair in others.items()]
+        elsewhere = {origin for origin, count in everywhere if count}
+        ended = {origin for origin, count in before.items() if count and not pending.get(origin)}
+        appeared = {origin for origin, count in pending.items() if not count and origin not in before}
+        for origin in (ended | appeared) - elsewhere:
+            self._delivered.pop(origin, None)
+            self._delivered[origin] = now.at_ns
+        while len(self._delivered) > MOST_MISSING:
+            del self._delivered[next(iter(self._delivered))]
 
     def dismiss(self, address: str) -> bool:
         """Forget the node at *address*; tell whether it was listed."""
@@ -83,9 +86,9 @@ class MissingBook:
     def at(self, now: Instant, answering: Collection[str] = ()) -> list[Missing]:
         """Return the nodes that left, most messages first; *answering* are not gone, only not listed."""
         for one in list(self._missing.values()):
-            # A home that answers, or answered later, has its messages back.
-            released_ns = 0 if one.address in answering else self._released.get(one.identity, 0)
-            delivered = released_ns > (one.seen.at_ns if one.seen is not None else 0)
+            # A node that answers, or was seen later, may have other messages by now.
+            delivered_ns = 0 if one.address in answering else self._delivered.get(one.identity, 0)
+            delivered = delivered_ns > (one.seen.at_ns if one.seen is not None else 0)
             if delivered or (not one.messages and now.since(one.left) > EMPTY_S):
                 del self._missing[one.address]
         return sorted(self._missing.values(), key=lambda one: (-one.messages, -one.left.at_ns, one.address))

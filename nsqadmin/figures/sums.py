@@ -65,8 +65,8 @@ class TopicSum:
     consumers: int = 0
     message_count: int = 0
     paused: bool = False
-    # On how many nodes it has fewer copies than wanted. The trouble is reported once, for these nodes.
-    under_copied: int = 0
+    # On how many nodes it has fewer replicas in sync than wanted. The trouble is reported for these nodes.
+    under_replicated: int = 0
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
     concerns: Sequence[Concern] = ()
@@ -77,11 +77,11 @@ class TopicSum:
 
     @property
     def level(self) -> Level | None:
-        return Level.TROUBLE if self.under_copied else attention.worst_level(self.concerns)
+        return Level.TROUBLE if self.under_replicated else attention.worst_level(self.concerns)
 
     @property
     def states(self) -> list[str]:
-        own = ["inactive"] * self.is_idle + [attention.UNDER_COPIED] * bool(self.under_copied)
+        own = ["inactive"] * self.is_idle + [attention.UNDER_REPLICATED] * bool(self.under_replicated)
         return [concern.mark for concern in self.marks] + own
 
     @property
@@ -165,8 +165,8 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         topic.backend_depth += stats.backend_depth
         topic.message_count += stats.message_count
         topic.paused |= stats.paused
-        if stats.copies < stats.copies_wanted:
-            topic.under_copied += 1
+        if stats.replicas_in_sync < stats.replicas_wanted:
+            topic.under_replicated += 1
         then = counts_then(stats, marks, at_ns)
         counts, span_s = then or ((), 0.0)
         if counts:

@@ -87,7 +87,7 @@ TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
     Column("consumers", "Consumers", lambda row: row.consumers),
     Column("messages", "Messages", lambda row: row.record.message_count),
     Column("channels", "Channels", lambda row: len(row.channels)),
-    Column("copies", "Copies", lambda row: row.copies_text, "text", "on other nodes, of how many wanted"),
+    Column("replicas", "Replicas", lambda row: row.replicas_text, "text", "in sync, of how many wanted"),
 )
 
 NODES: Final[Sequence[Column[NodeRow]]] = (

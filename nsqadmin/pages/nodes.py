@@ -97,7 +97,7 @@ class NodePages:
             sort="none",
         )
         every, unknown = await self._consumers(view.value)
-        copies = await self._cluster.copies.of(address)
+        replication = await self._cluster.replication.of(address)
         found: Sequence[ConsumerRow] = every
         if consumer_table.wanted or consumer_table.sort != "none":
             found = consumer_table.apply(every)
@@ -108,7 +108,7 @@ class NodePages:
             view,
             shown=lambda: {
                 **row.to_json(),
-                "copies": to_builtins(copies) if copies is not None else None,
+                "replication": to_builtins(replication.status) if replication.status is not None else None,
                 **rows_json("topics", PageWindow(topics, names.total, names.number), topic_json),
                 **rows_json("clients", consumers, ConsumerRow.to_json),
             },
@@ -120,8 +120,9 @@ class NodePages:
             consumer_table=consumer_table,
             consumer_count=len(every),
             consumers_unknown=unknown,
-            copies=copies,
-            home_of=self._cluster.copies.address_of,
+            replication=replication.status,
+            replication_unknown=replication.unknown,
+            address_of=self._cluster.replication.address_of,
             left=_left(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),

@@ -77,17 +77,17 @@ class TopicRow:
         self.channels = channels
         self.nodes = nodes
         self.concerns = concerns
-        # Set for the row of a single node: copies that count, and copies that are wanted.
-        self.copies = self.copies_wanted = 0
+        # Set for the row of a single node: replicas in sync, and replicas that are wanted.
+        self.replicas_in_sync = self.replicas_wanted = 0
 
     @property
-    def copies_text(self) -> str:
-        """Write how many of the wanted copies exist; empty if none are wanted."""
-        return f"{self.copies} of {self.copies_wanted}" if self.copies_wanted else ""
+    def replicas_text(self) -> str:
+        """Write how many of the wanted replicas are in sync; empty if none are wanted."""
+        return f"{self.replicas_in_sync} of {self.replicas_wanted}" if self.replicas_wanted else ""
 
     @property
-    def is_under_copied(self) -> bool:
-        return self.copies < self.copies_wanted
+    def is_under_replicated(self) -> bool:
+        return self.replicas_in_sync < self.replicas_wanted
 
     @classmethod
     def of(cls, view: TopicView) -> Self:
@@ -119,7 +119,7 @@ class TopicRow:
             own,
             [ChannelRow(channel, trend) for channel, trend in zip(record.channels, moves, strict=True)],
         )
-        row.copies, row.copies_wanted = share[0].copies, share[0].copies_wanted
+        row.replicas_in_sync, row.replicas_wanted = share[0].replicas_in_sync, share[0].replicas_wanted
         return row
 
     @property
@@ -311,6 +311,8 @@ class NodeRow:
             "answers": self.answers,
             "figures_at": self.look.at_s if self.look is not None else None,
             "draining_remaining": self.view.remaining,
+            "under_replicated": self.look.under_replicated if self.look is not None else None,
+            "delivered_by": [address for address, _ in self.view.owners],
             "messages_per_second": load.rate if load is not None else None,
             "depth": load.depth if load is not None else None,
             "in_flight_count": load.in_flight if load is not None else None,

@@ -52,8 +52,8 @@ class TopicPages:
         query = request.query
         channel_table = Table(columns.CHANNELS, query, lambda one: [one.name], prefix="channels-")
         node_table = Table(columns.TOPIC_NODES, query, node_names, prefix="nodes-")
-        if not any(node.copies_wanted for node in row.nodes):
-            node_table.columns = [column for column in node_table.columns if column.key != "copies"]
+        if not any(node.replicas_wanted for node in row.nodes):
+            node_table.columns = [column for column in node_table.columns if column.key != "replicas"]
         found = channel_table.apply(row.channels)
         found_nodes = node_table.apply(row.nodes)
         channels = window(found, query.get("channels", ""))

@@ -226,9 +226,9 @@ class TopicStats(
     message_count: Int64 = 0
     message_bytes: Int64 = 0
     paused: bool = False
-    # Copies at keepers whose word counts for this topic, and how many are wanted; 0 where none are wanted.
-    copies: Int64 = 0
-    copies_wanted: Int64 = 0
+    # Replicas that are in sync for this topic, and how many are wanted; 0 where none are wanted.
+    replicas_in_sync: Int64 = 0
+    replicas_wanted: Int64 = 0
     listed_channels: tuple[ChannelStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
 
@@ -249,12 +249,14 @@ class DiskStats(Stats, frozen=True, gc=False):
     fsync_p99_ns: Int64 = -1
 
 
-class CarriedHome(Stats, frozen=True, gc=False):
-    """A home that is gone, whose messages another node gives out from its copy."""
+class PromotedCopy(Stats, frozen=True, gc=False):
+    """A promoted copy: this node delivers the messages of the log of another node, its origin.
+
+    ``pending`` is 0 when it has delivered all of them.
+    """
 
     identity: str = ""
-    phase: str = ""
-    owed: Int64 = 0
+    pending: Int64 = 0
 
 
 class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
@@ -265,9 +267,9 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
     start_time: Int64 = 0
     listed_topics: tuple[TopicStats, ...] | None = ()
     disk: DiskStats | None = None
-    # How many topics have fewer copies than are wanted.
-    under_copied: Int64 = 0
-    carries: tuple[CarriedHome, ...] = ()
+    # How many topics have fewer replicas in sync than are wanted.
+    under_replicated: Int64 = 0
+    promoted: tuple[PromotedCopy, ...] = ()
 
     @property
     def topics(self) -> tuple[TopicStats, ...]:

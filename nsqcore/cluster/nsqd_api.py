@@ -5,13 +5,13 @@ from http import HTTPStatus
 from typing import Final
 
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.copies import CarriedCopies, read_copies
 from nsqcore.cluster.http import ClusterHttp, Params, blaming
 from nsqcore.cluster.models import NodeInfo, NodePolicies, NodeStats, read_stats
 from nsqcore.cluster.numbers import int64
+from nsqcore.cluster.replication import NodeReplication, read_replication
 
 STATS: Final = "/stats"
-_CARRIED: Final = "/carried"
+_REPLICATION: Final = "/replication"
 
 
 def stats_params(*, topic: str = "", channel: str = "", include_clients: bool = True) -> Params:
@@ -93,11 +93,11 @@ class NsqdApi:
         params = [("name", name), *([("apply", "true")] if apply else [])]
         await self._http.delete(self.address, "/policies", params)
 
-    async def carried(self) -> CarriedCopies:
-        """Return the keepers of the node, and the copies that it keeps of others."""
-        body = await self._http.fetch(self.address, _CARRIED, ())
-        with blaming(self.address, _CARRIED, ()):
-            return read_copies(body)
+    async def replication(self) -> NodeReplication:
+        """Return the replicas of the node, and the copies on it."""
+        body = await self._http.fetch(self.address, _REPLICATION, ())
+        with blaming(self.address, _REPLICATION, ()):
+            return read_replication(body)
 
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)

@@ -4,24 +4,31 @@
     nsqd-data summary --data-path=/data                 topics, channels, segments
     nsqd-data dump    --data-path=/data --topic=T       messages as JSON lines
     nsqd-data repair  --data-path=/data [--write]       what would be repaired; --write repairs it
+    nsqd-data decommission --data-path=/data --cluster-secret-file=F --replica=HOST:PORT
+                                                        all logs are transferred to other nodes
+    nsqd-data forget-node --data-path=/data IDENTITY    a node that does not come back
+    nsqd-data new-identity --data-path=/data            the second of two snapshots of one disk
 
-Exits with 0 when all is well, 1 when something is damaged or lost, 2 when the command could not do its work.
+Exits with 0 when all is well, 1 when something is damaged, lost or not transferred, 2 when the command could
+not do its work.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nsqcore.options.arguments import ArgumentParser
+from nsqclient.wire.durations import SECOND
+from nsqcore.options.arguments import Address, ArgumentParser, duration_of
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_MASK
 
 PROGRAM: Final = "nsqd-data"
 _NS: Final = 1_000_000_000
+_HEX_IDENTITY: Final = re.compile(r"[0-9a-f]{32}")
 _HEX_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
 
@@ -29,9 +36,13 @@ def argument_parser() -> ArgumentParser:
     parser = ArgumentParser(prog=PROGRAM, description="Examine and repair a data path of nsqd.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
+    def stopped(name: str, text: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         added.add_argument("--data-path", required=True, type=_folder, metavar="DIR", help="of the nsqd")
+        return added
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        added = stopped(name, text)
         added.add_argument("--topic", default="", metavar="NAME", help="only this one")
         return added
 
@@ -49,7 +60,27 @@ def argument_parser() -> ArgumentParser:
     add("--to-time", type=_time, default=EVERYTHING, metavar="TIME", help="published earlier than that")
     add("--channel", default="", metavar="NAME", help="only what this channel is owed")
     add("--owed", action="store_true", help="say by which channels each message is owed")
+    add_rescue_arguments(
+        stopped("decommission", "transfer all logs of a data path without an nsqd").add_argument
+    )
+    forget = stopped("forget-node", "forget a node that does not come back: no log waits for it")
+    forget.add_argument("identity", type=_identity, metavar="IDENTITY", help="as in GET /replication")
+    stopped("new-identity", "the second of two snapshots of one disk becomes another node")
     return parser
+
+
+def add_rescue_arguments(add: Callable[..., object]) -> None:
+    """Add the flags of decommission, which are those of nsqd and of nsqd-decommission."""
+    add("--cluster-secret-file", required=True, metavar="FILE", help="with the secret of the cluster")
+    add("--replica", action="append", default=[], type=Address(4150), metavar="HOST:PORT",
+        help="TCP address of an nsqd that can take the logs over (may be given multiple times)")  # fmt: skip
+    add("--lookupd-tcp-address", action="append", default=[], type=Address(4160), metavar="HOST:PORT",
+        help="nsqlookupd that names such nodes (may be given multiple times)")  # fmt: skip
+    add("--replication-tls", action="store_true", help="use TLS to them")
+    add("--tls-root-ca-file", default="", metavar="FILE", help="trusted certificate authorities")
+    add("--to", default="", type=Address(4150), metavar="HOST:PORT", help="the one that takes the logs over")
+    add("--fewer-copies", action="store_true", help="also when the target has no replica")
+    add("--timeout", default=3600 * SECOND, type=duration_of, metavar="DURATION", help="how long it may take")
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -62,6 +93,12 @@ def _folder(text: str) -> Path:
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
     return path
+
+
+def _identity(text: str) -> bytes:
+    if not _HEX_IDENTITY.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no identity: 32 hexadecimal digits are")
+    return bytes.fromhex(text)
 
 
 def _number(text: str) -> int:

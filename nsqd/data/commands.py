@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from nsqcore.process.output import ReaderEnded, Unwritable, tell, write_text
-from nsqd.data import dump, repair, summary, verify
+from nsqd.data import dump, identity, repair, summary, verify
+from nsqd.data.decommission import RescueOptions, rescue
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal
 from nsqd.log.disk import Disk
@@ -34,6 +35,8 @@ def carry_out(given: argparse.Namespace) -> int:
 def _run(given: argparse.Namespace) -> int:
     if given.command == "repair" and given.write:
         return _repair_for_good(given)
+    if given.command in _ON_A_STOPPED_PATH:
+        return _ON_A_STOPPED_PATH[given.command](given)
     if is_in_use(given.data_path):
         _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
@@ -90,6 +93,39 @@ def _repair_for_good(given: argparse.Namespace) -> int:
         return found
     finally:
         Disk().close(lock)
+
+
+def _decommission(given: argparse.Namespace) -> int:
+    flags = [f"--cluster-secret-file={given.cluster_secret_file}"]
+    flags += [
+        f"--replica={one}" for one in dict.fromkeys((*given.replica, *([given.to] if given.to else [])))
+    ]
+    flags += [f"--lookupd-tcp-address={one}" for one in given.lookupd_tcp_address]
+    flags += ["--replication-tls"] * given.replication_tls
+    flags += [f"--tls-root-ca-file={given.tls_root_ca_file}"] * bool(given.tls_root_ca_file)
+    options = RescueOptions(given.data_path, flags, given.to, given.fewer_copies, given.timeout)
+    return WELL if rescue(options, _say) else DAMAGED
+
+
+def _forget_node(given: argparse.Namespace) -> int:
+    known = identity.forget_node(given.data_path, given.identity)
+    if not known:
+        raise DataPathRefused(f"no log of {given.data_path} knows the node {given.identity.hex()}")
+    write_text("".join(f"forgotten: {one}\n" for one in known))
+    return WELL
+
+
+def _new_identity(given: argparse.Namespace) -> int:
+    identity.new_identity(given.data_path)
+    write_text("the next start has a new identity\n")
+    return WELL
+
+
+_ON_A_STOPPED_PATH: Final = {
+    "decommission": _decommission,
+    "forget-node": _forget_node,
+    "new-identity": _new_identity,
+}
 
 
 def _print_found(sentences: Iterable[str]) -> int:

@@ -17,8 +17,8 @@ def topics_of(topic: Topic) -> tuple[Topic, ...]:
 def depth(channel: Channel, *, asks_holders: bool = False) -> int:
     """Messages that wait here, also for the dead letters.
 
-    While the node asks the other holders of its logs, messages that are withheld count too: a depth of 0 would
-    say that nothing is pending.
+    While the node asks the other holders of its logs, messages that are withheld count too: a depth of 0
+    would say that nothing is pending.
     """
     logs = logs_of(channel)
     waiting = sum(one.depth + one.dying.count for one in logs)

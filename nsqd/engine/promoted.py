@@ -1,8 +1,8 @@
 """Delivering promoted copies of other logs, and learning from other copies what is finished.
 
 A promoted copy has a `ReplicaTopic` for each of its topics, beside the own topic of that name. Each of its
-channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and deliver in
-turn; all else is separate. So an own topic without promoted copies works as it always did.
+channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and deliver
+in turn; all else is separate. So an own topic without promoted copies works as it always did.
 """
 
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool
 
 
 def gather_counts(host: Channel) -> None:
-    """Add the counts of promoted copies since the last call to the own channel; call it before counts are shown.
+    """Add the counts of promoted copies since the last call to the own channel, before counts are shown.
 
     The checkpoints of the own channel have its counts. So a count that was shown does not fall when a copy is
     dropped, or the node starts again.

@@ -1,7 +1,7 @@
 """A topic of another nsqd's log, of which this nsqd has a copy.
 
-It is a topic like any other, with a log, a backlog and channels of its own. Nobody publishes to it, and no notes
-are written to its log. Changes are in its checkpoints. The operations on a promoted copy are in `promoted`.
+It is a topic like any other, with a log, a backlog and channels of its own. Nobody publishes to it, and no
+notes are written to its log. Changes are in its checkpoints. Operations on promoted copies are in `promoted`.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class ReplicaTopic(Topic):
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
-        """*origin* is the identity of the node that accepted the messages; *ids* are those of its messages."""
+        """*origin* is the identity of the node that accepted the messages; *ids* are of its messages."""
         super().__init__(name, ids, source, 0, 0, wall, settings_of)
         self.origin = origin
         self.ids = ids

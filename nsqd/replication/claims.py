@@ -1,4 +1,4 @@
-"""Who delivers, who takes over and who may drop a copy: rules 6, 7, 8, 9 and 11 as functions of values. Pure."""
+"""Who delivers, who takes over and who may drop a copy: rules 6 to 9 and 11 as functions of values. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

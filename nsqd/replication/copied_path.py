@@ -1,7 +1,7 @@
-"""The start of a node on a copy of another node's data path: the copied logs are promoted copies of that node's.
+"""The start of a node on a copy of another node's data path: the copied log becomes a promoted copy.
 
-The copy gets an identity of its own when the data path is loaded. The node that was copied may be alive. Then the
-two agree as any owners of one log do.
+The node gets an identity of its own when the data path is loaded. The node that was copied may be alive. Then
+the two agree as any owners of one log do.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ from nsqd.storage.topic_store import FOLDER_SUFFIX
 def promote_copied_log(disk: Disk, data_path: Path, reservation: Reservation) -> int:
     """Move the topics of a copied data path into a promoted copy; returns how many there were.
 
-    To be called before the data path is loaded. After a crash between two steps the next start moves the other
-    topics into one more copy. Raises OSError, DamagedRecord and NewerVersion.
+    To be called before the data path is loaded. After a crash between two steps the next start moves the
+    other topics into one more copy. Raises OSError, DamagedRecord and NewerVersion.
     """
     origin = reservation.copied_from()
     if not origin:

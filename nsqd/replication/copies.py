@@ -110,16 +110,16 @@ class Copies:
         found = self._folders.get(key)
         if found is None or found.is_gone:
             before, found = found, CopyFolder(self.disk, record, topic, self._opened)
-            if before is not None and before.is_busy:
+            if before is not None and before.is_in_use:
                 found.predecessor = before
             self._folders[key] = found
         return found
 
     def forget(self, record: CopyRecord, folder: CopyFolder) -> None:
-        """Close a folder that nobody uses for now."""
+        """Close a folder that is not used for now."""
         folder.close()
         key = (record.number, folder.topic)
-        if self._folders.get(key) is folder and not folder.is_busy:
+        if self._folders.get(key) is folder and not folder.is_in_use:
             del self._folders[key]
 
     # --- new copies ---
@@ -235,6 +235,21 @@ class Copies:
             record.is_dropped = True
         for key in [key for key in list(self._folders) if key[0] == record.number]:
             self._folders.pop(key, None)
+
+    def delete_topic(self, record: CopyRecord, topic: str, below: int) -> None:
+        """Remove a topic, deleted below a position, from a copy without a stream. For any thread.
+
+        Raises OSError. A folder with messages from that position on stays: it is that of a later topic.
+        """
+        folder = self.folder(record, topic)
+        if not folder.is_at_work:
+            folder.close()
+            folder.load()
+            if folder.next_position > below:
+                return
+        # Jobs that use it now do not find it any more, which is no error.
+        folder.is_gone = True
+        self.rename_deleted(record, topic)
 
     def rename_deleted(self, record: CopyRecord, topic: str) -> None:
         """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError."""

@@ -43,7 +43,7 @@ class CopyFile:
         return not self.name.startswith("checkpoint")
 
     def report(self) -> CopiedFile:
-        """The file as the primary is told of it."""
+        """The file as it is reported to the primary."""
         bounds, segment = self.bounds, self.segment
         if bounds is None and segment is not None:
             bounds = (segment.first, segment.next, segment.last_note)

@@ -81,9 +81,16 @@ class CopyFolder:
     @property
     def is_busy(self) -> bool:
         """Whether a thread uses this folder, or one before it of the same name."""
-        if self.predecessor is not None and not self.predecessor.is_busy:
-            self.predecessor = None
-        return self.is_at_work or self.awaits_removal or self.predecessor is not None
+        before = self.predecessor
+        if before is not None and not before.is_in_use:
+            self.predecessor = before = None
+        return self.is_at_work or self.awaits_removal or (before is not None and before.is_busy)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a thread uses the folder or syncs files in it, also as one before it of the same name."""
+        before = self.predecessor
+        return self.is_busy or self.syncs > 0 or (before is not None and before.is_in_use)
 
     # --- what there is ---
 
@@ -138,7 +145,7 @@ class CopyFolder:
         self.new_names = True
 
     def report(self) -> tuple[CopiedFile, ...]:
-        """The files as the primary is told of them."""
+        """The files as they are reported to the primary."""
         return tuple(one.report() for one in self.files.values() if not one.name.endswith(INCOMPLETE))
 
     def known(self, name: str) -> Segment | None:
@@ -381,9 +388,12 @@ class CopyFolder:
                 found.segment.folder = self.path
 
     def close(self) -> None:
-        """Close all files. Steps that no job has taken are forgotten: the primary sends them again."""
+        """Close all files. The primary sends incomplete files, and steps that no job has taken, again."""
         for found in self.files.values():
             self._close(found)
+            if found.is_log and found.name.endswith(INCOMPLETE):
+                # The next load removes it.
+                self.is_loaded = False
         if self._steps:
             self._steps = []
             self.is_loaded = False

@@ -1,4 +1,4 @@
-"""Work on copies that waits for the disk: jobs for any thread, whose end an `IncomingLog` is told."""
+"""Work on copies that waits for the disk: jobs for any thread. An `IncomingLog` notes their end."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

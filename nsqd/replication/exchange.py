@@ -6,7 +6,7 @@ known from the connection.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
@@ -14,12 +14,8 @@ from nsqd.replication.channel_states import nothing_pending, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.roles import Link, LogStatuses
 from nsqd.replication.sender import Sender
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
-    from nsqd.replication.log_copies import LogCopies
-
 
 # Copies whose channel state their node does not know.
 _WITHOUT_STATE: Final = (CopyKind.NONE, CopyKind.REPLICA, CopyKind.STREAMED)
@@ -105,7 +101,7 @@ class Checkpointing:
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: "LogCopies", link: "PeerLink", now_ns: int) -> None:
+    def __init__(self, log: LogStatuses, link: Link, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.

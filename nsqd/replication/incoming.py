@@ -129,7 +129,7 @@ class IncomingLog:
         self._unwritten.clear()
         for deletion in self._to_delete:
             # The primary sends it again.
-            deletion.folder.awaits_removal = deletion.folder.is_gone = False
+            deletion.folder.awaits_removal = False
         if self.record is not None:
             for topic in self._topics.values():
                 if topic.folder is not None:
@@ -305,7 +305,7 @@ class IncomingLog:
 
     def _deletions(self) -> Iterable[ReplicaJob]:
         for one in list(self._to_delete):
-            if not one.folder.is_at_work:
+            if not (one.folder.is_at_work or one.folder.syncs):
                 self._to_delete.remove(one)
                 yield DeleteFolder(self._copies, one)
 
@@ -317,7 +317,7 @@ class IncomingLog:
         for topic in list(self._to_load.values())[:_LOADED_AT_ONCE]:
             folder = topic.folder = self._copies.folder(candidate, topic.name)
             # Nothing is looked at while a job of an earlier connection may change it.
-            if not (folder.is_busy or folder.syncs):
+            if not folder.is_in_use:
                 folder.close()
                 # Topics that were recovered here may have other files since.
                 folder.is_loaded = folder.is_loaded and not self._restart_serials

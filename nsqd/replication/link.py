@@ -1,12 +1,12 @@
-"""One connection between two nodes: the handshake, then streams, statuses and channel state. No socket, no clock.
+"""One connection between two nodes: the handshake, streams, statuses and channel state. No socket, no clock.
 
-The driver feeds received bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, runs the
+The driver feeds bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, runs the
 jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLink.ended`, and calls
 :meth:`PeerLink.tick` some ten times a second. Times are nanoseconds of a clock that only goes forward.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from nsqd.log.disk import Disk, words_of
 from nsqd.replication.copy_jobs import ReplicaJob
@@ -34,12 +34,10 @@ from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.roles import LinkOwner
 from nsqd.replication.sender import Sender
 from nsqd.replication.sound import Mismatch
 from nsqd.replication.topic_stream import ReadJob
-
-if TYPE_CHECKING:
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
@@ -62,9 +60,7 @@ class LinkState(IntEnum):
 class PeerLink:
     """See the module; used by the connector and by the acceptor."""
 
-    def __init__(
-        self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool
-    ) -> None:
+    def __init__(self, node: LinkOwner, handshake: Handshake, now_ns: int, *, connector: bool) -> None:
         self.node = node
         self.connector = connector
         self.state = LinkState.HANDSHAKE
@@ -102,7 +98,8 @@ class PeerLink:
         self._deletions: list[tuple[int, DeleteTopic]] = []
 
     def __repr__(self) -> str:
-        return f"<PeerLink {'to' if self.connector else 'from'} {self.address or 'a stranger'} {self.state.name}>"
+        direction = "to" if self.connector else "from"
+        return f"<PeerLink {direction} {self.address or 'a stranger'} {self.state.name}>"
 
     # --- the peer ---
 
@@ -356,7 +353,7 @@ class PeerLink:
                 stream.take_have(frame)
         elif isinstance(frame, Ready) and frame.log in self.streams:
             self.streams[frame.log].take_ready(frame, now_ns)
-            self.node.stream_began(self, self.streams[frame.log])
+            self.node.stream_began(self)
         elif isinstance(frame, Draining):
             self.node.take_draining(self, frame)
         else:

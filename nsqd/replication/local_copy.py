@@ -7,7 +7,7 @@ over. A promoted copy is attached to the broker and delivers.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -17,14 +17,10 @@ from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.opening import close_topic, open_topic
 from nsqd.storage.data_path import DataPath
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +39,8 @@ class LocalCopy:
     is_negotiating: bool = False
     # The identity of that owner, or of the last one.
     owner: bytes = b""
-    # Its topics are recovered. `problems` has those that cannot be, with the reason. The empty name stands for
-    # the last job.
+    # Its topics are recovered. `problems` has those that cannot be, with the reason.
+    # The empty name stands for the last job.
     is_open: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -235,28 +231,33 @@ class SaveRecord:
             self.copies.save(self.copy.record)
 
 
+class HoldsAcknowledgement(Protocol):
+    """A connection that acknowledges nothing behind these positions."""
+
+    unacknowledged: list[int]
+
+    def end(self, reason: str) -> None: ...
+
+
 @dataclass(slots=True)
 class DeleteTopicOfCopy:
     """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
 
-    The origin hears of it when the job has ended: *link* does not acknowledge the bytes from *position* on before.
+    The origin hears of it when the job has ended. Before, *link* acknowledges nothing from *position* on.
     """
 
     copy: LocalCopy
     copies: Copies
-    folder: CopyFolder
+    name: str
     below: int
-    link: "PeerLink"
+    link: HoldsAcknowledgement
     position: int
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
         record = self.copy.record
         assert record is not None  # noqa: S101 - the origin deletes its own topics
-        self.folder.load()
-        if self.folder.next_position <= self.below:
-            self.folder.is_gone = True
-            self.copies.rename_deleted(record, self.folder.topic)
+        self.copies.delete_topic(record, self.name, self.below)
 
 
 CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord | DeleteTopicOfCopy

@@ -4,7 +4,7 @@ Numbers in comments are those of the rules in docs/internals/replication.md. No 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nsqd.engine import promoted, withholding
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -17,11 +17,8 @@ from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.roles import CopyOwner, Link
 from nsqd.replication.sender import Sender
-
-if TYPE_CHECKING:
-    from nsqd.replication.link import PeerLink
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 # An owner that starts, takes over or was suspended asks the holders for so long.
@@ -31,7 +28,7 @@ OPEN_AFTER_NS: Final = 5 * _S
 
 
 class Replicated:
-    """The check whether an owner is fully replicated: all is synced here and at replicas that are caught up."""
+    """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
 
     __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
 
@@ -55,7 +52,7 @@ class Replicated:
 class LogCopies:
     """See the module."""
 
-    def __init__(self, node: "ReplicationNode", origin: bytes) -> None:
+    def __init__(self, node: CopyOwner, origin: bytes) -> None:
         self.node = node
         self.origin = origin
         self.copies: list[LocalCopy] = []
@@ -160,7 +157,7 @@ class LogCopies:
 
     # --- peers ---
 
-    def exchange(self, link: "PeerLink", now_ns: int) -> Exchange:
+    def exchange(self, link: Link, now_ns: int) -> Exchange:
         """The exchange with a peer; of two connections both nodes use the one of the lower identity."""
         found = self.exchanges.get(link.peer)
         if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
@@ -168,7 +165,7 @@ class LogCopies:
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 
-    def link_ended(self, link: "PeerLink") -> None:
+    def link_ended(self, link: Link) -> None:
         """A connection is gone; what the peer said counts for the failover timeout."""
         exchange = self.exchanges.get(link.peer)
         if exchange is not None and exchange.link is link:
@@ -537,6 +534,18 @@ class LogCopies:
             return "its promotion"
         if self._in_flight(copy):
             return "messages in flight"
+        reason = self._needed_by(copy, now_ns)
+        if not reason and copy.is_owner:
+            # Messages that were published after the last checkpoint count as well.
+            self._stale[copy] = set(copy.topics)
+            reason = self._needed_by(copy, now_ns)
+        if reason:
+            return reason
+        self.node.drop(self, copy)
+        return "" if copy.is_origin else "a job on its files"
+
+    def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
+        """Who still needs a copy of which no message is in flight."""
         pending = self.pending(copy)
         if pending:
             using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
@@ -550,8 +559,7 @@ class LogCopies:
             for peer, address in self.holders_of(copy).items():
                 if not self._has_state(peer, copy):
                     return f"{address or peer.hex()} to store the channel state"
-        self.node.drop(self, copy)
-        return "" if copy.is_origin else "a job on its files"
+        return ""
 
     @staticmethod
     def _in_flight(copy: LocalCopy) -> bool:

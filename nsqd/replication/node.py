@@ -336,7 +336,7 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries to choose another replica: this node drains or has no room. Or not any more."""
+        """Tell primaries whether to choose another replica: this node drains, or has no room."""
         self.is_draining = draining
         for link in self.links:
             self._say_draining(link)
@@ -387,7 +387,7 @@ class ReplicationNode:
                     continue
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
-                    self._learn_replica(log, copy, link)
+                    self._learn_replica(copy, link)
                     log.exchange(link, now_ns).send(now_ns)
                     primary.epoch = copy.epoch
                     holders = {**self.holders_of(copy), self.identity: self.address}
@@ -399,29 +399,33 @@ class ReplicationNode:
     def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
         """The replicas of an owner here, the first of which takes over first."""
         if copy.is_origin:
-            return self.replicas
+            return [] if self.record.is_transferred else self.replicas
         if not log.pending(copy):
             return []
-        drains = {one.peer: one.peer_drains for one in self.links if one.is_up and one.connector}
-        order = dict.fromkeys((*(node for node, _ in log.known), *self.replicas))
-        found = sorted((one for one in order if one in drains), key=lambda one: drains[one])
-        return found[: self.settings.replicas]
+        primary = log.primaries.get(copy)
+        links = [one for one in self.links if one.is_up and one.connector and not one.peer_drains]
+        connected = [one.peer for one in links]
+        streaming = [one.peer for one in links if primary is not None and one.stream_of(primary) is not None]
+        holding = [node for node, _ in log.known if node in connected]
+        others = [one for one in self.replicas if one in connected]
+        order = dict.fromkeys((*streaming, *holding, *others))
+        return list(order)[: self.settings.replicas]
 
-    def _learn_replica(self, log: LogCopies, copy: LocalCopy, link: PeerLink) -> None:
+    def _learn_replica(self, copy: LocalCopy, link: PeerLink) -> None:
         if copy.record is None:
             self._change(self.record.with_holder(link.peer, link.address, self._now_s()))
         elif copy.record.holders.get(link.peer) != link.address:
             copy.record.holders[link.peer] = link.address
             self._save(copy)
 
-    def stream_began(self, link: PeerLink, stream: LogStream) -> None:
+    def stream_began(self, link: PeerLink) -> None:
         """The replica has answered, and the stream has begun."""
         self._info(f"REPLICATION({link.address}): streaming to replica")
 
     # --- streams from primaries ---
 
     def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
-        """The earlier copy that a stream may go on with; None for a new one. Refuses while a thread uses it."""
+        """The copy that a stream may resume; None for a new one. Refuses while a thread uses it."""
         log = self._log(frame.origin)
         log.exchange(link, link.heard_ns)
         copies = [
@@ -671,7 +675,7 @@ class ReplicationNode:
         elif isinstance(job, DeleteTopicOfCopy):
             job.link.unacknowledged.remove(job.position)
             if copy.record is not None:
-                self.copies.forget(copy.record, job.folder)
+                self.copies.forget(copy.record, self.copies.folder(copy.record, job.name))
         elif isinstance(job, DropCopy):
             log.remove(copy)
             copy.topics = {}
@@ -783,7 +787,7 @@ class ReplicationNode:
         """Another owner has all that is pending here: the next start does not deliver it."""
         self._change(replace(self.record, is_transferred=True))
 
-    def decommission_state(self, now_ns: int) -> dict[str, Any]:
+    def decommission_state(self) -> dict[str, Any]:
         """The content of GET /decommission."""
         owned = [(log, copy) for log in self.logs.values() for copy in log.copies if copy.is_owner]
         remaining = sum(count(log.delivered(copy)) for log, copy in owned)
@@ -840,10 +844,10 @@ class ReplicationNode:
             elif copy.is_busy or copy.is_negotiating:
                 self._to_delete.append(one)
             else:
-                folder = self.copies.folder(copy.record, frame.name)
-                folder.close()
                 copy.is_busy = True
-                self._jobs.append(DeleteTopicOfCopy(copy, self.copies, folder, frame.below, link, position))
+                self._jobs.append(
+                    DeleteTopicOfCopy(copy, self.copies, frame.name, frame.below, link, position)
+                )
 
     # --- time ---
 
@@ -896,7 +900,7 @@ class ReplicationNode:
                     self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:
-        """This node was suspended: others may have delivered its messages."""
+        """After a suspension: others may have delivered the messages of this node."""
         self._warn("REPLICATION: this node was suspended, asking the holders of its logs")
         for log in self.logs.values():
             for exchange in log.exchanges.values():
@@ -907,24 +911,16 @@ class ReplicationNode:
                     log.ask(copy, now_ns)
 
     def _end_unwanted(self, link: PeerLink) -> None:
-        """End the stream of the own log to a node that is no replica any more."""
-        if link.peer not in self.replicas and link.stream_of(self.primary) is not None:
-            link.end("another replica was chosen")
-        elif link.peer_drains and self._has_better(link):
-            link.end("another replica was chosen")
-        elif link.peer_accepts_none and link.streams:
-            link.end("the replica accepts no copies")
-
-    def _has_better(self, link: PeerLink) -> bool:
-        """Whether a promoted copy is streamed to this peer, which drains, and others have all of it."""
+        """End the streams to a node that is no replica any more."""
         for log in self.logs.values():
             for copy, primary in log.primaries.items():
-                stream = link.stream_of(primary)
-                chosen = [] if copy.is_origin or stream is None else self._chosen(log, copy)
-                others = {self.peer_of(one) for one in primary.streams if one.is_caught_up}
-                if chosen and link.peer not in chosen and others.issuperset(chosen):
-                    return True
-        return False
+                stays = copy.is_origin and link.peer in self.replicas
+                stays = stays or (not copy.is_origin and not link.peer_drains)
+                if not stays and link.stream_of(primary) is not None:
+                    link.end("another replica was chosen")
+                    return
+        if link.peer_accepts_none and link.streams:
+            link.end("the replica accepts no copies")
 
     # --- shown to operators ---
 

@@ -1,4 +1,4 @@
-"""The start of a node whose logs were transferred to other nodes: none of the messages here is delivered again."""
+"""The start of a node whose logs were transferred to other nodes: no message here is delivered again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,9 @@ from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX
 def remove_transferred(disk: Disk, data_path: Path, identity: bytes) -> int:
     """Rename the folders of transferred topics, so that they are removed; returns how many there were.
 
-    To be called before the data path is loaded. A crash between two steps is repaired by the next start. Raises
-    OSError and DamagedRecord.
+    Call it before the data path is loaded. The next start completes what a crash has interrupted.
+
+    Raises OSError and DamagedRecord.
     """
     file = NodeRecordFile.load(disk, data_path, identity)
     if not file.record.is_transferred:

@@ -106,11 +106,12 @@ class Nsqd:
             self.data,
             self.fsync,
             log,
-            lambda: self.turn.ask(),
+            # The turn and the lookups are made later.
+            lambda: self.turn.ask(),  # noqa: PLW0108
             server_tls=tls,
             client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
-            look_up=lambda identities: self.lookups.addresses_of(identities),
-            candidates=lambda: self.lookups.candidates(),
+            look_up=lambda identities: self.lookups.addresses_of(identities),  # noqa: PLW0108
+            candidates=lambda: self.lookups.candidates(),  # noqa: PLW0108
         )
         self.turn = Turn(
             self.broker,

@@ -48,7 +48,7 @@ class Health:
 
 
 def checkpoint_of(topic_name: str, origin: str = "") -> str:
-    """The name under which failures of a topic's checkpoint are noted; *origin* is that of a promoted copy."""
+    """The name under which failures of a topic's checkpoint are noted; *origin* is for a promoted copy."""
     return f"checkpoint {topic_name} {origin}" if origin else f"checkpoint {topic_name}"
 
 

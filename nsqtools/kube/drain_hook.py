@@ -1,19 +1,21 @@
-"""Drain a broker before its pod stops, and write an event about what is left: a preStop hook of the chart.
+"""Drain or decommission a broker before its pod stops, and write an event about what is left: a preStop hook.
 
     POD_NAMESPACE=mq POD_NAME=mq-nsqd-2 python -m nsqtools.kube.drain_hook --stateful-set=mq-nsqd -- FLAGS...
 
 The environment of the container names the pod, because Kubernetes replaces no `$(NAME)` in the command of a
-hook. The flags are those of `python -m nsqd.drain`, and the hook ends with its exit code. With `--hand-over`
-the messages left on a pod that is scaled away go to another broker; a pod that is restarted keeps its
-messages. `--domain` is the domain of the pods; with it the hook names the broker that takes the messages.
-With `--events` an event is written about the messages that are left: about the StatefulSet when the pod is
-scaled away, because the pod no longer exists then, and about the pod otherwise. Whatever fails
-when the API is asked, the drain still runs, but without the hand-over and the event.
+hook. The flags are those of `nsqd-drain`, and the hook ends with the exit code of the command that it runs.
+With `--decommission` a pod that is scaled away runs `nsqd-decommission`: its messages are transferred to
+other brokers. A pod that is restarted is only drained. With `--targets` the hook names the pod that takes the
+logs over, one of those that stay; without it, a replica takes them over. With `--events` an event is written
+about the messages that are left: about the StatefulSet when the pod is scaled away, because the pod no longer
+exists then, and about the pod otherwise. When the API cannot be asked, the pod is drained and no event is
+written.
 """
 
 import os
 import subprocess
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,11 +23,15 @@ from typing import Final
 
 from kubernetes import client
 
+from nsqclient.wire.durations import SECOND
+from nsqcore.options.arguments import duration_of
 from nsqcore.process import output
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 # Short, because it is part of the time that nsqd has to stop.
 PATIENCE_S: Final = 5.0
+# Flags of nsqd-drain that nsqd-decommission does not have.
+_ONLY_DRAIN: Final = ("--at-least", "--poll-interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +40,15 @@ class HookOptions:
     pod: str
     stateful_set: str
     drain: tuple[str, ...]
-    hand_over: bool = False
+    decommission: bool = False
     events: bool = True
-    domain: str = ""
+    targets: str = ""
+    """HOST:PORT of the headless Service: a pod of it takes the logs over. Empty: a replica does."""
 
 
 def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
     """Whether the pod does not come back. Raises ApiFailed and ValueError."""
     return _index(options) not in api.ordinals(options.namespace, options.stateful_set)
-
-
-def target_of(api: KubeApi, options: HookOptions) -> str:
-    """The address of a pod that stays. Raises ApiFailed and ValueError.
-
-    Pods that are scaled away have different targets. It is empty if the domain is unknown or no pod stays.
-    """
-    pods = api.ordinals(options.namespace, options.stateful_set)
-    if not (options.domain and pods):
-        return ""
-    return f"{options.stateful_set}-{pods[_index(options) % len(pods)]}.{options.domain}:4150"
 
 
 def _index(options: HookOptions) -> int:
@@ -82,44 +78,69 @@ def tell(api: KubeApi, options: HookOptions, left: str) -> str:
     return text
 
 
-def drain_flags(options: HookOptions, *, goes: bool, target: str = "") -> list[str]:
-    """The flags of the drain: *goes* is true for a pod that is scaled away, false for one that restarts."""
-    named = [f"--hand-over-to={target}"] if goes and target else []
-    return [f"--hand-over={'auto' if goes else 'never'}", *named, *options.drain]
+def target(api: KubeApi, options: HookOptions) -> str:
+    """The address of a pod that stays and takes the logs over; empty if none stays. Raises ApiFailed."""
+    staying = api.ordinals(options.namespace, options.stateful_set)
+    if not options.targets or not staying:
+        return ""
+    # Pods that go at the same time transfer to different ones.
+    return f"{options.stateful_set}-{staying[_index(options) % len(staying)]}.{options.targets}"
 
 
-def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
-    """Run the drain, write the event about what it left, and return its exit code."""
-    goes, target = False, ""
-    if options.hand_over:
+def command(options: HookOptions, connect: Callable[[], KubeApi]) -> list[str]:
+    """The module to run and its flags: a decommission for a pod that is scaled away, otherwise a drain."""
+    if options.decommission:
         try:
             api = connect()
             if is_scaled_away(api, options):
-                goes, target = True, target_of(api, options)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the drain is not left out
-            output.tell(f"nothing is handed over: {error}")
+                flags = [word for word in options.drain if not word.startswith(_ONLY_DRAIN)]
+                to = target(api, options)
+                return ["nsqd.decommission", *flags, *([f"--to={to}"] if to else [])]
+        except Exception as error:  # noqa: BLE001 - any error: the pod is still drained
+            output.tell(f"not decommissioned: {error}")
+    return ["nsqd.drain", *options.drain]
+
+
+def _at_least_s(options: HookOptions) -> float:
+    """How long the hook takes at least, by the flag of the drain."""
+    given = [word.partition("=")[2] for word in options.drain if word.startswith("--at-least=")]
+    return duration_of(given[-1]) / SECOND if given else 0.0
+
+
+def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
+    """Drain or decommission, write the event about what is left, and return the exit code."""
+    began = time.monotonic()
+    words = command(options, connect)
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
-        [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes, target=target)],
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
+        [sys.executable, "-m", *words], stderr=subprocess.PIPE, text=True, check=False
     )
     if done.stderr:
         output.tell(done.stderr.removesuffix("\n"))
     if done.returncode and options.events:
-        left = done.stderr.strip().rpartition("\n")[2].removeprefix("nsqd-drain: ")
+        left = done.stderr.strip().rpartition("\n")[2]
+        for program in ("nsqd-drain", "nsqd-decommission"):
+            left = left.removeprefix(f"{program}: ")
         try:
             output.tell(f"event: {tell(connect(), options, left)}")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the drain
+        except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the command
             output.tell(f"no event about it: {error}")
+    if words[0] == "nsqd.decommission":
+        # A drain waits by itself until the Service has forgotten the pod.
+        time.sleep(max(0.0, _at_least_s(options) - (time.monotonic() - began)))
     return done.returncode
 
 
 def parse_arguments(argv: Sequence[str]) -> HookOptions:
-    parser = ArgumentParser(prog="nsqtools.kube.drain_hook", description="Drain, and tell what is left.")
+    parser = ArgumentParser(
+        prog="nsqtools.kube.drain_hook", description="Drain or decommission, and report what is left."
+    )
     parser.add_argument("--stateful-set", required=True, help="that the pod belongs to")
-    parser.add_argument("--hand-over", action="store_true", help="what is left of a pod that is scaled away")
-    parser.add_argument("--domain", default="", help="of the pods: with it, what is left goes to a named pod")
+    parser.add_argument(
+        "--decommission", action="store_true", help="transfer all logs of a pod that is scaled away"
+    )
+    parser.add_argument(
+        "--targets", default="", metavar="HOST:PORT", help="headless Service of the pods that take over"
+    )
     parser.add_argument("--events", action="store_true", help="write an event about what is left")
     parser.add_argument("drain", nargs="*", help="flags of nsqd.drain, after --")
     given = parser.parse_args(argv)
@@ -128,9 +149,9 @@ def parse_arguments(argv: Sequence[str]) -> HookOptions:
         os.environ.get("POD_NAME", ""),
         given.stateful_set,
         tuple(given.drain),
-        given.hand_over,
+        given.decommission,
         given.events,
-        given.domain,
+        given.targets,
     )
 
 

@@ -40,6 +40,7 @@ from tests.campaign.client import Client
 from tests.campaign.headed import body_in
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
+from tests.support.unreplicated import unreplicated
 
 DATA: Final = Path("/data")
 SEGMENT_BYTES: Final = 3000
@@ -141,17 +142,19 @@ class Node:
         self.broker, self.data = storage.broker, storage.data
         self.health = Health()
         self.fsync = Fsync(self.data, self.health, QUIET, sync_every=1 if strict else SYNC_EVERY)
+        replication = unreplicated(self.broker, self.data, self.fsync, QUIET)
         self.turn = Turn(
             self.broker,
             self.data,
             self.health,
             QUIET,
             self.fsync,
+            replication,
             on_event=self._on_event,
         )
         self.turn.bury = DeadLetters(self.broker, self.turn, QUIET, "node").bury
-        self.clients = Clients(self.broker, self.turn, QUIET, None, None)
-        self.checkpoints = Checkpoints(self.broker, self.data, self.health, QUIET)
+        self.clients = Clients(self.broker, self.turn, QUIET, None, None, replication.take)
+        self.checkpoints = Checkpoints(self.broker, self.data, self.health, QUIET, replication.checkpointed)
         self.changes = Changes(
             self.broker,
             self.data,

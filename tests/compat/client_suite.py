@@ -25,8 +25,8 @@ DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
 # This variable names a folder whose programs are tested instead of ours. The reference numbers of
 # docs/compatibility.md were made with it.
 OTHER_DAEMONS: Final = "NSQ_COMPAT_BIN"
-# With this variable every nsqd of every suite has a keeper, and answers when the keeper has a copy.
-COPIED: Final = "NSQ_COMPAT_COPIED"
+# With this variable every nsqd of every suite has a replica, and answers when the replica has the message.
+REPLICATED: Final = "NSQ_COMPAT_REPLICATED"
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,16 @@ def environment(client: Client) -> Path:
     return python
 
 
-# One keeper for all nsqd that a suite starts; the first nsqd starts it in the suite's own network.
-_COPIED: Final = """#!/bin/sh
+# One replica for all nsqd that a suite starts; the first nsqd starts it in the suite's own network.
+_REPLICATED: Final = """#!/bin/sh
 export PYTHONPATH="{repository}"
-if mkdir "{folder}/keeper" 2>/dev/null; then
-    "{python}" -m nsqd --node-id=1 --data-path="{folder}/keeper" --broadcast-address=127.0.0.1 \\
-        --tcp-address=127.0.0.1:24150 --http-address=127.0.0.1:24151 >"{folder}/keeper.log" 2>&1 &
+if mkdir "{folder}/replica" 2>/dev/null; then
+    "{python}" -m nsqd --node-id=1 --data-path="{folder}/replica" --broadcast-address=127.0.0.1 \\
+        --cluster-secret-file="{folder}/secret" \\
+        --tcp-address=127.0.0.1:24150 --http-address=127.0.0.1:24151 >"{folder}/replica.log" 2>&1 &
 fi
-exec "{python}" -m nsqd --node-id=$((2 + $$ % 1000)) --replicas=1 --keepers=127.0.0.1:24150 "$@"
+exec "{python}" -m nsqd --node-id=$((2 + $$ % 1000)) --replicas=1 --replica=127.0.0.1:24150 \\
+    --cluster-secret-file="{folder}/secret" "$@"
 """
 
 
@@ -117,13 +119,13 @@ def run(
     ini: str = "",
     seconds: float = 600,
     *,
-    copied: bool = False,
+    replicated: bool = False,
 ) -> Outcome:
     """Run a pytest suite in its own environment, folder and network, with our daemons first on PATH.
 
-    If *copied*, every nsqd has a keeper.
+    If *replicated*, every nsqd has a replica.
     """
-    copied = copied or COPIED in os.environ
+    replicated = replicated or REPLICATED in os.environ
     work.mkdir(parents=True, exist_ok=True)
     configuration = work / "suite.ini"
     configuration.write_text(f"[pytest]\n{ini}\n")
@@ -140,7 +142,7 @@ def run(
         ),
         *("-p", "no:cacheprovider", *options),
     ]
-    path = f"{_daemons(work / 'bin', copied=copied)}{os.pathsep}{os.environ['PATH']}"
+    path = f"{_daemons(work / 'bin', replicated=replicated)}{os.pathsep}{os.environ['PATH']}"
     # With this HOME none of the user's own configuration is read.
     variables = {"PATH": path, "PYTHONPATH": str(PLUGINS), "HOME": str(work), "LANG": "C.UTF-8"}
     log_path = work / "output.txt"
@@ -160,7 +162,7 @@ def run(
     return _outcome(report)
 
 
-def _daemons(folder: Path, *, copied: bool) -> Path:
+def _daemons(folder: Path, *, replicated: bool) -> Path:
     """A folder with programs named as in NSQ that run our daemons."""
     if is_reference_run():
         return Path(os.environ[OTHER_DAEMONS])
@@ -169,8 +171,11 @@ def _daemons(folder: Path, *, copied: bool) -> Path:
         program = folder / name
         daemon = f'"{sys.executable}" -m {name} "$@"'
         program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec {daemon}\n')
-        if copied and name == "nsqd":
-            program.write_text(_COPIED.format(repository=REPOSITORY, folder=folder, python=sys.executable))
+        if replicated and name == "nsqd":
+            (folder / "secret").write_text("compat" * 8)
+            program.write_text(
+                _REPLICATED.format(repository=REPOSITORY, folder=folder, python=sys.executable)
+            )
         program.chmod(0o755)
     return folder
 

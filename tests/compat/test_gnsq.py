@@ -11,8 +11,8 @@ GNSQ = Client("gnsq", "1.0.2", ("pytest==8.3.5", "pytest-timeout==2.3.1", "pytho
 TESTS = 108
 
 
-@pytest.mark.parametrize("copied", [False, True], ids=["alone", "copied"])
-def test_the_suite_of_gnsq_passes(tmp_path, announce, copied):
+@pytest.mark.parametrize("replicated", [False, True], ids=["single", "replicated"])
+def test_the_suite_of_gnsq_passes(tmp_path, announce, replicated):
     source = unpack(fetch(GNSQ), tmp_path / "source")
 
     outcome = run(
@@ -21,11 +21,11 @@ def test_the_suite_of_gnsq_passes(tmp_path, announce, copied):
         tmp_path / "run",
         (),
         ini="markers = slow: starts real servers",
-        copied=copied,
+        replicated=replicated,
     )
-    announce(f"gnsq {GNSQ.version}{', each nsqd with a keeper' if copied else ''}: {outcome}")
-    if copied:
-        # The keeper really had homes.
-        assert list((tmp_path / "run/bin/keeper/carried").iterdir())
+    announce(f"gnsq {GNSQ.version}{', each nsqd with a replica' if replicated else ''}: {outcome}")
+    if replicated:
+        # The replica really has copies.
+        assert list((tmp_path / "run/bin/replica/replicas").iterdir())
 
     outcome.must_be_all_passed(TESTS)

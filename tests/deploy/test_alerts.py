@@ -338,16 +338,33 @@ def test_messages_that_are_found_lost_before_the_first_scrape_are_told(nsqd, tmp
     assert firing(tmp_path, rules, [after, two_lookups(20)], 1, alerts) == ""
 
 
-def test_topics_with_too_few_copies_are_told_of(nsqd, tmp_path, rules):
-    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_under_copied_topics="2")
+def test_under_replicated_topics_fire_an_alert(nsqd, tmp_path, rules):
+    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_under_replicated_topics="2")
 
-    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdUnderCopied": 1}) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdUnderReplicated": 1}) == ""
 
 
-def test_copies_that_cannot_be_read_are_told_of(nsqd, tmp_path, rules):
-    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_carried_unreadable="1")
+def test_unreadable_promoted_copies_fire_an_alert(nsqd, tmp_path, rules):
+    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_owned_unreadable_topics="1")
 
     assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdCopyUnreadable": 1}) == ""
+
+
+def test_failover_fires_an_alert(nsqd, tmp_path, rules):
+    moment = snapshot(nsqd, BROKER)
+    timeline = held(moment, 20) + changed(moment, 10, nsqd_failovers_total="1")
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(30)], 19, {}) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(30)], 22, {"NsqdFailover": 1}) == ""
+
+
+def test_refused_broker_fires_an_alert(nsqd, tmp_path, rules):
+    moment = snapshot(nsqd, BROKER)
+    (series,) = [one for one in moment if "nsqd_replication_refused_total" in one and "not_a_member" in one]
+    timeline = held(moment, 20) + held(moment | {series: "3"}, 10)
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(30)], 19, {}) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(30)], 22, {"NsqdReplicationRefused": 1}) == ""
 
 
 def volume(available):

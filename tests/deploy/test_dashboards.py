@@ -10,6 +10,7 @@ import yaml
 
 from tests.deploy.prometheus import metrics_in, problems, snapshot
 from tests.deploy.release import CHART, render
+from tests.support.waiting import wait_until
 
 NAMES = ("cluster", "node", "topic")
 FOREIGN = {"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
@@ -34,9 +35,14 @@ def as_prometheus_reads_it(query):
 
 
 @pytest.fixture
-def told(cluster):
+def told(cluster, tmp_path):
     """Every series of the daemons: metric -> names of its labels."""
-    lookup, nsqd = cluster.nsqlookupd(), cluster.nsqd("--keepers=127.0.0.1:1")
+    (tmp_path / "secret").write_text("s" * 64)
+    secret = f"--cluster-secret-file={tmp_path / 'secret'}"
+    lookup = cluster.nsqlookupd()
+    replica = cluster.nsqd(secret, "--node-id=2")
+    nsqd = cluster.nsqd(secret, "--node-id=1", "--replicas=1", f"--replica={replica.tcp_address}")
+    wait_until(lambda: nsqd.get("/replication")["replicas"], "a replica is chosen")
     nsqd.post("/topic/create?topic=orders")
     nsqd.post("/channel/create?topic=orders&channel=billing")
     found: dict[str, set[str]] = {}

@@ -21,7 +21,7 @@ NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
     " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version"
-    " replicas keepers keeper-tls keeper-secret-file",
+    " replicas replica replication-tls cluster-secret-file",
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address lookupd-http-address"
     " https-address tls-cert tls-key tls-required tls-min-version tls-root-ca-file",
     "nsqadmin": "version config verbose https-address tls-cert tls-key tls-required tls-min-version"
@@ -104,12 +104,12 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "auth-http-request-method": "post",
         "busy-poll": "50us",
         "disk-watermark": "5%",
-        "fill-rate": "10MB",
+        "catch-up-rate": "10MB",
         "max-deflate-level": 3,
         "role": ["admin:user=anna"],
         "statsd-address": "statsd:8125",
         "trace-url": "https://traces.example/{trace_id}",
-        "without-keeper": "refuse",
+        "replicas-missing": "refuse",
     }
     values = {
         flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()

@@ -100,7 +100,7 @@ def test_a_broker_is_drained_before_sigterm_and_the_grace_period_holds_that_too(
     command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
 
     assert command[:3] == ["python", "-m", "nsqd.drain"]
-    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0, hand_over=False)
+    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0)
     assert pod["terminationGracePeriodSeconds"] == 7 + 300 + 20
 
 
@@ -115,13 +115,15 @@ def test_a_broker_that_is_not_to_be_drained_only_pauses(chart):
 def test_messages_live_on_a_claim_per_pod(chart):
     spec = render(chart, values_of("production")).workload("nsqd")["spec"]
     (claim,) = spec["volumeClaimTemplates"]
-    (mount,) = spec["template"]["spec"]["containers"][0]["volumeMounts"]
+    mounts = {one["name"]: one for one in spec["template"]["spec"]["containers"][0]["volumeMounts"]}
 
-    assert claim["metadata"]["name"] == mount["name"]
-    assert f"--data-path={mount['mountPath']}" in spec["template"]["spec"]["containers"][0]["args"]
+    assert (
+        f"--data-path={mounts[claim['metadata']['name']]['mountPath']}"
+        in spec["template"]["spec"]["containers"][0]["args"]
+    )
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["resources"]["requests"]["storage"] == "200Gi"
-    assert "volumes" not in spec["template"]["spec"]
+    assert [one["name"] for one in spec["template"]["spec"]["volumes"] if "secret" not in one] == ["kube-api"]
 
 
 def test_without_persistence_messages_live_in_an_emptydir_and_the_notes_say_so(chart):

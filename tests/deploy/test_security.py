@@ -151,20 +151,21 @@ REFUSED = [
         )
         for tokens, bearer in (("", "b"), ("t", ""))
     ),
-    *(
-        (
-            {"nsqd": {"config": {"auth-http-address": ["auth:80"]}, **more}},
-            "need auth.secretName: brokers would refuse each other's messages",
-        )
-        for more in (
-            {"copies": {"replicas": 1}},
-            {"drain": {"handOver": True}},
-            {"handOver": {"claims": ["data-demo-nsq-nsqd-2"]}},
-        )
+    (
+        {"nsqd": {"replicas": 2, "replication": {"replicas": 2}}},
+        "nsqd.replication.replicas 2 needs more brokers than replicas: at least 3 in nsqd.replicas",
     ),
     (
-        {"nsqd": {"replicas": 2, "copies": {"replicas": 2}}},
-        "nsqd.copies.replicas 2 needs more brokers than copies: at least 3 in nsqd.replicas",
+        {"nsqd": {"replication": {"replicas": 1}, "config": {"accept-replicas": False}}},
+        "no broker would be a replica",
+    ),
+    (
+        {"nsqd": {"replication": {"replicas": 1, "tls": True}}},
+        "nsqd.replication.tls needs nsqd.tls.secretName",
+    ),
+    (
+        {"nsqd": {"replication": {"tls": False}, "tls": {"secretName": "t", "required": True}}},
+        "brokers would refuse each other",
     ),
     (
         {"nsqd": {"tls": {"secretName": "t", "required": "true"}, "outside": {"type": "NodePort"}}},

@@ -127,7 +127,7 @@ def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, 
 
 
 def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(tmp_path):
-    """Such ranges exist when messages were handed over from another nsqd."""
+    """Such ranges exist when messages were transferred from another nsqd."""
     rows = [batch([1000 + 20 * n + k for k in range(20)], range(20)) for n in range(3)]
     written = write(tmp_path, *rows)
 

@@ -204,9 +204,9 @@ class Daemon:
 
 
 def name_each_other(nodes: list[Daemon]) -> None:
-    """Restart each nsqd with the addresses of all others as its keepers."""
+    """Restart each nsqd with the addresses of all others as its replicas."""
     for node in nodes:
-        node.flags += [f"--keepers={one.tcp_address}" for one in nodes if one is not node]
+        node.flags += [f"--replica={one.tcp_address}" for one in nodes if one is not node]
         node.restart()
 
 

@@ -14,15 +14,26 @@ from nsqd.log.layout import APPEND_MAGIC, FILE_HEADER_BYTES
 from nsqd.server.auth import AuthServers
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
+from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.turn import Turn
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, StorageOptions
+from tests.support.unreplicated import unreplicated
 
 
 class Bench:
     """A turn over a real data path, with connections that keep the bytes that they would send."""
 
-    def __init__(self, path: Path, disk: Disk | None = None, sync_every: int = 2500, **pace: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk | None = None,
+        sync_every: int = 2500,
+        replicas: Replication | None = None,
+        **pace: float,
+    ) -> None:
+        """*replicas* is what publishers wait for; by default they wait for none."""
         log = Log("[test] ", LogLevel.FATAL)
         self.health = Health()
         self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
@@ -30,9 +41,23 @@ class Bench:
         self.events: list[Event] = []
         self.on_event = self.events.append
         self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, **pace)
-        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=self._happened)
+        self.replication = unreplicated(self.broker, self.data, self.fsync, log)
+        self.turn = Turn(
+            self.broker,
+            self.data,
+            self.health,
+            log,
+            self.fsync,
+            replicas or self.replication,
+            on_event=self._happened,
+        )
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
-        self.clients = Clients(self.broker, self.turn, log, None, auth)
+        self.clients = Clients(self.broker, self.turn, log, None, auth, self.replication.take)
+
+    def checkpoints(self) -> Checkpoints:
+        """Return what writes the checkpoints of the topics."""
+        log = Log("[test] ", LogLevel.FATAL)
+        return Checkpoints(self.broker, self.data, self.health, log, self.replication.checkpointed)
 
     def _happened(self, event: Event) -> None:
         self.on_event(event)  # looked up at each event, because a test may replace the listener

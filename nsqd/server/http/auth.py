@@ -66,6 +66,7 @@ NEEDS: Final = {
     ("POST", "/message/cancel"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
+    ("POST", "/decommission"): Needs.NODE,
     # NODE, because it publishes to other topics.
     ("POST", "/dead_letters/send_back"): Needs.NODE,
     ("PUT", "/policies"): Needs.NODE,

@@ -161,7 +161,7 @@ def peer_certificate_hash(connection: ssl.SSLObject | None) -> bytes:
 
 
 def own_certificate_hash(path: str) -> bytes:
-    """SHA-256 of the first certificate in a file, which is the server's own. Raises OSError and ValueError."""
+    """SHA-256 of the first certificate in a file, the server's own. Raises OSError and ValueError."""
     text = Path(path).read_text(encoding="ascii")
     begin = text.index("-----BEGIN CERTIFICATE-----")
     end = text.index("-----END CERTIFICATE-----", begin) + len("-----END CERTIFICATE-----")

@@ -45,7 +45,7 @@ class _Connecting(PeerConnection):
 class Connector:
     """Keeps up the connection to one node, in a task.
 
-    *identity* is the node that is looked for; it is empty for an address of --replica whose node is not known.
+    *identity* is the node that is looked for; empty for an address of --replica whose node is not known.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class ReplicationOptions:
 
 
 def replication_options(options: NsqdOptions, warn: Callable[[str], None]) -> ReplicationOptions:
-    """The options for replication from nsqd's options; *warn* is told of later problems. Raises StartupError."""
+    """The options for replication; *warn* is called for later problems. Raises StartupError."""
     return ReplicationOptions(
         replicas=ReplicaSettings(
             replicas=options.replicas,

@@ -1,4 +1,4 @@
-"""Replication of this nsqd: the node, its connections, the choice of replicas, and what the daemon asks of it."""
+"""Replication of this nsqd: the node, its connections, the choice of replicas, and the daemon's calls."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ class Replication:
         look_up: Callable[[Sequence[bytes]], Awaitable[dict[bytes, list[str]]]],
         candidates: Callable[[], Awaitable[Sequence[Candidate]]],
     ) -> None:
-        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes that accept replicas."""
+        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room."""
         self.options = options
         # None before the data path is loaded, and without a cluster secret.
         self.node: ReplicationNode | None = None
@@ -254,9 +254,10 @@ class Replication:
         node = self.node
         for link in [] if node is None else node.links:
             other = link.hello
-            if link.is_up and other is not None and other.node_id == hello.node_id:
-                if other.identity != hello.identity:
-                    return other.address
+            if not link.is_up or other is None or other.identity == hello.identity:
+                continue
+            if other.node_id == hello.node_id:
+                return other.address
         return ""
 
     def _connect(self, node: ReplicationNode) -> None:
@@ -443,7 +444,7 @@ class Replication:
                 "remaining": 0,
                 "transferred": 0,
             }
-        return self.node.decommission_state(now_ns())
+        return self.node.decommission_state()
 
     def under_replicated(self) -> int:
         """The number of topics with fewer replicas in sync than are wanted."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, HANDED_OVER, TOPIC_NOT_FOUND, NodeError
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, DECOMMISSIONED, TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import Place, SourceDiscovery
@@ -312,11 +312,11 @@ class TopicCluster:
                         f"channel {self.options.channel!r} was removed from nsqd {name} while it was read",
                         DataLossError,
                     )
-                elif error.code == HANDED_OVER:
+                elif error.code == DECOMMISSIONED:
                     acknowledged[name] = positions[name]  # it is of no use to ask again
                     log.warning(
-                        "nsqd %s has handed its messages over before all that is stored was acknowledged; "
-                        "the nsqd that has them delivers the rest on channel %s",
+                        "nsqd %s was decommissioned before all stored messages were acknowledged; "
+                        "the new owner delivers the rest on channel %s",
                         name,
                         self.options.channel,
                     )

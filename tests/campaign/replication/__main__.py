@@ -1,4 +1,4 @@
-"""Run histories: python -m tests.campaign.replication [--minutes 20] [--profile all] [--from SEED] [--seeds N]."""
+"""Run histories: python -m tests.campaign.replication [--minutes N] [--profile P] [--from N] [--seeds N]"""
 
 import argparse
 import time

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from typing import Final
+from weakref import WeakSet
 
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_copies import LogCopies
-from nsqd.replication.log_stream import LogStream
+from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
 
 # How often 1,000 histories of all profiles have to see each event.
@@ -17,6 +18,7 @@ class CountedNode(ReplicationNode):
     """See the module."""
 
     events: Counter[str]
+    began: WeakSet[LogStream]
 
     def promote(self, log: LogCopies, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
         transfer = bool(copy.take_over_epoch)
@@ -33,14 +35,12 @@ class CountedNode(ReplicationNode):
             self.events[f"{kind} dropped, {'messages elsewhere' if log.pending(copy) else 'finished'}"] += 1
         super().drop(log, copy)
 
-    def stream_began(self, link: PeerLink, stream: LogStream) -> None:
-        if stream.resumed:
-            self.events["stream resumed"] += 1
-        elif any(one.has_reported_files for one in stream._numbers.values()):
-            self.events["new copy because of a conflict"] += 1
-        else:
-            self.events["new copy"] += 1
-        super().stream_began(link, stream)
+    def stream_began(self, link: PeerLink) -> None:
+        for stream in link.streams.values():
+            if stream.state is StreamState.STREAMING and stream not in self.began:
+                self.began.add(stream)
+                self.events[_kind_of(stream)] += 1
+        super().stream_began(link)
 
     def _ask_again(self, now_ns: int) -> None:
         self.events["suspension noticed"] += 1
@@ -50,6 +50,13 @@ class CountedNode(ReplicationNode):
         super().tick(now_ns)
         if self.yielded():
             self.events["second with a yield"] += 1
+
+
+def _kind_of(stream: LogStream) -> str:
+    if stream.resumed:
+        return "stream resumed"
+    has_copy = any(one.has_reported_files for one in stream._numbers.values())
+    return "new copy because of a conflict" if has_copy else "new copy"
 
 
 def shortfalls(events: Counter[str], histories: int) -> list[str]:

@@ -50,8 +50,8 @@ class History:
     EVENTS: Final = {
         "publish": 14, "consume": 12, "wait": 10, "subscribe": 3, "leave": 1, "make_channel": 1, "kill": 1,
         "restart": 3, "part": 1, "long": 2, "compact": 1, "sync": 1, "lose": 0.7, "power": 0.7, "move": 0.3,
-        "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7, "jump": 0.3, "slow": 0.3, "full": 0.3, "half_open": 0.5,
-        "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0, "cut_decommission": 0,
+        "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7, "jump": 0.3, "slow": 0.3, "full": 0.3,
+        "half_open": 0.5, "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0, "cut_decommission": 0,
         "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0, "suspend_long": 0,
     }  # fmt: skip
 
@@ -266,7 +266,7 @@ class History:
 
     def _remove_decommissioned(self) -> None:
         for number, node in list(self.site.nodes.items()):
-            if node.replication.decommission_state(self.site.now)["done"]:
+            if node.replication.decommission_state()["done"]:
                 self.events["decommissioned"] += 1
                 only = self._only_on(number)
                 if only:
@@ -494,9 +494,9 @@ class History:
                     self.site.days += 8
                 self.site.advance(4)
                 self.site.settle()
-                if node.replication.decommission_state(self.site.now)["done"]:
+                if node.replication.decommission_state()["done"]:
                     break
-            state = node.replication.decommission_state(self.site.now)
+            state = node.replication.decommission_state()
             if not state["done"]:
                 self.wrong.append(f"the decommission of node {node.number} does not end: {state}")
                 return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
@@ -152,7 +153,7 @@ class SimulatedNode:
             info=self.log.append,
             warn=self.log.append,
         )
-        self.replication.events = around.events
+        self.replication.events, self.replication.began = around.events, WeakSet()
         self.replication.begin(now)
         self.readers: list[Reader] = []
         self.turn()
@@ -224,7 +225,7 @@ class SimulatedNode:
 
     # --- what clients do ---
 
-    def publish(self, name: str, body: bytes) -> PendingAck | None | str:
+    def publish(self, name: str, body: bytes) -> PendingAck | str | None:
         """Publish: what the publisher waits for, None for an OK now, or why it is refused."""
         if self.broker.draining:
             return "draining"

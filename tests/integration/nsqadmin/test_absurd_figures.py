@@ -135,7 +135,7 @@ CHANNEL = [
     "global_msg_count",
     "oldest_message_time",
 ]
-OF_TOPIC = ["depth", "backend_depth", "message_count", "message_bytes", "copies", "copies_wanted"]
+OF_TOPIC = ["depth", "backend_depth", "message_count", "message_bytes", "replicas_in_sync", "replicas_wanted"]
 CLIENT = [
     "connect_ts",
     "in_flight_count",
@@ -155,9 +155,9 @@ def extreme(number, real):
     def edit(answer):
         answer.update(
             start_time=number,
-            under_copied=number,
+            under_replicated=number,
             disk=dict.fromkeys(DISK, number),
-            carries=[{"identity": "ab", "phase": "carried", "owed": number}],
+            promoted=[{"identity": "ab", "pending": number}],
         )
         # Asked for one channel, the stub answers with its topic alone.
         for topic in answer.get("topics", [answer]):
@@ -171,12 +171,13 @@ def extreme(number, real):
     return edit
 
 
-def copies(number, real):
-    kept_by = {"address": "a", "connected": True, "linked_since": real, "behind_seconds": real}
-    kept_by |= dict.fromkeys(["behind_bytes", "topics", "linked_topics", "filled_topics"], number)
-    keeps = {"identity": "b", "phase": "carried", "linked_since": real}
-    keeps |= dict.fromkeys(["appointment", "linked_topics", "filled_topics", "owed"], number)
-    return json.dumps({"kept_by": [kept_by], "keeps": [keeps]}).encode()
+def replication(number, real):
+    replica = {"address": "a", "state": "in_sync", "lag_seconds": real}
+    replica |= dict.fromkeys(["lag_bytes", "topics", "in_sync_topics", "caught_up_topics"], number)
+    copy = {"origin": "b", "state": "promoted"}
+    copy |= dict.fromkeys(["number", "epoch", "topics", "pending", "yielded"], number)
+    node = dict.fromkeys(["incarnation", "epoch", "replicas_wanted"], number)
+    return json.dumps({**node, "replicas": [replica], "copies": [copy]}).encode()
 
 
 def edited(node, number, real):
@@ -185,8 +186,8 @@ def edited(node, number, real):
     usual = node.answer
 
     def answer(method, path, query):
-        if path == "/carried":
-            return 200, copies(number, real)
+        if path == "/replication":
+            return 200, replication(number, real)
         if path == "/ready":
             return 503, b"NOK - draining"
         if path == "/drain":

@@ -43,7 +43,9 @@ def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
     nodes = ask(site.admin, "GET", "/nodes").text
     its_page = ask(site.admin, "GET", f"/nodes/{victim.http_address}").text
 
-    assert re.search(rf"left {victim.http_address} nsqd left \d+ s ago with 3 messages in 1 topic", index)
+    assert re.search(
+        rf"left {victim.http_address} Down for \d+ s. 3 messages in 1 topic are unavailable", index
+    )
     assert "Left 1" in nodes
     assert "These are its last figures" in its_page
     victim.start()
@@ -184,4 +186,4 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
     assert site.admin.logs().count("\n") == before
     # The daemons that are asked all the time do not log it either.
     polled = [line for one in asked for line in one.logs()[seen[one] :].splitlines() if " 200 GET " in line]
-    assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|carried)\b", line)] == []
+    assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|replication)\b", line)] == []

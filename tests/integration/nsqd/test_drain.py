@@ -148,7 +148,7 @@ def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
-@pytest.mark.parametrize("flags", [(), ("--timeout=300ms", "--hand-over=never")])
+@pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
 def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node, connect, flags):
     if flags:
         connect(node).publish("t", b"1")
@@ -175,17 +175,17 @@ def owed_by_metrics(node):
     return sum(float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(names))
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_the_command_waits_until_a_scrape_that_saw_messages_sees_that_they_are_gone(node, connect, paused):
+@pytest.mark.parametrize("has_channel", [True, False])
+def test_the_command_waits_until_a_scrape_that_saw_messages_sees_that_they_are_gone(
+    node, connect, has_channel
+):
     connect(node).publish("t", b"1")
-    if paused:
-        node.post("/topic/pause?topic=t")  # the message stays at the topic
-    node.post("/channel/create?topic=t&channel=c")
+    if has_channel:
+        node.post("/channel/create?topic=t&channel=c")
     assert owed_by_metrics(node) == 1
     hook = drain(node.http_address)
     wait_until(lambda: node.get("/drain")["draining"], "the drain began")
     assert "scraped_as_owing" not in node.get("/drain")
-    node.post("/topic/unpause?topic=t")
     consumer = connect(node)
     consumer.subscribe("t", "c", ready=1)
     consumer.send(fin(consumer.message()))
@@ -232,19 +232,6 @@ def test_a_node_that_ends_while_the_command_waits_for_a_scrape_is_drained_all_th
     assert (code, out.splitlines()[-1], err) == (0, f"{node.http_address} is drained", "")
 
 
-def test_after_a_hand_over_a_scrape_is_told_of_nothing(cluster):
-    taker, node = (cluster.nsqd(f"--node-id={number}") for number in (801, 802))
-    node.post("/pub?topic=t", b"1")
-    node.post("/channel/create?topic=t&channel=c")
-    assert owed_by_metrics(node) == 1
-    hook = drain(node.http_address, f"--hand-over-to={taker.tcp_address}")
-
-    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is handed over", seconds=30)
-    assert owed_by_metrics(node) == 0
-    assert ended(hook)[0] == 0
-    assert owed_by_metrics(taker) == 1
-
-
 def test_the_command_ends_when_somebody_takes_the_drain_back(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
@@ -267,7 +254,7 @@ def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
 def test_the_command_says_what_remains_when_the_time_is_up(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
-    code, out, err = ended(drain(node.http_address, "--timeout=300ms", "--hand-over=never"))
+    code, out, err = ended(drain(node.http_address, "--timeout=300ms"))
 
     what = "1 message remains: 1 of t/c, which has no consumer\n"
     assert (code, out, err) == (1, f"draining {node.http_address}: {what}", f"nsqd-drain: {what}")
@@ -329,7 +316,7 @@ def test_a_node_that_was_emptied_says_so_when_it_stops(node):
 
 def test_the_command_does_not_wait_for_a_topic_that_nobody_will_find(node, connect):
     connect(node).publish("t", b"1")
-    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0", "--hand-over=never"))
+    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0"))
 
     assert (code, out) == (1, "")
     assert err == "nsqd-drain: 1 message remains: 1 of t, which has no channel to drain to\n"

@@ -180,6 +180,7 @@ def test_every_route_of_nsqd_has_a_rule(guarded):
     assert closed == {
         ("PUT", "/config/:opt"),
         ("POST", "/drain"),
+        ("POST", "/decommission"),
         ("POST", "/dead_letters/send_back"),
         ("PUT", "/policies"),
         ("DELETE", "/policies"),

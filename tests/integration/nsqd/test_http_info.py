@@ -73,12 +73,12 @@ def one_of(items, **wanted):
     return found
 
 
-def test_stats_of_all_topics_say_how_the_disk_is_and_who_keeps_copies(nsqd):
+def test_stats_of_all_topics_have_disk_and_replication(nsqd):
     stats = nsqd.get("/stats?format=json")
 
-    added = ["disk", "kept_by", "under_copied", "carries"]
+    added = ["disk", "replicas", "under_replicated", "promoted"]
     assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers", *added]
-    assert (stats["kept_by"], stats["under_copied"], stats["carries"]) == ([], 0, [])
+    assert (stats["replicas"], stats["under_replicated"], stats["promoted"]) == ([], 0, [])
     assert 0 < stats["disk"]["free_bytes"] < stats["disk"]["total_bytes"]
     assert stats["disk"]["fsync_p99_ns"] >= 0
 
@@ -112,7 +112,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("message_bytes", len("onetwothreefourfivesix")),
         ("paused", False),
         ("e2e_processing_latency", E2E_OFF),
-        *ours(("dropped_count", 0), ("carried_depth", 0)),
+        *ours(("dropped_count", 0), ("promoted_depth", 0)),
     ]
 
     (channel,) = channels
@@ -136,7 +136,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
             ("dropped_count", 0),
             ("expired_count", 0),
             ("dead_count", 0),
-            ("carried_depth", 0),
+            ("promoted_depth", 0),
         ),
     ]
     assert abs(oldest_ns / 1e9 - time.time()) < 60

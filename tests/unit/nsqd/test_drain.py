@@ -48,7 +48,7 @@ def node(*answers: dict | None) -> Iterator[tuple[DrainOptions, list[str]]]:
     serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     serving.start()
     try:
-        yield DrainOptions(f"127.0.0.1:{server.server_port}", 60.0, 0.0, 3600.0, hand_over=False), asked
+        yield DrainOptions(f"127.0.0.1:{server.server_port}", 60.0, 0.0, 3600.0), asked
     finally:
         server.shutdown()
         serving.join()

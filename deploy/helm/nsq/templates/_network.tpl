@@ -3,7 +3,7 @@
 {{- $root := . -}}
 {{- $there := dict "nsqd" true "nsqlookupd" true "test" true "nsqadmin" .Values.nsqadmin.enabled "tools" .Values.tools.enabled -}}
 {{- $_ := set $there "archive" (not (empty .Values.archive.topics)) -}}
-{{- $_ := set $there "handover" (not (empty .Values.nsqd.handOver.claims)) -}}
+{{- $_ := set $there "decommission" (not (empty .Values.nsqd.decommission.claims)) -}}
 {{- range $component, $installed := $there }}
 {{ $component }}:
 {{- if $installed }}

@@ -50,7 +50,7 @@ Without a value that needs it, nothing is asked and no token is mounted.
 {{/* "true" if a container of nsqd's pods asks the API. */}}
 {{- define "nsq.asksApi" -}}
 {{- with .Values.nsqd -}}
-{{- if or .topology.fromNode .outside.type (and .drain.enabled (or .drain.events .drain.handOver)) -}}true{{- end -}}
+{{- if or .topology.fromNode .outside.type (and .drain.enabled (or .drain.events .drain.decommission)) -}}true{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -125,6 +125,47 @@ securityContext:
 {{- end }}
 {{- end }}
 
+{{/* "true" if brokers are members of a cluster: only then something is replicated or transferred. */}}
+{{- define "nsq.isMember" -}}
+{{- with .Values.nsqd -}}
+{{- if and $.Values.enabled (or .replication.replicas .replication.secretName (and .drain.enabled .drain.decommission) .decommission.claims) -}}true{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The name of the Secret with the cluster secret. */}}
+{{- define "nsq.clusterSecretName" -}}
+{{- .Values.nsqd.replication.secretName | default (printf "%s-nsqd-cluster" (include "nsq.fullname" .)) -}}
+{{- end }}
+
+{{/* The cluster secret, as a mount and as a volume. */}}
+{{- define "nsq.clusterSecretMount" -}}
+{{- if include "nsq.isMember" . }}
+- name: cluster
+  mountPath: /etc/nsq/cluster
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "nsq.clusterSecretVolume" -}}
+{{- if include "nsq.isMember" . }}
+- name: cluster
+  secret:
+    secretName: {{ include "nsq.clusterSecretName" . }}
+    items:
+      - key: {{ .Values.nsqd.replication.secretKey }}
+        path: secret
+{{- end }}
+{{- end }}
+
+{{/* "true" if brokers use TLS between each other. */}}
+{{- define "nsq.replicationTls" -}}
+{{- with .Values.nsqd -}}
+{{- if kindIs "bool" .replication.tls -}}
+{{- if .replication.tls -}}true{{- end -}}
+{{- else if and .tls.secretName (ne (toString .tls.required) "false") -}}true{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* The flags for the certificate: .Values.nsqd.tls. */}}
 {{- define "nsq.tlsFlags" -}}
 {{- if .secretName }}

@@ -1,8 +1,8 @@
-{{/* The values of nsqd, by which copies go to other nodes and zones unless set otherwise: (list $ .Values.nsqd). */}}
+{{/* The values of nsqd, by which replicas are on other nodes and in other zones unless set otherwise: (list $ .Values.nsqd). */}}
 {{- define "nsq.spread" -}}
 {{- $root := index . 0 -}}
 {{- $values := deepCopy (index . 1) -}}
-{{- if and $values.copies.replicas $values.copies.spread -}}
+{{- if and $values.replication.replicas $values.replication.spread -}}
 {{- if not $values.affinity -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "nsq.selectorLabels" (list $root "nsqd") | fromYaml)) -}}
 {{- $prefer := list (dict "weight" 100 "podAffinityTerm" $term) -}}

@@ -18,11 +18,12 @@ def addresses(book, now_s=1.0):
     return [one.address for one in book.at(at(now_s))]
 
 
-def carried(*, seen_s=0.0):
-    """A book in which the home of identity `h` left, and another node was seen to carry it."""
+def failed_over(*, seen_s=0.0):
+    """A book in which the node of identity `h` left, and another node has promoted its copy."""
     book = MissingBook()
+    book.promoted("b:4151", 1, {}, at(0))
     book.left(replace(gone(seen_s=seen_s), identity="h"))
-    book.carries("b:4151", 1, {"h", "other"}, at(10))
+    book.promoted("b:4151", 1, {"h": 300, "other": 2}, at(10))
     return book
 
 
@@ -67,34 +68,64 @@ def test_a_node_that_left_with_messages_is_trouble_and_an_empty_one_is_not():
     empty = of_missing(gone(messages=0), at(40))
     unseen = of_missing(gone(messages=0, seen_s=None), at(40))
 
-    assert held.text.startswith("nsqd left 40 s ago with 300 messages in 2 topics")
+    assert held.text == "Down for 40 s. 300 messages in 2 topics are unavailable until it is back"
     assert (held.level, empty.level, unseen.level) == (Level.TROUBLE, Level.WATCH, Level.TROUBLE)
-    assert empty.text == "nsqd left 40 s ago; it held no messages"
+    assert empty.text == "Down for 40 s. It had no messages"
+    assert unseen.text == "Down for 40 s. Its messages are unknown"
 
 
-def test_a_node_whose_copy_is_given_out_is_no_trouble_and_says_where():
-    node = replace(gone(), carried_by=("10.0.0.2:4151",), carried_owed=3)
+def test_the_owner_of_a_promoted_copy_is_named():
+    node = replace(gone(), owners=("10.0.0.2:4151",), pending=3)
+    unseen = replace(gone(messages=0, seen_s=None), owners=("10.0.0.2:4151",), pending=3)
 
-    concern = of_missing(node, at(40))
+    for concern in (of_missing(node, at(40)), of_missing(unseen, at(40))):
+        assert concern.level is Level.WATCH
+        assert concern.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
-    assert concern.level is Level.WATCH
-    assert "10.0.0.2:4151 gives them out from a copy, 3 messages of it owed still" in concern.text
 
-
-def test_a_node_is_missed_no_longer_when_all_of_it_was_delivered_from_a_copy():
-    book = carried()
-    book.carries("b:4151", 1, {"h", "other"}, at(11))
+def test_a_node_is_missed_until_its_promoted_copy_has_no_pending_messages():
+    book = failed_over()
+    book.promoted("b:4151", 1, {"h": 1, "other": 2}, at(11))
     assert addresses(book) == ["a:4151"]
 
-    book.carries("b:4151", 1, {"other"}, at(12))
+    book.promoted("b:4151", 1, {"h": 0, "other": 2}, at(12))
 
     assert addresses(book) == []
 
 
+def test_a_dropped_promoted_copy_ends_the_failover():
+    book = failed_over()
+
+    book.promoted("b:4151", 1, {"other": 2}, at(12))
+
+    assert addresses(book) == []
+
+
+def test_a_copy_that_was_promoted_and_delivered_between_two_looks_ends_the_failover():
+    book = MissingBook()
+    book.promoted("b:4151", 1, {}, at(0))
+    book.left(replace(gone(), identity="h"))
+
+    book.promoted("b:4151", 1, {"h": 0}, at(12))
+
+    assert addresses(book) == []
+
+
+def test_the_channel_state_of_an_earlier_failover_says_nothing_about_this_one():
+    book = MissingBook()
+    book.promoted("b:4151", 1, {"h": 0}, at(0))
+    book.left(replace(gone(seen_s=5), identity="h"))
+
+    book.promoted("b:4151", 1, {"h": 0}, at(12))
+    book.promoted("c:4151", 1, {"h": 0}, at(12))
+
+    assert addresses(book) == ["a:4151"]
+
+
 def test_a_node_whose_messages_were_delivered_before_it_was_missed_is_not_missed():
     book = MissingBook()
-    book.carries("b:4151", 1, {"h"}, at(10))
-    book.carries("b:4151", 1, set(), at(12))
+    book.promoted("b:4151", 1, {"h": 5}, at(10))
+    book.promoted("b:4151", 1, {}, at(12))
 
     book.left(replace(gone(seen_s=9), identity="h"))
 
@@ -102,52 +133,52 @@ def test_a_node_whose_messages_were_delivered_before_it_was_missed_is_not_missed
 
 
 def test_a_node_that_was_back_and_left_again_is_missed_with_its_new_messages():
-    book = carried()
+    book = failed_over()
     book.back(["a:4151"])
-    book.carries("b:4151", 1, set(), at(12))
+    book.promoted("b:4151", 1, {}, at(12))
 
     book.left(replace(gone(seen_s=20), identity="h"))
 
     assert addresses(book) == ["a:4151"]
 
 
-def test_a_node_that_answers_without_being_listed_has_its_messages_back_from_its_carrier():
-    book = carried()
+def test_a_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
+    book = failed_over()
 
-    book.carries("b:4151", 1, set(), at(12))
+    book.promoted("b:4151", 1, {}, at(12))
     assert [one.address for one in book.at(at(12), answering={"a:4151"})] == ["a:4151"]
     book.seen("a:4151", at(13), messages=7, topics=1)
 
     assert [(one.messages, one.topics) for one in book.at(at(14))] == [(7, 1)]
 
 
-def test_a_node_is_missed_while_another_carries_it_still():
-    book = carried()
-    book.carries("c:4151", 1, {"h"}, at(11))
+def test_a_node_is_missed_while_a_second_promoted_copy_has_pending_messages():
+    book = failed_over()
+    book.promoted("c:4151", 1, {"h": 1}, at(11))
 
-    book.carries("b:4151", 1, set(), at(12))
+    book.promoted("b:4151", 1, {"h": 0}, at(12))
     assert addresses(book) == ["a:4151"]
-    book.carries("c:4151", 1, set(), at(13))
+    book.promoted("c:4151", 1, {}, at(13))
     assert addresses(book) == []
 
 
-def test_a_carrier_that_was_restarted_has_not_delivered_what_it_does_not_carry_yet():
-    book = carried()
+def test_a_restarted_owner_that_has_not_loaded_its_copies_has_not_delivered_them():
+    book = failed_over()
 
-    book.carries("b:4151", 2, set(), at(12))
+    book.promoted("b:4151", 2, {}, at(12))
     assert addresses(book) == ["a:4151"]
-    book.carries("b:4151", 2, {"h"}, at(13))
-    book.carries("b:4151", 2, set(), at(14))
+    book.promoted("b:4151", 2, {"h": 300}, at(13))
+    book.promoted("b:4151", 2, {}, at(14))
     assert addresses(book) == []
 
 
-def test_a_carrier_that_left_has_not_delivered_what_it_carried_and_hinders_no_other():
-    book = carried()
+def test_an_owner_that_left_has_not_delivered_its_copies_and_hinders_no_other():
+    book = failed_over()
     book.left(replace(gone("b:4151"), identity="b"))
-    book.carries("b:4151", 1, set(), at(12))
+    book.promoted("b:4151", 1, {}, at(12))
     assert addresses(book) == ["a:4151", "b:4151"]
 
-    book.carries("c:4151", 1, {"h"}, at(13))
-    book.carries("c:4151", 1, set(), at(14))
+    book.promoted("c:4151", 1, {"h": 300}, at(13))
+    book.promoted("c:4151", 1, {}, at(14))
 
     assert addresses(book) == ["b:4151"]

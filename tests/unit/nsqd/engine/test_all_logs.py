@@ -1,17 +1,17 @@
-"""Figures of a channel together with the carried logs beside it."""
+"""Figures of a channel together with the promoted copies beside it."""
 
 import pytest
-from tests.support.carrying import Carrier
 
 from nsqd.engine import all_logs, draining, withholding
 from nsqd.engine.age import Ages
 from nsqd.engine.deaths import REQUEUED
 from nsqd.engine.unread import Unread
 from tests.support.engine import SECOND, Node
+from tests.support.promoted import Owner
 
 
 @pytest.fixture
-def home():
+def origin():
     node = Node()
     node.channel()
     node.publish(*[b"theirs"] * 5)
@@ -22,110 +22,104 @@ def home():
 
 
 @pytest.fixture
-def carrier(home):
-    node = Carrier()
+def owner(origin):
+    node = Owner()
     node.now_ns += 10 * SECOND
     node.channel()
     node.publish(b"ours", b"ours")
-    node.carry(home.topic())
+    node.promote(origin.topic())
     return node
 
 
-def test_messages_of_all_logs_are_counted(carrier):
-    channel = carrier.channel()
-    carrier.subscribe(channel, rdy=4)
+def test_messages_of_all_logs_are_counted(owner):
+    channel = owner.channel()
+    owner.subscribe(channel, rdy=4)
 
     assert all_logs.depth(channel) == 3
     assert all_logs.in_flight(channel) == 4
     assert all_logs.deferred(channel) == 1
 
 
-def test_what_is_on_its_way_to_the_dead_letters_is_counted(carrier):
-    channel = carrier.channel()
+def test_messages_moving_to_the_dead_letters_are_counted(owner):
+    channel = owner.channel()
     sibling = channel.siblings[0]
     for one in (channel, sibling):
         (first, _), *_ = one.give_up_below(one.end)
         one.dying.add(first, first + 1, REQUEUED)
 
     assert all_logs.depth(channel) == 2
-    assert all_logs.carried_depth(channel) == 2
-    assert all_logs.owed_at_most(carrier.topic().carried[0]) == 2
+    assert all_logs.promoted_depth(channel) == 2
+    assert all_logs.owed_at_most(owner.topic().promoted[0]) == 2
 
 
-def test_what_is_held_back_of_the_own_log_counts_unless_it_is_held_for_a_taker(carrier):
-    channel = carrier.channel()
-    carrier.subscribe(channel, rdy=1)
-    withholding.withhold(channel, [(0, channel.end)])
+@pytest.mark.parametrize("which", [0, 1], ids=["own", "promoted"])
+def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
+    channel = owner.channel()
+    one = all_logs.logs_of(channel)[which]
+    before, waiting = all_logs.depth(channel), one.depth
+    withholding.withhold(one, [(0, one.end)])
 
-    in_flight, carried = all_logs.in_flight(channel), channel.siblings[0].depth
-    assert all_logs.depth(channel) + in_flight == 7
-    assert all_logs.depth(channel, leaving=True) == carried
-
-
-def test_what_is_held_back_of_a_carried_log_counts_at_its_home_only(carrier):
-    sibling = carrier.channel().siblings[0]
-    withholding.withhold(sibling, [(0, sibling.end)])
-
-    assert all_logs.depth(carrier.channel()) == 2
+    assert all_logs.depth(channel) == before - waiting
+    assert all_logs.depth(channel, asks_holders=True) >= before
 
 
-def test_what_is_carried_is_counted_by_itself_as_well(carrier):
-    assert all_logs.carried_depth(carrier.channel()) == 6
+def test_messages_of_promoted_copies_have_a_count_of_their_own(owner):
+    assert all_logs.promoted_depth(owner.channel()) == 6
 
 
-def test_what_waits_at_the_topics_is_counted(carrier):
+def test_messages_without_a_channel_are_counted(owner):
     other = Node()
     other.publish(b"early", topic="u")
-    carrier.carry(other.topic("u"))
+    owner.promote(other.topic("u"))
 
-    assert (all_logs.waiting_at(carrier.topic("u")), all_logs.carried_waiting_at(carrier.topic("u"))) == (
+    assert (all_logs.waiting_at(owner.topic("u")), all_logs.promoted_waiting_at(owner.topic("u"))) == (
         1,
         1,
     )
 
 
-def test_a_drain_waits_for_what_is_carried(carrier):
-    carrier.broker.draining = True
-    report = draining.report(carrier.broker, Unread(), carrier.now_ns)
+def test_a_drain_waits_for_promoted_copies(owner):
+    owner.broker.draining = True
+    report = draining.report(owner.broker, Unread(), owner.now_ns)
 
     assert (report["remaining"], report["drained"]) == (8, False)
 
 
-def test_the_oldest_message_may_be_a_carried_one(carrier):
-    published_ns = Ages().oldest_ns(carrier.topic(), carrier.channel(), carrier.now_ns)
+def test_the_oldest_message_may_be_of_a_promoted_copy(owner):
+    published_ns = Ages().oldest_ns(owner.topic(), owner.channel(), owner.now_ns)
 
-    assert published_ns == carrier.now_ns - 10 * SECOND + carrier.broker.wall.offset_ns
+    assert published_ns == owner.now_ns - 10 * SECOND + owner.broker.wall.offset_ns
 
 
-def test_a_pause_that_came_with_a_log_is_shown_while_it_holds_messages_back(carrier):
-    channel, topic = carrier.channel(), carrier.topic()
+def test_a_pause_of_a_copys_channel_is_shown_while_messages_wait(owner):
+    channel, topic = owner.channel(), owner.topic()
     sibling = channel.siblings[0]
     sibling.paused = True
 
     def shown():
-        (one,) = draining.report(carrier.broker, Unread(), carrier.now_ns)["topics"]
+        (one,) = draining.report(owner.broker, Unread(), owner.now_ns)["topics"]
         return all_logs.is_paused(channel), one["channels"][0]["paused"]
 
     assert shown() == (True, True)
     assert not all_logs.is_topic_paused(topic)
 
-    carrier.broker.pause_channel(topic, channel, paused=False)
+    owner.broker.pause_channel(topic, channel, paused=False)
     assert shown() == (False, False)
     sibling.paused = True
     sibling.empty()
     assert shown() == (False, False)
 
 
-def test_a_pause_of_a_topic_that_came_with_a_log_is_shown_while_it_holds_messages_back():
-    home, carrier = Node(), Carrier()
-    home.channel()
-    home.broker.pause_topic(home.topic(), paused=True)
-    home.publish(b"held back")
-    carrier.channel()
-    carrier.carry(home.topic())
-    topic = carrier.topic()
+def test_a_pause_of_a_copys_topic_is_shown_while_messages_wait():
+    origin, owner = Node(), Owner()
+    origin.channel()
+    origin.broker.pause_topic(origin.topic(), paused=True)
+    origin.publish(b"held back")
+    owner.channel()
+    owner.promote(origin.topic())
+    topic = owner.topic()
     assert (topic.paused, all_logs.is_topic_paused(topic)) == (False, True)
 
-    carrier.broker.pause_topic(topic, paused=False)
+    owner.broker.pause_topic(topic, paused=False)
 
     assert not all_logs.is_topic_paused(topic)

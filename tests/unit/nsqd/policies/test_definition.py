@@ -56,7 +56,7 @@ def test_a_delay_that_grows_stops_at_an_hour_if_nothing_else_is_said():
         ({"max_dept": 5}, "no setting 'max_dept'; did you mean max_depth?"),
         ({"colour": "red"}, "no setting 'colour'"),
         ({7: 5}, "no setting 7"),
-        ({"replicas": 9}, "replicas must be a whole number from 0 to 5"),
+        ({"replicas": 9}, "replicas must be a whole number from 0 to 2"),
         ({"max_depth": "many"}, "max_depth must be a whole number"),
         ({"ttl": 60}, "ttl is no duration"),
         ({"max_bytes": "big"}, "max_bytes is no size"),

@@ -13,6 +13,7 @@ from nsqd.replication.frames import (
     Ack,
     AnyFrame,
     Appends,
+    DeleteTopic,
     FilePart,
     Log,
     Ready,
@@ -70,6 +71,9 @@ class ReplicaEnd:
     def _take(self, frame: AnyFrame) -> None:
         if isinstance(frame, Log):
             self.log = IncomingLog(frame, self.owner, self.copies, self.candidate(frame.origin), 1)
+        elif self.log is None and isinstance(frame, DeleteTopic):
+            for record in records(self.copies):
+                self.copies.delete_topic(record, frame.name, frame.below)
         else:
             assert self.log is not None
             self.log.take(frame, self._position)

@@ -1,5 +1,6 @@
 """A primary and a replica on simulated disks; the test moves, cuts or delays the bytes between them."""
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -14,7 +15,7 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_record import CopyRecord
-from nsqd.replication.frames import Ack, Have, Ready, is_copied_name
+from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready, is_copied_name
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary, ReplicaSettings
 from nsqd.replication.sender import Sender
@@ -45,6 +46,8 @@ class Origin:
         for topic in self.broker.topics.values():
             self._add(topic)
         self.now = WALL
+        # Called for each deleted topic.
+        self.deleted: Callable[[DeleteTopic], None] = lambda _frame: None
 
     def unneeded(self, name: str) -> Ranges:
         topic = self.broker.topics[name]
@@ -90,8 +93,11 @@ class Origin:
 
     def delete(self, name: str = "t") -> None:
         topic = self.broker.topics[name]
+        store = self.store(name)
         self.data.delete(topic)
         self.broker.delete_topic(name)
+        self.primary.remove(store)
+        self.deleted(DeleteTopic(ORIGIN, name, store.end))
 
     def empty(self, name: str = "t") -> None:
         """Empty every channel of the topic."""
@@ -173,7 +179,9 @@ class StreamPair:
         self.end: ReplicaEnd | None = None
         # Why the connection ended last.
         self.reason = ""
-        self._reader: list[Ack | Have | Ready] = []
+        # Deletions that the replica may not know.
+        self.deletions: list[DeleteTopic] = []
+        self.origin.deleted = self._deleted
         # Bytes on their way to the replica.
         self.out: list[bytes] = []
 
@@ -188,9 +196,16 @@ class StreamPair:
         self.cut()
         self.reason = ""
         self.sender = Sender(self.now, strict=self.settings.strict)
+        for frame in self.deletions:
+            self.sender.put(frame)
         numbers = count(1)
         self.stream = LogStream(self.origin.primary, self.sender, 1, 0, lambda: next(numbers), self.now)
         self.end = ReplicaEnd(self.copies)
+
+    def _deleted(self, frame: DeleteTopic) -> None:
+        self.deletions.append(frame)
+        if self.sender is not None:
+            self.sender.put(frame)
 
     def cut(self, keep: int = 0) -> None:
         """Cut the connection; the first *keep* bytes on their way still arrive."""
@@ -263,6 +278,7 @@ class StreamPair:
     def restart_origin(self, disk: SimulatedDisk) -> None:
         self.cut()
         self.origin = Origin(disk, self.settings, self.data_paths[0])
+        self.origin.deleted = self._deleted
 
     def restart_replica(self, disk: SimulatedDisk) -> None:
         self.cut()

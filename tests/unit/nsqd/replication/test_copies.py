@@ -138,8 +138,8 @@ def test_dropped_copy_is_not_found_and_its_folder_is_removed_later(copies):
 def test_deleted_topic_is_not_found_and_its_folder_is_removed_later(copies):
     record = make(copies)
 
-    copies.rename_deleted(record, "t")
-    copies.rename_deleted(record, "t")
+    copies.delete_topic(record, "t", 1 << 62)
+    copies.delete_topic(record, "t", 1 << 62)
 
     assert copies.topics(record) == []
     after, _ = again(copies.disk.after_power_cut(random.Random(1)))

@@ -440,6 +440,8 @@ def test_topic_that_the_primary_does_not_know_begins_a_new_copy(pair):
     old = pair.record()
     pair.cut()
     pair.origin.delete("u")
+    # The primary has forgotten the deletion, as after the loss of its node record.
+    pair.deletions.clear()
 
     pair.connect()
     pair.settle()
@@ -447,6 +449,23 @@ def test_topic_that_the_primary_does_not_know_begins_a_new_copy(pair):
     assert not pair.stream.resumed
     assert pair.copied() == pair.origin.files()
     assert pair.copied("u", old)
+
+
+def test_topic_deleted_during_a_cut_is_removed_when_the_replica_is_back(pair):
+    pair.connect()
+    pair.move()
+    pair.origin.publish(b"one", name="t")
+    pair.origin.publish(b"two", name="u")
+    pair.settle()
+    pair.cut()
+    pair.origin.delete("u")
+
+    pair.connect()
+    pair.settle()
+
+    assert pair.stream.resumed
+    assert pair.copied() == pair.origin.files()
+    assert pair.copied("u") == {}
 
 
 def test_rule_5_of_the_primary_begins_a_new_copy(pair, monkeypatch):

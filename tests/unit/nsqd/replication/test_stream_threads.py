@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from nsqd.log.disk import Disk
-from nsqd.repl.primary import ReplicaSettings
-from tests.unit.nsqd.repl.stream_pair import StreamPair
+from nsqd.replication.primary import ReplicaSettings
+from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 _S = 1_000_000_000
 
@@ -87,7 +87,8 @@ def test_copy_equals_the_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
     for _ in range(400):
         rng.choice(events)()
         if pair.stream is None:
-            assert pair.reason == "cut"
+            # A file may vanish under a job of the earlier connection: its topic was deleted meanwhile.
+            assert pair.reason in ("cut", "the replica's disk: no such file or directory")
     pair.waits = True
     pair.connect()
     pair.settle()

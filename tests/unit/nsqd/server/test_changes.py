@@ -15,7 +15,6 @@ from nsqd.log.ids import MessageIds
 from nsqd.server.changes import Changes
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeerState
-from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.topic_store import store_of
@@ -160,7 +159,7 @@ async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tm
         bench.broker,
         bench.data,
         NoPeers(),
-        Checkpoints(bench.broker, bench.data, bench.health, log),
+        bench.checkpoints(),
         bench.health,
         log,
         ask_turn=lambda: None,

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.settings import Settings
 from nsqd.log.disk import Disk
 from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
 from nsqd.server.turn import NotStored
-from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
@@ -550,7 +548,7 @@ async def test_who_repeats_a_change_whose_note_could_not_be_synced_is_told_so_un
     tmp_path, disk
 ):
     bench = Bench(tmp_path, disk, trial_s=0.001)
-    checkpoints = Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
+    checkpoints = bench.checkpoints()
     topic = bench.broker.topic("t", 0)
     await bench.turn.durable(topic)
     await checkpoints._round(0.0)
@@ -583,7 +581,7 @@ async def test_a_checkpoint_follows_a_note_that_could_not_be_synced_even_if_one_
     tmp_path, disk
 ):
     bench = Bench(tmp_path, disk)
-    checkpoints = Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
+    checkpoints = bench.checkpoints()
     topic = bench.broker.topic("t", 0)
     disk.broken.add("t")
     gate = disk.gates["t"] = threading.Event()

@@ -1,15 +1,15 @@
-"""Delivery of a channel beside the channels of carried logs."""
+"""Delivery of a channel beside the channels of promoted copies."""
 
 import pytest
 
-from nsqd.engine import carried
 from nsqd.engine.delivering import DRAWN_AT_ONCE
+from nsqd.log.gaps import EVERYTHING
 from nsqd.server.delivery import TURN_BYTES, serve
-from tests.support.carrying import Carrier
 from tests.support.engine import Node, bodies
+from tests.support.promoted import Owner, withhold_only
 
 
-def home_with(count, body=b"theirs"):
+def origin_with(count, body=b"theirs"):
     node = Node()
     node.advance(7)
     node.channel()
@@ -18,8 +18,8 @@ def home_with(count, body=b"theirs"):
 
 
 @pytest.fixture
-def carrier():
-    return Carrier()
+def owner():
+    return Owner()
 
 
 def take_one_by_one(node, consumer, outlet, count):
@@ -36,47 +36,47 @@ def take_one_by_one(node, consumer, outlet, count):
     return got
 
 
-def test_a_long_backlog_of_another_does_not_stand_before_what_is_published_now(carrier):
-    channel = carrier.channel()
-    carrier.carry(home_with(1000).topic())
-    consumer, outlet = carrier.subscribe(channel, rdy=1)
-    take_one_by_one(carrier, consumer, outlet, 5)
-    carrier.publish(b"new")
+def test_a_backlog_of_a_copy_does_not_delay_new_messages(owner):
+    channel = owner.channel()
+    owner.promote(origin_with(1000).topic())
+    consumer, outlet = owner.subscribe(channel, rdy=1)
+    take_one_by_one(owner, consumer, outlet, 5)
+    owner.publish(b"new")
 
-    assert b"new" in take_one_by_one(carrier, consumer, outlet, 3)
+    assert b"new" in take_one_by_one(owner, consumer, outlet, 3)
 
 
-def test_logs_take_turns_by_bytes(carrier):
-    channel = carrier.channel()
-    carrier.publish(*[b"o" * 170] * 100)
-    carrier.carry(home_with(100, b"t" * 470).topic())
-    consumer, outlet = carrier.subscribe(channel, rdy=1)
+def test_logs_take_turns_by_bytes(owner):
+    channel = owner.channel()
+    owner.publish(*[b"o" * 170] * 100)
+    owner.promote(origin_with(100, b"t" * 470).topic())
+    consumer, outlet = owner.subscribe(channel, rdy=1)
 
-    got = [body[:1] for body in take_one_by_one(carrier, consumer, outlet, 60)]
+    got = [body[:1] for body in take_one_by_one(owner, consumer, outlet, 60)]
 
     # A frame has 30 bytes more than its body.
     assert abs(got.count(b"o") * 200 - got.count(b"t") * 500) <= 700
 
 
-def test_one_without_messages_saves_nothing_up(carrier):
-    channel = carrier.channel()
-    carrier.carry(home_with(200).topic())
-    consumer, outlet = carrier.subscribe(channel, rdy=1)
-    take_one_by_one(carrier, consumer, outlet, 100)
-    carrier.publish(*[b"new"] * 50)
+def test_an_idle_log_saves_no_credit(owner):
+    channel = owner.channel()
+    owner.promote(origin_with(200).topic())
+    consumer, outlet = owner.subscribe(channel, rdy=1)
+    take_one_by_one(owner, consumer, outlet, 100)
+    owner.publish(*[b"new"] * 50)
 
-    assert take_one_by_one(carrier, consumer, outlet, 21)[1:].count(b"theirs") >= 9
+    assert take_one_by_one(owner, consumer, outlet, 21)[1:].count(b"theirs") >= 9
 
 
-def test_several_consumers_share_what_waits_in_all_logs(carrier):
-    channel = carrier.channel()
-    carrier.publish(*[b"ours"] * 10)
-    carrier.carry(home_with(10).topic())
+def test_several_consumers_share_all_logs(owner):
+    channel = owner.channel()
+    owner.publish(*[b"ours"] * 10)
+    owner.promote(origin_with(10).topic())
     channel.paused = True
-    outlets = [carrier.subscribe(channel, rdy=100)[1] for _ in range(2)]
+    outlets = [owner.subscribe(channel, rdy=100)[1] for _ in range(2)]
     channel.paused = False
-    carrier.broker.serve(channel)
-    carrier.turn()
+    owner.broker.serve(channel)
+    owner.turn()
 
     counts = [len(bodies(outlet)) for outlet in outlets]
 
@@ -84,73 +84,73 @@ def test_several_consumers_share_what_waits_in_all_logs(carrier):
     assert min(counts) >= 5
 
 
-def test_a_turn_is_bounded_for_all_logs_together(carrier):
-    channel = carrier.channel()
-    carrier.publish(*[b"o" * 1000] * 200)
-    carrier.carry(home_with(200, b"t" * 1000).topic())
+def test_a_turn_is_bounded_for_all_logs_together(owner):
+    channel = owner.channel()
+    owner.publish(*[b"o" * 1000] * 200)
+    owner.promote(origin_with(200, b"t" * 1000).topic())
     channel.paused = True
-    _, outlet = carrier.subscribe(channel, rdy=1000)
+    _, outlet = owner.subscribe(channel, rdy=1000)
     channel.paused = False
-    assert serve(carrier.broker, channel, carrier.now_ns)
+    assert serve(owner.broker, channel, owner.now_ns)
     assert sum(map(len, outlet.frames)) <= 3 * TURN_BYTES
 
-    carrier.broker.serve(channel)
+    owner.broker.serve(channel)
     for _ in range(10):
-        carrier.turn()
+        owner.turn()
 
     assert len(bodies(outlet)) == 400
 
 
-def test_a_log_that_cannot_be_read_does_not_hold_up_the_others(carrier):
-    channel = carrier.channel()
-    carrier.publish(b"ours")
-    copy = carrier.carry(home_with(3).topic(), [])
-    copy.channels["c"].retry_ns = carrier.now_ns + 10**12
-    carried.allow(carrier.broker, copy, None)
-    _, outlet = carrier.subscribe(channel, rdy=10)
+def test_a_log_that_cannot_be_read_does_not_hold_up_the_others(owner):
+    channel = owner.channel()
+    owner.publish(b"ours")
+    copy = owner.promote(origin_with(3).topic(), [(0, EVERYTHING)])
+    copy.channels["c"].retry_ns = owner.now_ns + 10**12
+    withhold_only(owner, copy, [])
+    _, outlet = owner.subscribe(channel, rdy=10)
 
     assert bodies(outlet) == [b"ours"]
 
 
-def test_a_sampled_consumer_gets_its_part_of_all_logs(carrier):
-    channel = carrier.channel()
-    carrier.publish(b"ours")
-    copy = carrier.carry(home_with(3).topic())
-    consumer, outlet = carrier.subscribe(channel)
+def test_a_sample_rate_applies_to_all_logs(owner):
+    channel = owner.channel()
+    owner.publish(b"ours")
+    copy = owner.promote(origin_with(3).topic())
+    consumer, outlet = owner.subscribe(channel)
     consumer.keep = lambda: False
-    carrier.ready(consumer, 10)
+    owner.ready(consumer, 10)
 
     assert bodies(outlet) == []
     assert (channel.lowest(), copy.channels["c"].lowest()) == (None, None)
 
 
 def test_the_nearest_consumer_is_served_first():
-    carrier = Carrier(topology_aware=True)
-    channel = carrier.channel()
-    copy = carrier.carry(home_with(3).topic())
+    owner = Owner(topology_aware=True)
+    channel = owner.channel()
+    copy = owner.promote(origin_with(3).topic())
     channel.paused = True
-    far, far_outlet = carrier.subscribe(channel, rdy=100)
-    near, near_outlet = carrier.subscribe(channel, rdy=100)
+    far, far_outlet = owner.subscribe(channel, rdy=100)
+    near, near_outlet = owner.subscribe(channel, rdy=100)
     near.nearness, far.nearness = 0, 2
     channel.paused = False
-    carrier.broker.serve(channel)
-    carrier.turn()
+    owner.broker.serve(channel)
+    owner.turn()
 
     assert len(bodies(near_outlet)) >= len(bodies(far_outlet))
     assert copy.channels["c"].zones[0] >= 2
 
 
-def test_a_turn_ends_after_some_thousand_messages_that_a_sample_rate_passes_over(carrier):
-    channel = carrier.channel()
-    carrier.publish(*[b"ours"] * 6000)
-    carrier.carry(home_with(6000).topic())
-    consumer, outlet = carrier.subscribe(channel)
+def test_a_turn_ends_after_some_thousand_sampled_out_messages(owner):
+    channel = owner.channel()
+    owner.publish(*[b"ours"] * 6000)
+    owner.promote(origin_with(6000).topic())
+    consumer, outlet = owner.subscribe(channel)
     consumer.keep = lambda: False
     consumer.rdy = 2500
     channel.refresh(consumer)
     turns = 1
 
-    while serve(carrier.broker, channel, carrier.now_ns):
+    while serve(owner.broker, channel, owner.now_ns):
         turns += 1
 
     assert turns == -(-12_000 // DRAWN_AT_ONCE)

@@ -44,7 +44,7 @@ class House:
         self.broker = Broker(MessageIds(1), Limits(), self.data)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.log = Log("", LogLevel.WARN, self.said)
-        self.checkpoints = Checkpoints(self.broker, self.data, Health(), self.log)
+        self.checkpoints = Checkpoints(self.broker, self.data, Health(), self.log, lambda *_: None)
         self.topic = self.broker.topic("t", self.now_ns)
         self.channel = self.broker.channel(self.topic, "c")
         self.store = store_of(self.topic)

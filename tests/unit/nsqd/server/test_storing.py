@@ -103,18 +103,19 @@ async def test_without_a_reservation_nothing_is_stored(tmp_path):
     assert not list(tmp_path.glob("*/*.log"))
 
 
-class OneKeeper(Disk):
-    """A disk and a keeper that every publish needs; the keeper is given up at an append, if it is *slow*."""
+class OneReplica(Disk):
+    """A disk, and the one replica that every publish needs; a *slow* replica is disconnected at an append."""
 
     slow = False
-    linked = True
+    in_sync = True
+    replicates = True
 
     def append(self, fd, pieces):
         super().append(fd, pieces)
-        self.linked = self.linked and not self.slow
+        self.in_sync = self.in_sync and not self.slow
 
     def lacks(self, _store):
-        return "" if self.linked else "0 of 1 keepers are linked"
+        return "" if self.in_sync else "0 of 1 replicas are in sync"
 
     def wait(self, _store):
         return None
@@ -123,34 +124,32 @@ class OneKeeper(Disk):
         pass
 
 
-async def test_no_ok_is_said_for_an_append_at_which_a_keeper_that_is_needed_is_given_up(tmp_path):
-    keeper = OneKeeper()
-    bench = Bench(tmp_path, keeper)
-    bench.turn.copying = keeper
+async def test_a_replica_disconnected_at_the_append_means_no_ok(tmp_path):
+    replica = OneReplica()
+    bench = Bench(tmp_path, replica, replicas=replica)
     publisher, reader = bench.connect(), bench.connect()
     reader.says(b"SUB t c\nRDY 10\n")
     publisher.says(b"PUB t\n" + sized(b"one"))
     await bench.rest()
-    keeper.slow = True
+    replica.slow = True
     publisher.says(b"PUB t\n" + sized(b"two"))
     await bench.rest()
 
-    assert publisher.replies == [(0, b"OK"), (1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")]
+    assert publisher.replies == [(0, b"OK"), (1, b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync")]
     # It is stored here, and is given out.
     assert reader.session.consumer.message_count == 2
 
 
 async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
-    keeper = OneKeeper()
-    bench = Bench(tmp_path, keeper)
-    bench.turn.copying = keeper
+    replica = OneReplica()
+    bench = Bench(tmp_path, replica, replicas=replica)
     publisher, reader = bench.connect(), bench.connect()
     reader.says(b"SUB t c\nRDY 1\n")
     publisher.says(b"PUB t\n" + sized(b"one"))
     await bench.rest()
     topic = bench.broker.topics["t"]
     (message_id,) = [data[10:26] for kind, data in reader.replies if kind == 2]
-    keeper.linked = False
+    replica.in_sync = False
 
     publisher.says(b"PUB t\n" + sized(b"two"))
     by_http = bench.turn.stored(topic)
@@ -159,8 +158,8 @@ async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
     paused = bench.turn.note_durable(topic)
     await bench.rest()
 
-    assert publisher.replies[-1] == (1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")
-    with pytest.raises(NotStored, match="0 of 1 keepers are linked"):
+    assert publisher.replies[-1] == (1, b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync")
+    with pytest.raises(NotStored, match="0 of 1 replicas are in sync"):
         await by_http
     await paused
     (segment,) = (tmp_path / "t.topic").glob("*.log")
@@ -170,13 +169,12 @@ async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
     assert b"two" not in content
 
 
-async def test_a_note_is_stored_though_a_keeper_is_given_up_at_its_append(tmp_path):
-    keeper = OneKeeper()
-    bench = Bench(tmp_path, keeper)
-    bench.turn.copying = keeper
+async def test_a_note_is_stored_when_a_replica_is_disconnected_at_its_append(tmp_path):
+    replica = OneReplica()
+    bench = Bench(tmp_path, replica, replicas=replica)
     topic = bench.broker.topic("t", 1)
     await bench.rest()
-    keeper.slow = True
+    replica.slow = True
 
     topic.stage(b"one", 1)
     published = bench.turn.stored(topic)
@@ -184,38 +182,36 @@ async def test_a_note_is_stored_though_a_keeper_is_given_up_at_its_append(tmp_pa
     paused = bench.turn.note_stored(topic)
     await bench.rest()
 
-    with pytest.raises(NotStored, match="0 of 1 keepers are linked"):
+    with pytest.raises(NotStored, match="0 of 1 replicas are in sync"):
         await published
     await paused
 
 
 async def test_a_refusal_does_not_wait_for_the_fsync_of_a_note(tmp_path):
-    keeper = OneKeeper()
-    bench = Bench(tmp_path, keeper, sync_every=1)
-    bench.turn.copying = keeper
+    replica = OneReplica()
+    bench = Bench(tmp_path, replica, sync_every=1, replicas=replica)
     topic = bench.broker.topic("t", 1)
     await bench.rest()
-    keeper.linked = False
+    replica.in_sync = False
     publisher = bench.connect()
 
     publisher.says(b"PUB t\n" + sized(b"one"))
     bench.broker.pause_topic(topic, paused=True)
     bench.turn.run()
 
-    assert publisher.replies == [(1, b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked")]
+    assert publisher.replies == [(1, b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync")]
     await bench.fsync.synced()
 
 
 async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_path):
-    class FullWithoutKeeper(OneKeeper, FullDisk):
+    class FullWithoutReplica(OneReplica, FullDisk):
         pass
 
-    keeper = FullWithoutKeeper(room=1000)
-    bench = Bench(tmp_path, keeper)
-    bench.turn.copying = keeper
+    replica = FullWithoutReplica(room=1000)
+    bench = Bench(tmp_path, replica, replicas=replica)
     topic = bench.broker.topic("t", 1)
     await bench.rest()
-    keeper.linked, keeper.room = False, 0
+    replica.in_sync, replica.room = False, 0
 
     topic.stage(b"one", 1)
     bench.broker.pause_topic(topic, paused=True)

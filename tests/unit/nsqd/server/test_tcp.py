@@ -126,16 +126,16 @@ async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
     assert client.wire.protocol is not None
 
 
-async def test_another_node_s_stream_is_handed_over_whole(tmp_path):
+async def test_the_stream_of_another_node_is_handed_over_complete(tmp_path):
     bench = Bench(tmp_path)
     handed = []
-    bench.clients.keep = lambda _, data: handed.append(data)
+    bench.clients.accept_peer = lambda _, data: handed.append(data)
     connection = ClientConnection(bench.clients)
     wire = Heard()
     connection.connection_made(wire)
     stream = bytes(range(256)) * (2 * FIRST // 256)
 
-    connection.data_received(b"  R1" + stream)
+    connection.data_received(b"  R2" + stream)
 
     assert (handed, wire.calls) == ([stream], [])
 

@@ -9,14 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from nsqd.storage.carried import open_carried
 
-from nsqcore.process.logs import Log, LogLevel
-from nsqd.engine import carried
+from nsqd.engine import promoted
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
-from nsqd.server.upkeep import Checkpoints
+from nsqd.replication.copy_record import CopyRecord
+from nsqd.replication.opening import open_topic
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import store_of
 from tests.support.machine import Machine
@@ -37,13 +36,9 @@ class Removals(Disk):
         super().remove(path)
 
 
-def upkeep_of(bench):
-    return Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
-
-
 async def test_a_file_that_somebody_removed_while_it_is_written_to_is_missed_by_the_next_checkpoint(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
     reader.says(b"SUB t c\n")
     publisher.says(b"PUB t\n" + sized(b"before"))
@@ -66,7 +61,7 @@ async def test_a_file_that_somebody_removed_while_it_is_written_to_is_missed_by_
 
 async def test_a_topic_whose_folder_somebody_removed_has_another_within_two_rounds(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     publisher = bench.connect()
     publisher.says(b"PUB t\n" + sized(b"before"))
     await bench.rest()
@@ -119,7 +114,7 @@ class FullInTheEnd(Full):
 async def test_on_a_full_disk_what_is_finished_goes_but_not_the_note_that_a_channel_was_made(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
     publisher.says(b"PUB noted\n" + sized(b"x"))
     await bench.rest()
@@ -148,7 +143,7 @@ async def test_on_a_full_disk_what_is_finished_goes_but_not_the_note_that_a_chan
 async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
     disk = Removals()
     bench = Bench(tmp_path, disk)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     client = bench.connect()
     client.says(b"SUB t c\n")
     publisher = bench.connect()
@@ -185,7 +180,7 @@ async def emptied(bench, checkpoints):
 
 async def test_a_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
     store = store_of(topic)
 
@@ -199,7 +194,7 @@ async def test_a_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp
 
 async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
     for _ in range(3):
         await checkpoints._round(time.monotonic())
@@ -238,7 +233,7 @@ async def test_a_clean_stop_syncs_its_last_checkpoints(tmp_path):
     await bench.rest()
     bench.data.disk.done.clear()
 
-    await upkeep_of(bench).write_last()
+    await bench.checkpoints().write_last()
 
     assert sorted(bench.data.disk.done[:-1]) == ["a.topic", "b.topic"]
     assert bench.data.disk.done[-1] == "synced"
@@ -266,7 +261,7 @@ class Unhurried(Disk):
 async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_path):
     disk = Unhurried()
     bench = Bench(tmp_path, disk)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     client = bench.connect()
     for topic in (b"slow", b"quick"):
         client.says(b"PUB " + topic + b"\n" + sized(b"x"))
@@ -286,32 +281,41 @@ async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_pa
     assert "slow.topic" in disk.written
 
 
-# --- what is carried
+# --- promoted copies
 
 
 @pytest.fixture
-def home(tmp_path):
+def origin(tmp_path):
     """A node whose log has several files."""
-    (tmp_path / "home").mkdir()
-    node = Machine(tmp_path / "home", 3)
+    (tmp_path / "origin").mkdir()
+    node = Machine(tmp_path / "origin", 3)
     node.channel()
     for _ in range(5):
         node.publish(b"x" * 1000)
     return node
 
 
-def carry(bench, home, tmp_path):
-    folder = tmp_path / "carried/t.topic"
-    shutil.copytree(tmp_path / "home/t.topic", folder)
-    topic = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
-    carried.attach(bench.broker, topic, 0)
+RECORD = CopyRecord(b"o" * 16, b"o" * 16, 1, Path("copy"), origin_node_id=3)
+
+
+def promote(bench, tmp_path):
+    """Deliver a copy of the origin's topic; its files lie in the folder that is returned."""
+    folder = tmp_path / "copy/t.topic"
+    shutil.copytree(tmp_path / "origin/t.topic", folder)
+    topic = open_topic(bench.data, bench.broker, folder, "t", RECORD)
+    promoted.attach(bench.broker, topic, 0)
     return topic, folder
 
 
-async def test_what_is_carried_has_checkpoints_of_its_own_and_keeps_its_files(home, tmp_path):
+def reopened(bench, folder):
+    return open_topic(bench.data, bench.broker, folder, "t", RECORD)
+
+
+@pytest.mark.usefixtures("origin")
+async def test_a_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
     bench = Bench(tmp_path / "here")
-    checkpoints = upkeep_of(bench)
-    topic, folder = carry(bench, home, tmp_path)
+    checkpoints = bench.checkpoints()
+    topic, folder = promote(bench, tmp_path)
     before = sorted(path.name for path in folder.glob("*.log"))
     assert len(before) > 1
     kept_from = topic.log.kept_from
@@ -322,33 +326,33 @@ async def test_what_is_carried_has_checkpoints_of_its_own_and_keeps_its_files(ho
         await checkpoints._round(time.monotonic())
 
     assert sorted(path.name for path in folder.glob("*.log")) == before
-    assert {path.name for path in (folder / "here").iterdir()} == {"checkpoint.0", "checkpoint.1"}
-    again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
-    assert again.channels["c"].lowest() is None
+    assert {path.name for path in folder.glob("check*")} == {"checkpoint.0", "checkpoint.1"}
+    assert reopened(bench, folder).channels["c"].lowest() is None
     assert topic.log.kept_from == kept_from
 
 
-async def test_what_was_done_to_a_carried_log_can_be_written_at_once(home, tmp_path):
+@pytest.mark.usefixtures("origin")
+async def test_a_change_of_a_promoted_copy_can_be_written_at_once(tmp_path):
     bench = Bench(tmp_path / "here")
-    checkpoints = upkeep_of(bench)
-    topic, folder = carry(bench, home, tmp_path)
+    checkpoints = bench.checkpoints()
+    topic, folder = promote(bench, tmp_path)
     bench.broker.delete_channel(bench.broker.topics["t"], "c")
 
     assert await checkpoints.write_at_once(topic)
 
-    assert "c" not in open_carried(bench.data, bench.broker, folder, "t", "home", 3).channels
+    assert "c" not in reopened(bench, folder).channels
 
 
 async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     bench.connect().says(b"PUB t\n" + sized(b"x"))
     await bench.rest()
     topic = bench.broker.topics["t"]
 
     writing = asyncio.create_task(checkpoints.write_at_once(topic))
     await asyncio.sleep(0)
-    # As when a keeper asks for a whole checkpoint while a thread writes one.
+    # As when a replica wants a whole checkpoint while a thread writes one.
     topic.changed = True
 
     assert await writing
@@ -357,7 +361,7 @@ async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_pa
 async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     bench.connect().says(b"PUB t\n" + sized(b"x"))
     await bench.rest()
     disk.full = True
@@ -368,7 +372,7 @@ async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written
 async def test_a_checkpoint_that_is_cancelled_and_then_fails_is_cancelled_and_written_again(tmp_path):
     disk = FullInTheEnd()
     bench = Bench(tmp_path, disk)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     bench.connect().says(b"PUB t\n" + sized(b"x"))
     await bench.rest()
     topic = bench.broker.topics["t"]
@@ -385,82 +389,88 @@ async def test_a_checkpoint_that_is_cancelled_and_then_fails_is_cancelled_and_wr
 
 
 class NoCheckpoint(Disk):
-    """Has no room for checkpoints in folders of one name."""
+    """Has no room for checkpoints in one folder."""
 
-    without = ""
+    without = None
 
     def replace(self, path, content, *, durable):
-        if self.without and path.parent.name == self.without:
+        if path.parent == self.without:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().replace(path, content, durable=durable)
 
     def write_at(self, fd, data, offset):
-        if self.without and Path(f"/proc/self/fd/{fd}").readlink().parent.name == self.without:
+        if self.without and Path(f"/proc/self/fd/{fd}").readlink().parent == self.without:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().write_at(fd, data, offset)
 
 
-async def carrying_in_vain(home, tmp_path):
-    """A node without room for the checkpoints of the log that it carries."""
+async def without_room(tmp_path):
+    """A node without room for the checkpoints of a promoted copy."""
     (tmp_path / "node").mkdir()
     bench = Bench(tmp_path / "node", NoCheckpoint())
-    checkpoints = upkeep_of(bench)
-    topic, _ = carry(bench, home, tmp_path)
+    checkpoints = bench.checkpoints()
+    topic, folder = promote(bench, tmp_path)
     await checkpoints._round(time.monotonic())
     assert bench.health.ok
-    bench.data.disk.without = "here"
+    bench.data.disk.without = folder
     topic.changed = True
     await checkpoints._round(time.monotonic())
     assert not bench.health.ok
     return bench, checkpoints, topic
 
 
-async def test_the_checkpoint_of_a_carried_log_and_that_of_the_own_topic_fail_separately(home, tmp_path):
-    bench, checkpoints, topic = await carrying_in_vain(home, tmp_path)
+@pytest.mark.usefixtures("origin")
+async def test_checkpoints_of_a_copy_and_of_the_own_topic_fail_separately(tmp_path):
+    bench, checkpoints, topic = await without_room(tmp_path)
 
     bench.broker.topics["t"].changed = True
     await checkpoints._round(time.monotonic())
 
     assert str(bench.health) == "NOK - no space left on device"
-    bench.data.disk.without = "t.topic"
+    bench.data.disk.without = bench.data.path / "t.topic"
     bench.broker.topics["t"].changed = topic.changed = True
     await checkpoints._round(time.monotonic())
     assert not bench.health.ok
-    bench.data.disk.without = ""
+    bench.data.disk.without = None
     await checkpoints._round(time.monotonic())
     assert bench.health.ok
 
 
+@pytest.mark.usefixtures("origin")
 @pytest.mark.parametrize("room", [True, False])
-async def test_a_carried_log_that_is_put_away_is_no_trouble_any_more(home, tmp_path, room):
-    bench, checkpoints, topic = await carrying_in_vain(home, tmp_path)
-    carried.detach(bench.broker, topic, force=True)
+async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
+    bench, checkpoints, topic = await without_room(tmp_path)
+    promoted.detach(bench.broker, topic, force=True)
     if room:
-        bench.data.disk.without = ""
+        bench.data.disk.without = None
 
     assert await checkpoints.write_at_once(topic) is room
 
     assert bench.health.ok
 
 
-async def test_a_carried_log_whose_topic_was_deleted_is_no_trouble_any_more(home, tmp_path):
-    bench, checkpoints, _ = await carrying_in_vain(home, tmp_path)
+@pytest.mark.usefixtures("origin")
+async def test_the_deletion_of_a_topic_is_in_the_checkpoint_of_its_copy(tmp_path):
+    bench, checkpoints, topic = await without_room(tmp_path)
     bench.broker.delete_topic("t")
+    assert not await checkpoints.write_at_once(topic)
+    bench.data.disk.without = None
 
-    await checkpoints._round(time.monotonic())
+    assert await checkpoints.write_at_once(topic)
 
     assert bench.health.ok
+    assert reopened(bench, tmp_path / "copy/t.topic").tombstoned
 
 
-async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
+@pytest.mark.usefixtures("origin")
+async def test_a_clean_stop_writes_checkpoints_of_promoted_copies(tmp_path):
     bench = Bench(tmp_path / "here")
-    topic, folder = carry(bench, home, tmp_path)
+    topic, folder = promote(bench, tmp_path)
     topic.channels["c"].commit(topic.log.next_seq - 1)
 
-    await upkeep_of(bench).write_last()
+    await bench.checkpoints().write_last()
 
-    again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
-    assert again.channels["c"].lowest() == topic.log.next_seq - 1
+    assert reopened(bench, folder).channels["c"].lowest() == topic.log.next_seq - 1
 
 
 def alive(of: str) -> list[str]:
@@ -482,7 +492,7 @@ def no_collection():
 @pytest.mark.usefixtures("no_collection")
 async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tmp_path):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
     reader.says(b"SUB fleeting c\nRDY 1\n")
     for number in range(4):
@@ -518,7 +528,7 @@ async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tm
 
 async def test_after_the_clock_was_set_the_checkpoints_are_written_again_once(tmp_path, monkeypatch):
     bench = Bench(tmp_path)
-    checkpoints = upkeep_of(bench)
+    checkpoints = bench.checkpoints()
     client = bench.connect()
     client.says(b"SUB t c\n")
     client.says(b"PUB t\n" + sized(b"m"))

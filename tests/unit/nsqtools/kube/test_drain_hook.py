@@ -1,22 +1,14 @@
 """The preStop hook writes an event about the messages that it left; the drain itself is the real one."""
 
 from contextlib import redirect_stderr, suppress
-from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from bench.ports import free_port
 from nsqtools.kube.access import ApiFailed
-from nsqtools.kube.drain_hook import (
-    HookOptions,
-    drain_flags,
-    hook,
-    is_scaled_away,
-    parse_arguments,
-    target_of,
-    tell,
-)
+from nsqtools.kube.drain_hook import HookOptions, command, hook, is_scaled_away, parse_arguments, tell
 from tests.support.fake_kubernetes import Fault
 
 SET = "/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"
@@ -38,19 +30,22 @@ def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
     monkeypatch.setenv("POD_NAME", "mq-nsqd-2")
     words = [
         "--stateful-set=mq-nsqd",
-        "--hand-over",
+        "--decommission",
+        "--targets=mq-nsqd-headless:4150",
         "--events",
-        "--domain=headless",
         "--",
         "--timeout=5s",
         "--at-least=1s",
     ]
 
     assert parse_arguments(words) == HookOptions(
-        *("mq", "mq-nsqd-2", "mq-nsqd", ("--timeout=5s", "--at-least=1s")),
-        hand_over=True,
+        "mq",
+        "mq-nsqd-2",
+        "mq-nsqd",
+        ("--timeout=5s", "--at-least=1s"),
+        decommission=True,
         events=True,
-        domain="headless",
+        targets="mq-nsqd-headless:4150",
     )
 
 
@@ -121,27 +116,51 @@ def test_a_broker_that_emptied_makes_no_event(cluster, kubernetes):
     assert kubernetes.created == []
 
 
-def test_only_a_pod_that_is_scaled_away_hands_over(api, kubernetes, two_replicas):
+FLAGS = ("--http-address=127.0.0.1:4151", "--timeout=5s", "--at-least=1s", "--poll-interval=2s")
+
+
+def leaving(name, targets="", **more):
+    return HookOptions("mq", name, "mq-nsqd", FLAGS, decommission=True, targets=targets, **more)
+
+
+def test_only_a_pod_that_is_scaled_away_is_decommissioned(api, kubernetes, two_replicas):
     assert is_scaled_away(api, of_pod("mq-nsqd-2"))
     assert not is_scaled_away(api, of_pod("mq-nsqd-1"))
 
-    options = of_pod("mq-nsqd-2", "--timeout=5s")
-    assert drain_flags(options, goes=True) == ["--hand-over=auto", "--timeout=5s"]
-    assert drain_flags(options, goes=False) == ["--hand-over=never", "--timeout=5s"]
+    assert command(leaving("mq-nsqd-2"), lambda: api) == ["nsqd.decommission", *FLAGS[:2]]
+    assert command(leaving("mq-nsqd-1"), lambda: api) == ["nsqd.drain", *FLAGS]
+    assert command(of_pod("mq-nsqd-2", *FLAGS), lambda: api) == ["nsqd.drain", *FLAGS]
 
 
-def test_the_messages_of_a_pod_that_is_scaled_away_go_to_one_that_stays(api, kubernetes, two_replicas):
-    def target(number):
-        return target_of(api, replace(of_pod(f"mq-nsqd-{number}", "--timeout=5s"), domain="headless.mq.svc"))
+def test_without_replicas_a_pod_that_stays_takes_the_logs_over(api, kubernetes, two_replicas):
+    found = [
+        command(leaving(f"mq-nsqd-{number}", "mq-nsqd-headless:4150"), lambda: api)[-1] for number in (2, 3)
+    ]
 
-    assert target(2) == target(4) == "mq-nsqd-0.headless.mq.svc:4150"
-    assert target(3) == "mq-nsqd-1.headless.mq.svc:4150"
-    flags = drain_flags(of_pod("mq-nsqd-2", "--timeout=5s"), goes=True, target=target(2))
-    assert flags == ["--hand-over=auto", f"--hand-over-to={target(2)}", "--timeout=5s"]
-    assert "--hand-over-to" not in str(drain_flags(of_pod("mq-nsqd-1"), goes=False, target=target(2)))
-    assert target_of(api, of_pod("mq-nsqd-2")) == ""
+    assert found == ["--to=mq-nsqd-0.mq-nsqd-headless:4150", "--to=mq-nsqd-1.mq-nsqd-headless:4150"]
+
+
+def test_a_set_of_no_pods_names_no_target(api, kubernetes, two_replicas):
     kubernetes.objects[SET]["spec"]["replicas"] = 0
-    assert target(0) == ""
+
+    assert command(leaving("mq-nsqd-0", "mq-nsqd-headless:4150"), lambda: api) == [
+        "nsqd.decommission",
+        *FLAGS[:2],
+    ]
+
+
+def test_a_decommission_that_fails_is_reported_and_takes_as_long_as_the_service_needs(
+    api, kubernetes, two_replicas, capfd
+):
+    flags = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s", "--at-least=1500ms")
+    began = monotonic()
+
+    assert hook(HookOptions("mq", "mq-nsqd-2", "mq-nsqd", flags, decommission=True), lambda: api) == 1
+
+    assert monotonic() - began >= 1.5
+    ((_, event),) = kubernetes.created
+    assert "was scaled away before it was empty: POST http://127.0.0.1" in event["message"]
+    assert "nsqd-decommission: POST http://" in capfd.readouterr().err
 
 
 def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replicas):
@@ -153,15 +172,13 @@ def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replica
     assert "scale up to 8 again" in tell(api, of_pod("mq-nsqd-7"), "12 messages in orders")
 
 
-def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api, kubernetes, capfd):
+def test_an_account_that_may_not_ask_whether_the_pod_goes_is_drained(api, kubernetes, capfd):
     drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
-    options = HookOptions("mq", "mq-nsqd-2", "mq-nsqd", drain, hand_over=True, events=False)
+    options = HookOptions("mq", "mq-nsqd-2", "mq-nsqd", drain, decommission=True, events=False)
 
     assert hook(options, lambda: api) == 1
 
-    assert (
-        "nothing is handed over: cannot read StatefulSet mq-nsqd: it does not exist" in capfd.readouterr().err
-    )
+    assert "not decommissioned: cannot read StatefulSet mq-nsqd: it does not exist" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -171,16 +188,16 @@ def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api
         ("mq", "mq-nsqd", "invalid literal"),
     ],
 )
-def test_a_pod_that_is_not_known_is_drained_without_a_hand_over(
+def test_a_pod_that_is_not_known_is_drained(
     cluster, api, kubernetes, two_replicas, capfd, namespace, pod, problem
 ):
     nsqd = cluster.nsqd()
     drain = (f"--http-address={nsqd.http_address}", "--timeout=5s")
 
-    assert hook(HookOptions(namespace, pod, "mq-nsqd", drain, hand_over=True), lambda: api) == 0
+    assert hook(HookOptions(namespace, pod, "mq-nsqd", drain, decommission=True), lambda: api) == 0
 
     assert nsqd.get("/drain")["drained"]
-    assert f"nothing is handed over: {problem}" in capfd.readouterr().err
+    assert f"not decommissioned: {problem}" in capfd.readouterr().err
 
 
 def test_a_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubernetes, two_replicas, capfd):
@@ -198,10 +215,10 @@ def test_an_answer_that_nobody_expected_does_not_keep_a_pod_from_its_drain(clust
 
     nsqd = cluster.nsqd()
     options = HookOptions(
-        "mq", "mq-nsqd-2", "mq-nsqd", (f"--http-address={nsqd.http_address}",), hand_over=True
+        "mq", "mq-nsqd-2", "mq-nsqd", (f"--http-address={nsqd.http_address}",), decommission=True
     )
 
     assert hook(options, broken) == 0
 
     assert nsqd.get("/drain")["drained"]
-    assert "nothing is handed over: no such thing" in capfd.readouterr().err
+    assert "not decommissioned: no such thing" in capfd.readouterr().err

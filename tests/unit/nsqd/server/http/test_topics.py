@@ -13,7 +13,6 @@ from nsqd.log.disk import Disk
 from nsqd.log.ranges import size_of
 from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi
-from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
@@ -61,7 +60,7 @@ class Node:
     def __init__(self, path, disk, lookups=None):
         self.bench = bench = Bench(path, disk, sync_every=1)
         self.lookups = lookups or NoLookups()
-        checkpoints = Checkpoints(bench.broker, bench.data, bench.health, QUIET)
+        checkpoints = bench.checkpoints()
         self.changes = Changes(
             bench.broker,
             bench.data,
@@ -115,7 +114,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
 
 
-async def test_a_topic_is_not_deleted_when_the_node_was_handed_over_while_its_fsync_was_at_work(node, disk):
+async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
@@ -125,7 +124,7 @@ async def test_a_topic_is_not_deleted_when_the_node_was_handed_over_while_its_fs
     deleting = asyncio.create_task(node.api.delete_topic(Asked(topic="t")))
     for _ in range(10):
         await asyncio.sleep(0)
-    bench.broker.leaving = True
+    bench.broker.decommissioning = True
     disk.gate.set()
 
     with pytest.raises(ApiError, match="HANDED_OVER"):

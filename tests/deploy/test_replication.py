@@ -1,0 +1,337 @@
+"""Replication between brokers, and brokers that are decommissioned."""
+
+import json
+import os
+import subprocess
+import sys
+from base64 import b64decode, b64encode
+
+import pytest
+from helm_python import Chart, HelmError
+
+from nsqcore.options.options import parse
+from nsqd.drain import parse_arguments
+from nsqd.options import NsqdOptions
+from nsqd.policies.definition import MOST_REPLICAS
+from nsqtools.kube import drain_hook
+from nsqtools.kube.access import KubeApi
+from tests.deploy.release import CHART, NAME, NAMESPACE, render
+from tests.support.fake_kubernetes import fake_kubernetes
+from tests.support.waiting import wait_until
+
+
+def pod(release):
+    return release.workload("nsqd")["spec"]["template"]["spec"]
+
+
+def hook_of(release):
+    return pod(release)["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+
+
+def test_brokers_without_replicas_are_no_members_and_run_on_any_node(chart):
+    release = render(chart, {})
+    found = pod(release)
+
+    assert "affinity" not in found
+    assert not [
+        flag for flag in found["containers"][0]["args"] if "repli" in flag or "cluster-secret" in flag
+    ]
+    assert not release.of_kind("Secret")
+
+
+def test_replicas_are_on_other_nodes_and_in_other_zones_where_possible(chart):
+    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1, "missing": "refuse"}}}))
+
+    args = found["containers"][0]["args"]
+    assert {"--replicas=1", "--replicas-missing=refuse"} <= set(args)
+    (near,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert near["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    (zones,) = (
+        one
+        for one in found["topologySpreadConstraints"]
+        if one["topologyKey"] == "topology.kubernetes.io/zone"
+    )
+    assert zones["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert near["podAffinityTerm"]["labelSelector"] == zones["labelSelector"]
+
+
+def test_affinity_and_spread_of_the_values_win(chart):
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
+    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1}, "affinity": own}}))
+    assert found["affinity"] == own
+
+    usual = pod(render(chart, {})).get("topologySpreadConstraints")
+    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1, "spread": False}}}))
+    assert found.get("topologySpreadConstraints") == usual
+    assert "affinity" not in found
+
+
+def test_a_broker_that_restarts_is_only_drained(chart):
+    command = hook_of(render(chart, {}))
+
+    assert command[:3] == ["python", "-m", "nsqd.drain"]
+    assert parse_arguments(command[3:]).at_least_s == 5
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_a_pod_that_is_scaled_away_is_decommissioned(chart, events):
+    release = render(chart, {"nsqd": {"drain": {"decommission": True, "events": events}}})
+
+    command = hook_of(release)
+    assert command[:3] == ["python", "-m", "nsqtools.kube.drain_hook"]
+    options = drain_hook.parse_arguments(command[3:])
+    assert (options.decommission, options.events) == (True, events)
+    assert options.targets == f"{NAME}-nsq-nsqd-headless.{NAMESPACE}.svc.cluster.local:4150"
+    assert parse_arguments(options.drain).at_least_s == 5
+    assert parse(NsqdOptions, "nsqd", release.command_line("nsqd")).cluster_secret_file
+    (role,) = release.of_kind("Role")
+    may = {
+        (resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+    assert may == {("statefulsets", "get")} | ({("events", "create")} if events else set())
+    assert release.of_kind("RoleBinding")
+
+
+def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(release):
+    """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks and probes."""
+    for spec in release.pod_specs():
+        for container in spec["containers"]:
+            probes = [container[name] for name in container if name.endswith("Probe")]
+            for handler in (*container.get("lifecycle", {}).values(), *probes):
+                words = handler.get("exec", {}).get("command", [])
+                assert not [word for word in words if "$(" in word]
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_only_without_replicas_the_hook_names_a_target(chart, replicas):
+    values = {"drain": {"decommission": True}, "replication": {"replicas": replicas}}
+    command = hook_of(render(chart, {"nsqd": values}))
+
+    assert bool(drain_hook.parse_arguments(command[3:]).targets) == (not replicas)
+
+
+def test_the_hook_of_a_pod_that_is_scaled_away_transfers_its_messages(cluster, chart, monkeypatch, tmp_path):
+    values = {
+        "drain": {"decommission": True, "events": True},
+        "replication": {"replicas": 1},
+        "preStopSeconds": 1,
+    }
+    release = render(chart, {"nsqd": values})
+    secret = tmp_path / "secret"
+    secret.write_text("s" * 64)
+    flags = (f"--cluster-secret-file={secret}", "--failover-timeout=2s", "--replicas=1")
+    lookupd = cluster.nsqlookupd()
+    first, _, node = (
+        cluster.nsqd(f"--node-id={number}", *flags, lookupds=[lookupd]) for number in range(1, 4)
+    )
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    wait_until(lambda: node.get("/replication")["fully_replicated"], "it is replicated", seconds=60)
+    node.post("/pub?topic=t", b"kept")
+    for name, value in release.environment("nsqd", index=2).items():
+        monkeypatch.setenv(name, value)
+    options = drain_hook.parse_arguments(
+        [word.replace("127.0.0.1:4151", node.http_address) for word in hook_of(release)[3:]]
+    )
+
+    with fake_kubernetes() as kubernetes, kubernetes.client() as client:
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/{NAME}-nsq-nsqd"
+        spec = release.workload("nsqd")["spec"] | {"replicas": 2}
+        kubernetes.objects[path] = {"metadata": {"name": f"{NAME}-nsq-nsqd"}, "spec": spec}
+        assert drain_hook.hook(options, lambda: KubeApi(client, 5)) == 0
+        assert kubernetes.created == []
+
+    assert node.get("/decommission")["done"]
+    assert first.get("/replication")["copies"]
+
+
+def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, chart):
+    release = render(chart, {"nsqd": {"drain": {"decommission": True, "events": True}, "preStopSeconds": 1}})
+    node = cluster.nsqd()
+    words = [word.replace("127.0.0.1:4151", node.http_address) for word in hook_of(release)[1:]]
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+
+    done = subprocess.run(
+        [sys.executable, *words],
+        env=mine | release.environment("nsqd"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "not decommissioned: cannot use the account of this pod" in done.stderr
+    assert node.get("/drain")["drained"]
+
+
+def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
+    claims = ["data-demo-nsq-nsqd-2", "data-demo-nsq-nsqd-3"]
+    values = {"replicas": 2, "decommission": {"claims": claims, "timeoutSeconds": 60}}
+    release = render(chart, {"nsqd": values})
+
+    jobs = release.of_kind("Job")
+    found = [
+        one["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] for one in jobs
+    ]
+    assert found == claims
+    assert len({one["metadata"]["name"] for one in jobs}) == 2
+    for one in jobs:
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["nsqd-data"]
+        headless = f"{NAME}-nsq-nsqd-headless"
+        assert container["args"] == [
+            "decommission",
+            "--data-path=/data",
+            *(f"--to={NAME}-nsq-nsqd-{i}.{headless}.messaging.svc.cluster.local:4150" for i in (0, 1)),
+            "--cluster-secret-file=/etc/nsq/cluster/secret",
+        ]
+        assert [one["mountPath"] for one in container["volumeMounts"]] == ["/data", "/etc/nsq/cluster"]
+        assert one["spec"]["activeDeadlineSeconds"] == 60
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"image": {"tag": "9"}}, {"nsqd": {"replicas": 3}}, {"nsqd": {"podLabels": {"a": "b"}}}],
+)
+def test_a_job_that_would_do_something_else_is_another_job(chart, change):
+    """Kubernetes refuses an upgrade that changes a Job."""
+    claims = {"decommission": {"claims": ["data-demo-nsq-nsqd-7"]}}
+    before = render(chart, {"nsqd": claims})
+    after = render(chart, change | {"nsqd": claims | change.get("nsqd", {})})
+    names = [[job["metadata"]["name"] for job in release.of_kind("Job")] for release in (before, after)]
+
+    assert names[0] != names[1]
+    assert render(chart, {"nsqd": claims, "commonLabels": {}}).of_kind("Job") == before.of_kind("Job")
+
+
+MEMBERS = {"replication": {"replicas": 1}}
+
+
+def secret_of(release):
+    """Return the Secret that holds the cluster secret, and its key, as the pod mounts it."""
+    (volume,) = (each for each in pod(release)["volumes"] if each["name"] == "cluster")
+    (item,) = volume["secret"]["items"]
+    (mount,) = (each for each in pod(release)["containers"][0]["volumeMounts"] if each["name"] == "cluster")
+    options = parse(NsqdOptions, "nsqd", release.command_line("nsqd"))
+    assert options.cluster_secret_file == f"{mount['mountPath']}/{item['path']}"
+    return volume["secret"]["secretName"], item["key"]
+
+
+@pytest.mark.parametrize(
+    "values", [MEMBERS, {"drain": {"decommission": True}}, {"decommission": {"claims": ["data-x-nsqd-7"]}}]
+)
+def test_chart_makes_a_cluster_secret_for_members(chart, values):
+    release = render(chart, {"nsqd": values})
+
+    (secret,) = release.of_kind("Secret")
+    name, key = secret_of(release)
+    assert name == secret["metadata"]["name"] == f"{NAME}-nsq-nsqd-cluster"
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    content = b64decode(secret["data"][key], validate=True)
+    assert len(content) == 64
+    assert content.isalnum()
+
+
+def test_cluster_secret_is_kept_over_upgrades(tmp_path):
+    """The API server of the test has a Secret that an operator has rotated."""
+    rotated = b64encode(b"new" * 20 + b"\n" + b"old" * 20).decode()
+    path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}-nsq-nsqd-cluster"
+    found = {"cluster-secret": rotated}
+    existing = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"{NAME}-nsq-nsqd-cluster", "namespace": NAMESPACE},
+        "data": found,
+    }
+    text = (CHART / "templates" / "nsqd" / "cluster-secret.yaml").read_text()
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text((CHART / "Chart.yaml").read_text())
+    (tmp_path / "values.yaml").write_text((CHART / "values.yaml").read_text())
+    for helper in CHART.glob("templates/_*.tpl"):
+        (tmp_path / "templates" / helper.name).write_text(helper.read_text())
+    given = f"{{{{- $existing := `{json.dumps(existing)}` | fromJson -}}}}"
+    asked = 'lookup "v1" "Secret" .Release.Namespace $name'
+    assert asked in text, path
+    (tmp_path / "templates" / "secret.yaml").write_text(given + text.replace(asked, "$existing"))
+
+    (secret,) = render(Chart.load(tmp_path), {"nsqd": MEMBERS}).of_kind("Secret")
+
+    assert secret["data"] == found
+
+
+def test_an_existing_secret_is_used_as_it_is(chart):
+    values = {"replication": {"replicas": 1, "secretName": "members", "secretKey": "k"}}
+    release = render(chart, {"nsqd": values})
+
+    assert release.of_kind("Secret") == []
+    assert secret_of(release) == ("members", "k")
+
+
+@pytest.mark.parametrize(
+    ("tls", "wanted", "used"),
+    [
+        ({}, None, False),
+        ({"secretName": "t"}, None, False),
+        ({"secretName": "t", "required": "tcp-https"}, None, True),
+        ({"secretName": "t"}, True, True),
+        ({"secretName": "t", "required": "tcp-https"}, False, False),
+    ],
+)
+def test_brokers_use_tls_between_each_other_where_it_is_required(chart, tls, wanted, used):
+    values = {"replication": {"replicas": 1, "tls": wanted}, "tls": tls}
+    line = render(chart, {"nsqd": values}).command_line("nsqd")
+
+    assert parse(NsqdOptions, "nsqd", line).replication_tls == used
+
+
+def test_the_most_replicas_are_those_of_nsqd(chart):
+    values = {"replicas": MOST_REPLICAS + 2, "replication": {"replicas": MOST_REPLICAS}}
+    line = render(chart, {"nsqd": values}).command_line("nsqd")
+
+    assert parse(NsqdOptions, "nsqd", line).replicas == MOST_REPLICAS
+    with pytest.raises(HelmError):
+        render(chart, {"nsqd": values | {"replication": {"replicas": MOST_REPLICAS + 1}}})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "missing", "told"),
+    [(3, "refuse", True), (4, "refuse", False), (3, "accept", False)],
+)
+def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, brokers, missing, told):
+    values = {"replicas": brokers, "replication": {"replicas": 2, "missing": missing}}
+    release = render(chart, {"nsqd": values})
+
+    notes = next(text for path, text in release.sources.items() if path.endswith("NOTES.txt"))
+    assert ("nothing can be published while one nsqd restarts: with 4 or more, publish" in notes) == told
+
+
+def test_brokers_elsewhere_may_be_replicas(chart):
+    values = {"replicas": 1, "replication": {"replicas": 1}, "extraArgs": ["--replica=other:4150"]}
+
+    assert render(chart, {"nsqd": values}).objects
+
+
+def test_brokers_and_those_jobs_may_speak_to_each_other(chart):
+    policy = {"enabled": True, "clients": [{"podSelector": {}}]}
+    values = {"networkPolicy": policy, "nsqd": {"decommission": {"claims": ["c"]}}}
+    release = render(chart, values)
+
+    tcp = release.named("NetworkPolicy", f"{NAME}-nsq-nsqd")["spec"]["ingress"][0]["from"]
+    components = {
+        peer["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/component") for peer in tcp
+    }
+    assert {"nsqd", "decommission"} <= components
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replication": {"replicas": -1}},
+        {"replication": {"missing": "perhaps"}},
+        {"decommission": {"claims": ["Data"]}},
+        {"drain": {"decommission": "yes"}},
+    ],
+)
+def test_other_values_are_refused(chart, values):
+    with pytest.raises(HelmError):
+        render(chart, {"nsqd": values})

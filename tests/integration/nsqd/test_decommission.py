@@ -1,0 +1,31 @@
+"""`/decommission` between real processes: pending messages are delivered elsewhere before it is done."""
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+SOON = "--failover-timeout=1s"
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_decommission_right_after_a_publish_moves_its_messages(cluster, tmp_path, count):
+    (tmp_path / "secret").write_text("s" * 64)
+    secret = f"--cluster-secret-file={tmp_path / 'secret'}"
+    replica = cluster.nsqd(secret, SOON, "--node-id=1")
+    node = cluster.nsqd(secret, SOON, "--node-id=2", "--replicas=1", f"--replica={replica.tcp_address}")
+    for one in (replica, node):
+        one.post("/topic/create?topic=orders")
+        one.post("/channel/create?topic=orders&channel=ship")
+    bodies = [b"message %d" % number for number in range(count)]
+    node.post("/mpub?topic=orders", b"\n".join(bodies))
+
+    # Neither a checkpoint nor the stream has the messages yet.
+    node.post("/decommission")
+    wait_until(lambda: node.get("/decommission")["done"], "the messages are moved", 30)
+    node.stop()
+
+    with Wire(("127.0.0.1", replica.tcp_port)) as wire:
+        wire.subscribe("orders", "ship", count)
+        received = [message.body for message in wire.messages(count)]
+    assert sorted(received) == sorted(bodies)

@@ -1,0 +1,70 @@
+"""A promoted copy of a topic in memory: another node delivers the messages of the first node."""
+
+from nsqd.engine import promoted, withholding
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.happened import Mark
+from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import Ranges
+from nsqd.log.tail import NoSource
+from nsqd.storage import checkpoint, restoring
+from tests.support.engine import NODE_ID, Node
+
+OWNER_ID = NODE_ID + 1
+
+
+def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic:
+    """Return what *node* recovers from an up-to-date copy; its messages are read from the origin's log."""
+    end = topic.log.next_seq
+    state = checkpoint.decode(checkpoint.encoder(topic, 1, Mark(end, 0, end, end))())
+    copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), topic.log, node.broker.wall)
+    restoring.fill(copy, state)
+    copy.log.next_seq = end
+    copy.log.had.begin(state.had or [], end)
+    copy.pump()
+    return copy
+
+
+class _Damaged:
+    """A source that can no longer be read; it inherits nothing, because our classes may be compiled."""
+
+    def __init__(self, until: int) -> None:
+        self._until = until
+        nothing = NoSource()
+        self.frames, self.seek = nothing.frames, nothing.seek
+        self.page_start, self.weigh = nothing.page_start, nothing.weigh
+
+    def read(self, seq: int, _end: int) -> Gap:
+        return Gap(seq, self._until, Why.DAMAGED)
+
+
+def lose_all_but(topic: Topic, seq: int) -> None:
+    """Damage all messages before *seq*."""
+    topic.log.source = _Damaged(seq)
+    topic.log.keep_only([(seq, topic.log.next_seq)])
+
+
+class Owner(Node):
+    """Another node, which delivers the topic of the first node."""
+
+    def __init__(self, **limits: int) -> None:
+        super().__init__(**limits)
+        self.broker.ids = MessageIds(OWNER_ID)
+
+    def promote(self, topic: Topic, withheld: Ranges | None = None) -> ReplicaTopic:
+        """Attach a promoted copy; messages in *withheld* are not delivered."""
+        copy = copy_of(topic, self)
+        copy.withheld = withheld or []
+        promoted.attach(self.broker, copy, self.now_ns)
+        self.turn()
+        return copy
+
+
+def withhold_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
+    """Withhold these messages of a promoted copy and no others, as replication does."""
+    copy.withheld = ranges
+    for channel in copy.channels.values():
+        withholding.withhold_only(channel, ranges)
+        node.broker.serve(channel)
+    node.turn()

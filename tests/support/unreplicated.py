@@ -1,0 +1,37 @@
+"""Replication that is off, because there is no cluster secret: for servers that are made in a test."""
+
+from collections.abc import Sequence
+
+from nsqcore.process.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.replication.choosing import Candidate
+from nsqd.replication.primary import ReplicaSettings
+from nsqd.server.fsync import Fsync
+from nsqd.server.replication.options import ReplicationOptions
+from nsqd.server.replication.service import Replication
+from nsqd.storage.data_path import DataPath
+
+
+def unreplicated(broker: Broker, data: DataPath, fsync: Fsync, log: Log) -> Replication:
+    """Return the service of a node that replicates nothing."""
+    options = ReplicationOptions(ReplicaSettings(), 1, "node:4150", secret=tuple)
+    return Replication(
+        options,
+        broker,
+        data,
+        fsync,
+        log,
+        lambda: None,
+        server_tls=None,
+        client_tls=None,
+        look_up=_no_addresses,
+        candidates=_no_candidates,
+    )
+
+
+async def _no_addresses(_identities: Sequence[bytes]) -> dict[bytes, list[str]]:
+    return {}
+
+
+async def _no_candidates() -> Sequence[Candidate]:
+    return ()

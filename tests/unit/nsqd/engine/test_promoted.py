@@ -1,0 +1,493 @@
+"""Delivery of promoted copies beside the own topics, and channel state of other copies."""
+
+import pytest
+
+from nsqd.engine import facts, notes, promoted, replay
+from nsqd.engine.broker import Change
+from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.generations import draw
+from nsqd.engine.settings import Settings
+from tests.support.engine import SECOND, Node, bodies
+from tests.support.promoted import Owner, copy_of, lose_all_but, withhold_only
+
+
+@pytest.fixture
+def origin():
+    node = Node()
+    node.channel()
+    node.publish(*[b"%d" % number for number in range(10)])
+    return node
+
+
+@pytest.fixture
+def first(origin):
+    return origin.topic().log.next_seq - 10
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+def generation(count=1):
+    return draw(99, "t", "x", 1, count)
+
+
+def say(node, consumer, line):
+    session, _ = node.session()
+    session.receive(b"  V2", node.now_ns)
+    session.consumer, session.state = consumer, 3
+    session.receive(line, node.now_ns)
+    node.turn()
+    return session.take_replies()
+
+
+# --- attached
+
+
+def test_consumers_get_a_promoted_copys_messages_with_the_origins_ids(origin, owner):
+    owner.channel()
+    owner.promote(origin.topic())
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+
+    assert [(message_id, body) for message_id, _, body in outlet.taken()] == [
+        (origin.broker.ids.encode(origin.topic().log.next_seq - 10 + number), b"%d" % number)
+        for number in range(10)
+    ]
+
+
+def test_attach_makes_missing_topic_and_channels(origin, owner):
+    owner.promote(origin.topic())
+
+    assert list(owner.broker.topics["t"].channels) == ["c"]
+    changes = [event.change for event in owner.broker.events]
+    assert changes == [Change.TOPIC_CREATED, Change.CHANNEL_CREATED]
+
+
+def test_attach_delivers_to_ready_consumers(origin, owner):
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+    owner.promote(origin.topic())
+
+    assert len(bodies(outlet)) == 10
+
+
+def test_a_channel_unknown_to_the_copy_gets_none_of_its_messages(origin, owner):
+    other = owner.channel("other")
+    owner.promote(origin.topic())
+    _, outlet = owner.subscribe(other, rdy=100)
+
+    assert bodies(outlet) == []
+
+
+def test_messages_without_a_channel_go_to_all_existing_channels(owner):
+    origin = Node()
+    origin.publish(b"early")
+    channels = [owner.channel(name) for name in ("a", "b")]
+    copy = owner.promote(origin.topic())
+
+    for channel in channels:
+        _, outlet = owner.subscribe(channel, rdy=100)
+        assert bodies(outlet) == [b"early"]
+    assert copy.backlog.depth == 0
+
+
+def test_messages_without_a_channel_go_to_the_first_new_channel(owner):
+    origin = Node()
+    origin.publish(b"early")
+    copy = owner.promote(origin.topic())
+    assert copy.backlog.depth == 1
+
+    _, outlet = owner.subscribe(owner.channel("a"), rdy=100)
+    _, late = owner.subscribe(owner.channel("b"), rdy=100)
+
+    assert bodies(outlet) == [b"early"]
+    assert bodies(late) == []
+
+
+def test_deferred_messages_of_the_origin_are_delivered_when_due(owner):
+    origin = Node()
+    origin.channel()
+    origin.topic().stage(b"later", origin.now_ns, origin.now_ns + 20 * SECOND)
+    origin.broker.dirty[origin.topic()] = None
+    origin.turn()
+    owner.promote(origin.topic())
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+    assert bodies(outlet) == []
+
+    owner.advance(21)
+
+    assert bodies(outlet) == [b"later"]
+
+
+# --- answered
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one packet", "one by one"])
+def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
+    channel = owner.channel()
+    owner.publish(b"a", b"b", b"c")
+    copy = owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(channel, rdy=100)
+    lines = [b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()]
+    assert len(lines) == 13
+
+    for line in [b"".join(lines[::2] + lines[1::2])] if together else lines:
+        assert say(owner, consumer, line) == b""
+
+    assert facts.facts(copy, "c").finished == [(first, first + 10)]
+    assert channel.lowest() is None
+    assert (consumer.in_flight, consumer.finish_count) == (0, 13)
+
+
+def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first):
+    owner.promote(origin.topic())
+    consumer, _ = owner.subscribe(owner.channel(), rdy=1)
+
+    reply = say(owner, consumer, b"FIN " + origin.broker.ids.encode(first + 5) + b"\n")
+
+    assert b"E_FIN_FAILED" in reply
+
+
+def test_a_requeued_message_comes_again_with_its_attempts(origin, owner, first):
+    owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
+    (message_id, _, _) = outlet.taken()[0]
+
+    say(owner, consumer, b"REQ " + message_id + b" 0\n")
+    owner.ready(consumer, 100)
+
+    assert (message_id, 2) in [(one, attempts) for one, attempts, _ in outlet.taken()]
+
+
+def test_a_deferred_requeue_comes_when_due(origin, owner):
+    owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(owner.channel(), rdy=10)
+    (message_id, _, _) = outlet.taken()[0]
+
+    say(owner, consumer, b"REQ " + message_id + b" 5000\n")
+    owner.turn()
+    assert bodies(outlet) == []
+
+    owner.advance(6)
+    assert [one for one, _, _ in outlet.taken()] == [message_id]
+
+
+def test_a_touched_message_does_not_time_out(origin, owner):
+    owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(owner.channel(), rdy=2, msg_timeout=10)
+    touched, left = (message_id for message_id, _, _ in outlet.taken())
+    owner.advance(6)
+    say(owner, consumer, b"TOUCH " + touched + b"\n")
+    consumer.rdy = 0
+
+    owner.advance(6)
+    owner.ready(consumer, 100)
+
+    assert left in [one for one, _, _ in outlet.taken()]
+    assert say(owner, consumer, b"FIN " + touched + b"\n") == b""
+
+
+def test_a_leaving_consumer_returns_messages_of_all_logs(origin, owner):
+    channel = owner.channel()
+    owner.publish(b"ours")
+    copy = owner.promote(origin.topic())
+    consumer, _ = owner.subscribe(channel, rdy=100)
+
+    owner.broker.leave(consumer)
+
+    assert (channel.depth, copy.channels["c"].depth) == (1, 10)
+    assert promoted.in_flight(copy) == {}
+    _, outlet = owner.subscribe(channel, rdy=100)
+    assert len(bodies(outlet)) == 11
+
+
+def test_rdy_limits_all_logs_together(origin, owner):
+    channel = owner.channel()
+    owner.publish(*[b"ours"] * 10)
+    owner.promote(origin.topic())
+
+    consumer, outlet = owner.subscribe(channel, rdy=6)
+
+    assert (len(bodies(outlet)), consumer.in_flight) == (6, 6)
+
+
+# --- administered
+
+
+def test_a_paused_channel_delivers_from_no_log(origin, owner):
+    channel = owner.channel()
+    copy = owner.promote(origin.topic())
+    owner.broker.pause_channel(owner.topic(), channel, paused=True)
+    _, outlet = owner.subscribe(channel, rdy=100)
+    assert bodies(outlet) == []
+    assert copy.channels["c"].paused
+
+    owner.broker.pause_channel(owner.topic(), channel, paused=False)
+    owner.turn()
+
+    assert len(bodies(outlet)) == 10
+
+
+def test_a_channel_paused_at_the_origin_stays_paused_until_unpaused_here(origin, owner):
+    origin.broker.pause_channel(origin.topic(), origin.channel(), paused=True)
+    owner.promote(origin.topic())
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+    assert bodies(outlet) == []
+
+    owner.broker.pause_channel(owner.topic(), owner.channel(), paused=False)
+    owner.turn()
+
+    assert len(bodies(outlet)) == 10
+
+
+def test_unpausing_a_topic_unpauses_its_promoted_copies(owner):
+    origin = Node()
+    origin.channel()
+    origin.broker.pause_topic(origin.topic(), paused=True)
+    origin.publish(b"held back")
+    owner.promote(origin.topic())
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+    assert bodies(outlet) == []
+
+    owner.broker.pause_topic(owner.topic(), paused=False)
+    owner.turn()
+
+    assert bodies(outlet) == [b"held back"]
+
+
+def test_emptying_a_channel_finishes_messages_of_promoted_copies(origin, owner, first):
+    channel = owner.channel()
+    owner.publish(b"ours")
+    copy = owner.promote(origin.topic())
+    consumer, _ = owner.subscribe(channel, rdy=5)
+
+    owner.broker.empty_channel(owner.topic(), channel)
+
+    assert facts.facts(copy, "c").finished == [(first, first + 10)]
+    assert consumer.in_flight == 0
+
+
+def test_emptying_a_topic_finishes_messages_of_promoted_copies(owner):
+    origin = Node()
+    origin.publish(b"early")
+    copy = owner.promote(origin.topic())
+
+    owner.broker.empty_topic(owner.topic())
+
+    assert copy.backlog.lowest() is None
+
+
+def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origin, owner, first):
+    copy = owner.promote(origin.topic())
+    consumer, _ = owner.subscribe(owner.channel(), rdy=5)
+    orphans = owner.broker.delete_channel(owner.topic(), "c")
+
+    assert orphans == [consumer]
+    assert consumer.in_flight == 0
+    told = facts.facts(copy, "c")
+    assert told.finished == [(first, first + 10)]
+    assert promoted.learn(origin.broker, origin.topic(), "c", told, stored=list) == 10
+    assert promoted.learn(owner.broker, copy, "c", told, stored=list) == 0
+    assert "c" not in copy.channels
+
+
+def test_a_seek_forward_finishes_earlier_messages_of_all_logs(origin, owner, first):
+    copy = owner.promote(origin.topic())
+    promoted.pass_over(owner.broker, owner.topic(), "c", lambda topic: topic.log.next_seq - 2)
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+
+    assert bodies(outlet) == [b"8", b"9"]
+    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+
+
+def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(origin, owner, first):
+    copy = owner.promote(origin.topic())
+    copy.channels["c"].commit(first + 8)
+    promoted.pass_over(owner.broker, owner.topic(), "c", lambda _: first)
+
+    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+
+
+def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(origin, owner):
+    copy = owner.promote(origin.topic())
+    owner.broker.delete_topic("t")
+
+    assert copy.tombstoned
+    assert copy.take_changed()
+    assert not copy.channels
+
+
+def test_no_note_is_written_to_the_log_of_a_copy(origin, owner):
+    channel = owner.channel()
+    copy = owner.promote(origin.topic())
+    copy.take_changed()
+    owner.broker.pause_channel(owner.topic(), channel, paused=True)
+    owner.broker.empty_channel(owner.topic(), channel)
+
+    assert copy.staged_notes() == []
+    assert copy.take_changed()
+
+
+def test_policies_of_the_own_channel_apply_to_a_copy(origin, owner):
+    def settings_of(_topic, channel):
+        return Settings(max_attempts=1, dead_letter_topic="dead") if channel else Settings()
+
+    copy = owner.promote(origin.topic())
+    owner.broker.apply(settings_of)
+    consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
+    (message_id, _, _) = outlet.taken()[0]
+
+    say(owner, consumer, b"REQ " + message_id + b" 0\n")
+
+    assert copy.channels["c"].dying.count == 1
+
+
+def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, first):
+    lose_all_but(origin.topic(), first + 5)
+    copy = owner.promote(origin.topic())
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+
+    assert len(bodies(outlet)) == 5
+    assert copy.channels["c"].lost_count == 0
+    assert facts.had(copy) == [(first + 5, first + 10)]
+
+
+# --- counted
+
+
+def test_counts_of_a_copy_move_to_the_own_channel_and_stay(origin, owner):
+    copy = owner.promote(origin.topic())
+    channel = owner.channel()
+    consumer, outlet = owner.subscribe(channel, rdy=4, msg_timeout=5)
+    (first, _, _), *_ = outlet.taken()
+    consumer.rdy = 0
+    say(owner, consumer, b"REQ " + first + b" 0\n")
+    channel.changed = False
+    promoted.gather_counts(channel)
+    assert (channel.requeue_count, channel.delivered_count, channel.changed) == (1, 4, True)
+
+    owner.advance(10)
+    promoted.detach(owner.broker, copy)
+    promoted.gather_counts(channel)
+
+    assert (channel.requeue_count, channel.timeout_count, channel.delivered_count) == (1, 3, 4)
+
+
+def test_counts_of_the_origin_are_not_counted_again(origin, owner):
+    origin.channel().requeue_count = 7
+    copy = owner.promote(origin.topic())
+    promoted.gather_counts(owner.channel())
+
+    assert owner.channel().requeue_count == 0
+    assert promoted.detach(owner.broker, copy)
+    assert owner.channel().requeue_count == 0
+
+
+# --- withheld
+
+
+def test_withheld_messages_are_not_delivered(origin, owner, first):
+    copy = owner.promote(origin.topic(), [(0, first + 2), (first + 5, first + 10)])
+    _, outlet = owner.subscribe(owner.channel(), rdy=100)
+
+    assert bodies(outlet) == [b"2", b"3", b"4"]
+    assert copy.channels["c"].depth == 0
+    assert facts.facts(copy, "c").finished == []
+
+    withhold_only(owner, copy, [])
+    assert len(bodies(outlet)) == 7
+
+
+def test_withheld_messages_without_a_channel_go_to_no_channel(owner):
+    origin = Node()
+    origin.publish(b"0", b"1")
+    first = origin.topic().log.next_seq - 2
+    copy = owner.promote(origin.topic(), [(first + 1, first + 2)])
+    _, outlet = owner.subscribe(owner.channel("a"), rdy=100)
+    assert bodies(outlet) == [b"0"]
+
+    withhold_only(owner, copy, [])
+
+    assert bodies(outlet) == [b"1"]
+
+
+def test_detach_leaves_consumers_and_own_messages(origin, owner):
+    channel = owner.channel()
+    copy = owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(channel, rdy=100)
+    sibling = copy.channels["c"]
+
+    assert promoted.detach(owner.broker, copy, force=True)
+
+    assert (consumer.in_flight, channel.siblings, owner.topic().promoted) == (0, [], [])
+    owner.advance(1000)
+    outlet.taken()
+    owner.publish(b"ours")
+    assert bodies(outlet) == [b"ours"]
+    assert sibling.deleted
+
+
+# --- channel state of other copies
+
+
+def test_learn_finishes_and_notes_messages_of_the_own_topic(origin, owner, first):
+    copy = owner.promote(origin.topic())
+    consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
+    say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
+    told = facts.facts(copy, "c")
+    again = copy_of(origin.topic(), origin)
+
+    learned = promoted.learn(origin.broker, origin.topic(), "c", told, stored=list)
+
+    assert learned == 4
+    assert origin.channel().lowest() == first + 4
+    (noted,) = origin.topic().staged_notes()
+    replay.apply(again, noted)
+    replay.apply(again, noted)
+    assert again.channels["c"].lowest() == first + 4
+
+
+def test_channel_state_of_another_generation_is_ignored(origin, first):
+    told = ChannelFacts(generation(), [(first, first + 10)])
+
+    assert promoted.learn(origin.broker, origin.topic(), "c", told, stored=list) == 0
+    assert origin.channel().depth == 10
+
+
+def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
+    told = ChannelFacts(generation(), [(first, first + 7)])
+    stored = [(first, first + 10)]
+    copy = copy_of(origin.topic(), origin)
+
+    promoted.learn(origin.broker, origin.topic(), "n", told, stored=lambda: stored)
+    noted = list(origin.topic().staged_notes())
+    origin.turn()
+
+    made = origin.topic().channels["n"]
+    assert made.generation == told.generation
+    assert made.waiting() == [(first + 7, first + 10)]
+    for note in noted:
+        replay.apply(copy, note)
+    assert copy.channels["n"].generation == told.generation
+    assert copy.channels["n"].waiting() == [(first + 7, first + 10)]
+
+
+def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner):
+    copy = owner.promote(origin.topic())
+    origin.broker.delete_channel(origin.topic(), "c")
+
+    promoted.learn(origin.broker, origin.topic(), "c", facts.facts(copy, "c"), stored=list)
+
+    assert "c" not in origin.topic().channels
+
+
+def test_many_finished_ranges_become_several_notes(origin, monkeypatch):
+    topic, channel = origin.topic(), origin.channel()
+    origin.publish(*[b"x"] * 100)
+    topic.staged_notes().clear()
+    first = topic.log.next_seq - 100
+    monkeypatch.setattr(promoted, "_NOTED_AT_ONCE", 20)
+    promoted.unite(origin.broker, topic, channel, [(first + at, first + at + 1) for at in range(0, 100, 2)])
+
+    assert len(topic.staged_notes()) == 3
+    assert all(notes.FINISH.encode() in note for note in topic.staged_notes())

@@ -1,0 +1,46 @@
+"""A topic of another nsqd's log."""
+
+import pytest
+
+from nsqd.engine import notes
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.settings import Settings
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import NoSource
+
+
+@pytest.fixture
+def topic():
+    return ReplicaTopic("t", "origin", MessageIds(3), NoSource())
+
+
+def test_channels_have_the_origins_ids(topic):
+    assert topic.add_channel("c").ids is topic.ids
+
+
+def test_a_change_is_not_noted_but_marks_the_topic_as_changed(topic):
+    channel = topic.add_channel("c")
+    topic.take_changed()
+    topic.note(notes.PAUSE, "c")
+    topic.note_put_off(channel, 1, 2)
+
+    assert topic.staged_notes() == []
+    assert topic.take_changed()
+
+
+def test_a_new_channel_withholds_what_the_topic_withholds(topic):
+    topic.backlog.extend(0, 10)
+    topic.log.next_seq = 10
+    topic.withheld = [(4, 10)]
+
+    channel = topic.add_channel("c")
+
+    assert channel.waiting() == [(0, 4)]
+    assert channel.owed(0, 10) == [(0, 10)]
+
+
+def test_no_message_ids_are_remembered():
+    def settings_of(_topic, _channel):
+        return Settings(dedup_window_ns=10**9)
+
+    assert ReplicaTopic("t", "origin", MessageIds(3), NoSource(), None, settings_of).published is None
