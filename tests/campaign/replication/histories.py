@@ -1,6 +1,7 @@
 """Random histories of several nodes, and what must hold at the end of each."""
 
 import random
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -33,6 +34,7 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     "power": {"power": 2, "kill": 0.5, "sync": 3},
     "disks": {"lose": 3, "kill": 0.5, "copy": 0.4, "full": 1, "slow": 1},
     "partition": {"part": 4, "half_open": 2, "kill": 0, "power": 0, "lose": 0, "kill_at_call": 0},
+    "copied": {"copy": 3, "kill": 0.5, "lose": 0.3},
     "people": {"make_channel": 3, "delete_channel": 1, "delete_topic": 0.5, "seek": 0.5},
     "network": {"half_open": 3, "lie": 2, "stranger": 2, "version": 1, "rotate": 3, "move": 1},
     "decommission": {"decommission": 1.5, "cut_decommission": 1, "kill": 0.3, "lose": 0.3},
@@ -51,8 +53,9 @@ class History:
         "publish": 14, "consume": 12, "wait": 10, "subscribe": 3, "leave": 1, "make_channel": 1, "kill": 1,
         "restart": 3, "part": 1, "long": 2, "compact": 1, "sync": 1, "lose": 0.7, "power": 0.7, "move": 0.3,
         "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7, "jump": 0.3, "slow": 0.3, "full": 0.3,
-        "half_open": 0.5, "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0, "cut_decommission": 0,
-        "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0, "suspend_long": 0,
+        "half_open": 0.5, "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0,
+        "cut_decommission": 0, "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0,
+        "suspend_long": 0,
     }  # fmt: skip
 
     def __init__(self, seed: int, profile: str = "all") -> None:
@@ -522,3 +525,12 @@ class History:
         self.site.settle()
         self._take_all()
         return self.promises.again - before
+
+
+def run(profile: str, seed: int) -> tuple[History, list[str]]:
+    """One history and its violations; an exception is one."""
+    history = History(seed, profile)
+    try:
+        return history, history.run().violations()
+    except Exception:  # noqa: BLE001 - every error is reported
+        return history, [traceback.format_exc()]
