@@ -5,6 +5,7 @@ known from the connection.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -209,14 +210,18 @@ class Exchange:
         self._full.discard(number)
         self._changed.pop(number, None)
         pending = self._log.delivered(copy)
+        is_news = full
         for name in names:
             topic = copy.topics.get(name)
+            states: Iterable[ChannelState] = ()
             if topic is None:
-                self.link.send(nothing_pending(name, copy.origin, number))
+                states = (nothing_pending(name, copy.origin, number),)
             elif not topic.ephemeral:
-                for state in states_of(topic, copy.origin, number, pending.get(name, {})):
-                    self.link.send(state)
-        if names or full:
+                states = states_of(topic, copy.origin, number, pending.get(name, {}))
+            for state in states:
+                self.link.send(state)
+                is_news = True
+        if is_news:
             self._state_serials[number] = self._serial
         return full
 
@@ -261,7 +266,7 @@ class Exchange:
             log.learn(self, status)
             news = log.merge(states)
         self._checkpointing.append(Checkpointing(status.serial, news))
-        if states:
+        if states or status.full:
             self._ack_wanted = status.serial
         if status.ask:
             self._must_answer = True

@@ -149,9 +149,7 @@ class LogCopies:
             exchange.topic_changed(copy, topic.name)
             exchange.checkpointed(topic, senders)
         for other in self.copies:
-            if other is not copy and other.tells_state and topic.name in other.topics:
-                for state in states_of(topic, self.origin, copy.number, {}):
-                    self._merge_into(other, state)
+            self._merge_topic(topic, copy, other)
         if len(self.copies) > 1 or self.known:
             self.changed()
 
@@ -225,6 +223,20 @@ class LogCopies:
                     if topic is not None:
                         news.add(topic)
         return news
+
+    def opened(self, copy: LocalCopy) -> None:
+        """A copy was opened: it and the other copies here learn from each other."""
+        for other in self.copies:
+            for topic in list(other.durable_topics()):
+                self._merge_topic(topic, other, copy)
+            for topic in list(copy.durable_topics()):
+                self._merge_topic(topic, copy, other)
+        self.state_changed(copy)
+
+    def _merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
+        if target is not source and source.tells_state and target.tells_state and topic.name in target.topics:
+            for state in states_of(topic, self.origin, source.number, {}):
+                self._merge_into(target, state)
 
     def _merge_into(self, copy: LocalCopy, state: ChannelState) -> Topic | None:
         topic = copy.topics.get(state.topic)

@@ -718,7 +718,7 @@ class ReplicationNode:
         copy.is_open = True
         for topic in job.found.values():
             self._add_topic(log, copy, topic)
-        log.state_changed(copy)
+        log.opened(copy)
         for exchange in log.exchanges.values():
             exchange.ask()
         if copy.is_owner:
