@@ -11,7 +11,34 @@ from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
 
 # How often 1,000 histories of all profiles have to see each event.
-LEAST_PER_1000: Final[dict[str, int]] = {}
+LEAST_PER_1000: Final[dict[str, int]] = {
+    "failover": 250,
+    "transfer": 120,
+    "promotion of a tail": 45,
+    "raised epoch": 200,
+    "second with a yield": 10000,
+    "suspension noticed": 170,
+    "owner dropped, finished": 280,
+    "owner dropped, messages elsewhere": 90,
+    "replica dropped, finished": 800,
+    "replica dropped, messages elsewhere": 300,
+    "stream resumed": 1800,
+    "new copy because of a conflict": 40,
+    "decommissioned": 70,
+    "killed at a call": 100,
+    "power cut": 130,
+    "lost disk": 150,
+    "copy": 35,
+    "half_open": 250,
+    "rotate": 150,
+    "stranger": 130,
+    "version": 50,
+    "full": 90,
+    "slow": 90,
+    "jump": 60,
+    "lie": 100,
+    "restart of all": 80,
+}
 
 
 class CountedNode(ReplicationNode):

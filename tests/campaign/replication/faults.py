@@ -46,7 +46,7 @@ class Faults:
         if len(site.disks) >= _MAX_NODES:
             return
         source = self.rng.choice(sorted(site.disks))
-        site.add(_copied(site.disks[source]))
+        site.add(copied(site.disks[source]))
 
     def full(self) -> None:
         """A disk has no room for copies, or has room again."""
@@ -134,7 +134,7 @@ class Faults:
             self.wrong.append(f"a stranger was not refused: {link.refused} {link.reason}")
 
 
-def _copied(disk: SimulatedDisk) -> SimulatedDisk:
+def copied(disk: SimulatedDisk) -> SimulatedDisk:
     """The disk with a copy of the data path."""
     found = disk.killed()
     source = DATA.with_name(f"before {len(found.names(DATA.parent))}")
