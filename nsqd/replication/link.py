@@ -74,7 +74,7 @@ class PeerLink:
         # It accepts no stream any more.
         self.peer_accepts_none = False
         # What this node has said of itself.
-        self.said_draining = Draining(draining=False)
+        self.said_draining: Draining | None = None
         self.heard_ns = now_ns
         self.sender = Sender(now_ns, strict=node.settings.strict)
         # The logs that are streamed to the peer, and those that come from it, by their numbers.

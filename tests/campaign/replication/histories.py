@@ -197,8 +197,8 @@ class History:
             return
         awake = max(site.started[by], site.resumed.get(by, 0))
         # Its process has lived long enough after the answer for a checkpoint.
-        last = site.ended.get(by, 0)
-        is_stored = site.started[by] < finished or last - finished >= KNOWN_AFTER
+        end = next((one for one in site.ended.get(by, ()) if one >= finished), site.now)
+        is_stored = end - finished >= KNOWN_AFTER
         if is_stored and site.now - awake >= KNOWN_AFTER:
             self.events["preventable duplicate"] += 1
             self.wrong.append(

@@ -64,9 +64,9 @@ class Site:
         self.lying = False
         # Called with a node and each message that it sends to a consumer: topic, channel, body.
         self.on_sent: Callable[[int, str, str, bytes], None] = lambda *_: None
-        # Since when each node runs, and when it ran last.
+        # Since when each node runs, and when it ended before.
         self.started: dict[int, int] = {}
-        self.ended: dict[int, int] = {}
+        self.ended: dict[int, list[int]] = {}
         self.resumed: dict[int, int] = {}
         self._unreachable: dict[tuple[int, bytes], int] = {}
         # Of each node: how fast its clock is, and how far it has jumped.
@@ -123,7 +123,7 @@ class Site:
         for line in [one for one in self.lines if number in (one.connector, one.acceptor)]:
             self.cut(line, dead=number)
         self.suspended.discard(number)
-        self.ended[number] = self.now
+        self.ended.setdefault(number, []).append(self.now)
         del self.nodes[number]
         self.disks[number] = disk
 
