@@ -195,7 +195,7 @@ class LogCopies:
         peer = exchange.peer
         self.without_copy.discard(peer)
         self.node.learn_holders(
-            self, {peer: exchange.link.address} | {one.identity: one.address for one in status.holders}
+            self, {peer: exchange.link.address}, {one.identity: one.address for one in status.holders}
         )
         is_owner = status.kind in (CopyKind.PROMOTED, CopyKind.ORIGIN)
         self.node.see_epoch(self, status.epoch if is_owner else status.seen)

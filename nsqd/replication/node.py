@@ -527,15 +527,16 @@ class ReplicationNode:
             return copy.record.holders
         return {one.identity: one.address for one in self.record.holders}
 
-    def learn_holders(self, log: LogCopies, found: dict[bytes, str]) -> None:
-        """Remember who holds copies of a log."""
+    def learn_holders(self, log: LogCopies, peer: dict[bytes, str], others: dict[bytes, str]) -> None:
+        """Remember who holds copies of a log: a *peer*, whose address is right, and others that it knows."""
+        found = others | peer
         for copy in log.copies:
             holders = self.holders_of(copy)
             news = {
                 who: address
                 for who, address in found.items()
                 if who not in (self.identity, *log.without_copy)
-                and (who not in holders or (address and holders[who] != address))
+                and (who not in holders or (address != holders[who] and (who in peer or not holders[who])))
             }
             if not news:
                 continue

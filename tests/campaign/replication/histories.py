@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from nsqd.replication.claims import Pending, count, subtract
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import ReplicaSettings
@@ -400,7 +401,52 @@ class History:
                     node.answer(reader, message, "REQ")
                 node.leave(reader)
         self._readers = []
+        if self.rng.random() < 0.3:
+            self._wait_until_quiet()
         self._finish_all()
+
+    def _wait_until_quiet(self) -> None:
+        """Without consumers each message gets one owner, and then nodes have nothing to say."""
+        site = self.site
+        site.step = SECOND
+        site.is_prompt, was_prompt = True, site.is_prompt
+        for _ in range(5):
+            self._do(partial(site.advance, 30))
+        self.events["quiet"] += 1
+        before = self._serials()
+        site.advance(20)
+        self.wrong += [
+            f"{name} sends statuses all the time"
+            for name, serial in self._serials().items()
+            if serial > before.get(name, serial) + 4
+        ]
+        self._check_owners()
+        site.is_prompt = was_prompt
+
+    def _serials(self) -> dict[str, int]:
+        return {
+            f"node {node.number} to {peer.hex()[:4]} of {log.origin.hex()[:4]}": exchange._serial
+            for node in self.site.nodes.values()
+            for log in node.replication.logs.values()
+            for peer, exchange in log.exchanges.items()
+        }
+
+    def _check_owners(self) -> None:
+        found: dict[bytes, list[tuple[str, Pending]]] = {}
+        for node in self.site.nodes.values():
+            for log in node.replication.logs.values():
+                for copy in log.copies:
+                    if copy.is_owner:
+                        name = f"copy {copy.number} of node {node.number}"
+                        found.setdefault(log.origin, []).append((name, log.delivered(copy)))
+        for origin, owners in found.items():
+            for at, (name, pending) in enumerate(owners):
+                for other, theirs in owners[at + 1 :]:
+                    twice = count(pending) - count(subtract(pending, [theirs]))
+                    if twice:
+                        self.wrong.append(
+                            f"{twice} messages of {origin.hex()[:4]} have two owners: {name}, {other}"
+                        )
 
     def _finish_all(self) -> None:
         """Take everything until nothing is open and no copy is left over."""
