@@ -172,9 +172,8 @@ class Exchange:
             self._full = {copy.number for copy in log.copies}
         copies = [copy for copy in log.copies if not (copy.is_gone or log.node.is_transferred(copy))]
         heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
-        news = self._sends_states and (
-            any(self._changed.values())
-            or any(copy.number in self._full for copy in copies if copy.tells_state)
+        news = self._sends_states and any(
+            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.tells_state
         )
         acks = self._ack_sent < self._ack_wanted <= self._checkpointed
         if not (news or acks or self.asks or self._must_answer or heads != self._sent):

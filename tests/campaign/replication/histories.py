@@ -150,7 +150,9 @@ class History:
         if promise.copies:
             others = [disk for number, disk in self.site.disks.items() if number != node.number]
             have = sum(body in bodies_in(disk) for disk in others)
-            if have < promise.copies:
+            # The owner does not know yet that the end of a half-open connection is gone.
+            knows = not any(one.is_half_open for one in self.site.lines if one.connector == node.number)
+            if have < promise.copies and knows:
                 self.wrong.append(f"{body.decode()} was answered with {have} of {promise.copies} copies")
         self.promises.made[body] = promise
 
