@@ -436,7 +436,9 @@ class LogCopies:
         if not all(self._has_answered(one) for one in owners):
             return
         waited_ns = now_ns - copy.since_ns
-        if any(one.epoch >= copy.epoch and one.received_ns > copy.detached_ns for one in owners):
+        present = [one.received_ns > copy.detached_ns for one in owners if one.epoch >= copy.epoch]
+        # An owner that is silent for less than the failover timeout may have more than it said last.
+        if present and all(present):
             if waited_ns >= STAGGER_NS * copy.place:
                 self.node.promote(self, copy, copy.epoch, failover=False)
         elif waited_ns >= takeover_wait_ns(self.node.settings.failover_ns, copy.place):

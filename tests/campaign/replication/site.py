@@ -146,8 +146,10 @@ class Site:
 
     def resume(self) -> None:
         """Suspended nodes continue."""
-        self.resumed.update(dict.fromkeys(self.suspended, self.now))
-        self.suspended.clear()
+        resumed, self.suspended = self.suspended, set()
+        self.resumed.update(dict.fromkeys(resumed, self.now))
+        for number in resumed:
+            self.nodes[number].advance(self.clock(number))
 
     def node_with(self, identity: bytes) -> SimulatedNode | None:
         return next((one for one in self.nodes.values() if one.identity == identity), None)
