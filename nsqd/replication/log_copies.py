@@ -3,7 +3,7 @@
 Numbers in comments are those of the rules in docs/internals/replication.md. No socket, no clock, no thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from nsqd.engine import promoted, withholding
@@ -19,6 +19,7 @@ from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
 from nsqd.replication.roles import CopyOwner, Link
 from nsqd.replication.sender import Sender
+from nsqd.storage.topic_store import store_of
 
 _S: Final = 1_000_000_000
 # An owner that starts, takes over or was suspended asks the holders for so long.
@@ -510,8 +511,7 @@ class LogCopies:
         waited_ns = now_ns - copy.transfer_ns
         if waited_ns < self.node.broker.limits.msg_timeout_ns and self._in_flight(copy):
             return "messages in flight"
-        changed = [topic for topic in copy.topics.values() if topic.changed and not topic.ephemeral]
-        if changed or stream.sender.synced < stream.checkpoint_position:
+        if _is_unstored(copy) or stream.sender.synced < stream.checkpoint_position:
             stream.sender.request_sync()
             return "the last channel state at the new owner"
         self.node.send_take_over(stream, max(copy.epoch, copy.seen) + 1)
@@ -560,6 +560,8 @@ class LogCopies:
 
     def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
         """Who still needs a copy of which no message is in flight."""
+        if _is_unstored(copy):
+            return "a checkpoint of its channel state"
         pending = self.pending(copy)
         if pending:
             using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
@@ -613,7 +615,7 @@ class LogCopies:
             return False
         if copy.is_owner and other.claim < copy.claim:
             return False
-        if any(other.topics[name].changed for name in copy.topics if name in other.topics):
+        if _is_unstored(other, copy.topics):
             return False
         return self.counted(other, 0, now_ns) is not None
 
@@ -668,6 +670,17 @@ class LogCopies:
     def unstreamed(self) -> list[LocalCopy]:
         """The copies of another node's log into which nothing is streamed."""
         return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]
+
+
+def _is_unstored(copy: LocalCopy, names: Container[str] | None = None) -> bool:
+    """Whether channel state of a copy, or of some of its topics, is not in a checkpoint yet."""
+    for topic in copy.durable_topics():
+        if names is not None and topic.name not in names:
+            continue
+        store = store_of(topic)
+        if topic.has_changed or (store is not None and store.checkpoints.is_writing):
+            return True
+    return False
 
 
 def _size(ranges: Ranges) -> int:

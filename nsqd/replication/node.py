@@ -718,6 +718,8 @@ class ReplicationNode:
         copy.topics.update(job.found)
         copy.is_open = True
         for topic in job.found.values():
+            # What was recovered is on the disk.
+            topic.take_changed()
             self._add_topic(log, copy, topic)
         log.opened(copy)
         for exchange in log.exchanges.values():
@@ -895,9 +897,13 @@ class ReplicationNode:
         """Forget holders that were not heard for a week."""
         now_s = self._now_s()
         self._heard_s.update((link.peer, now_s) for link in self.links if link.is_up)
+        wanted = self.wanted_peers()
         for log in list(self.logs.values()):
             for peer in log.holders:
-                if now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
+                if peer not in wanted:
+                    # The owner that streams into the copy says who holds the log.
+                    self._heard_s[peer] = now_s
+                elif now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
                     self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:
