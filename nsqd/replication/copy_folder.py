@@ -381,9 +381,10 @@ class CopyFolder:
         self.is_at_work = False
         self.is_loaded = False
 
-    def moved(self) -> None:
-        """The copy has another folder."""
+    def entered(self) -> None:
+        """A stream has entered the copy, which may have another folder."""
         for found in self.files.values():
+            found.is_final = False
             if found.segment is not None:
                 found.segment.folder = self.path
 

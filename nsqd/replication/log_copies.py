@@ -288,7 +288,8 @@ class LogCopies:
             reason = self._transfer(copy, now_ns)
         else:
             self._check_failover(copy, now_ns)
-        return self._drop(copy, now_ns) or reason
+        to_drop = self._drop(copy, now_ns)
+        return reason or to_drop
 
     def _open_again(self, copy: LocalCopy, now_ns: int) -> bool:
         """Open a promoted copy that could not be opened, or topics that could not be read."""

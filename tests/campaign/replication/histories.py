@@ -327,7 +327,24 @@ class History:
         open_messages = self.promises.open()
         disks = [disk for one, disk in self.site.disks.items() if one != number]
         there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left is not None else [])))
-        return [body for body in open_messages if body not in there]
+        return [
+            body
+            for body in open_messages
+            if body not in there or (not self.promises.made[body].copies and self._is_unsafe(number, body))
+        ]
+
+    def _is_unsafe(self, number: int, body: bytes) -> bool:
+        """Whether a message was answered without a replica, and its origin is not fully replicated since.
+
+        A replica may have it and not know its channels.
+        """
+        node = self.site.nodes.get(number)
+        origin = self.promises.made[body].origin
+        if node is None:
+            return self.site.identities.get(number) == origin
+        own = node.replication.own_copy
+        log = node.replication.logs[node.identity]
+        return node.identity == origin and log.counted(own, 0, node.now) is None
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())

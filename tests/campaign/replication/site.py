@@ -68,6 +68,8 @@ class Site:
         self.started: dict[int, int] = {}
         self.ended: dict[int, list[int]] = {}
         self.resumed: dict[int, int] = {}
+        # The identity of the last start of each node.
+        self.identities: dict[int, bytes] = {}
         self._unreachable: dict[tuple[int, bytes], int] = {}
         # Of each node: how fast its clock is, and how far it has jumped.
         self.rates: dict[int, float] = {}
@@ -97,7 +99,8 @@ class Site:
             lambda *message: self.on_sent(number, *message),
         )
         self.started[number] = self.now
-        self.nodes[number] = SimulatedNode(number, self.disks[number], self.clock(number), around)
+        self.nodes[number] = node = SimulatedNode(number, self.disks[number], self.clock(number), around)
+        self.identities[number] = node.identity
 
     def add(self, disk: SimulatedDisk) -> None:
         """Start a new node on this disk."""
