@@ -45,10 +45,12 @@ from nsqd.replication.local_copy import (
     PromoteCopy,
     SaveRecord,
 )
-from nsqd.replication.log_copies import LogCopies, Replicated
+from nsqd.replication.log_copies import LogCopies
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node_record import FORGET_HOLDER_AFTER_S, NodeRecord, NodeRecordFile
 from nsqd.replication.primary import Primary, ReplicaSettings
+from nsqd.replication.replicated import Replicated
+from nsqd.replication.shown import shown_node
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.slots import CheckpointJob
@@ -933,67 +935,4 @@ class ReplicationNode:
 
     def shown(self, now_ns: int) -> dict[str, Any]:
         """The content of GET /replication."""
-        own = self._own_log
-        counted = own.counted(self._own, 0, now_ns)
-        return {
-            "identity": self.identity.hex(),
-            "incarnation": self.record.incarnation,
-            "epoch": self._own.epoch,
-            "replicas_wanted": self.settings.replicas,
-            "fully_replicated": counted is not None,
-            "replicas": [self._shown_replica(identity, now_ns) for identity in self.replicas],
-            "copies": [
-                self._shown_copy(log, copy, now_ns)
-                for log in self.logs.values()
-                for copy in log.copies
-                if not copy.is_origin
-            ],
-        }
-
-    def _shown_replica(self, identity: bytes, now_ns: int) -> dict[str, Any]:
-        link = self.link_to(identity)
-        stream = None if link is None else link.stream_of(self.primary)
-        found: dict[str, Any] = {
-            "identity": identity.hex(),
-            "address": next((one.address for one in self.record.replicas if one.identity == identity), ""),
-            "state": "unreachable",
-            "caught_up_topics": 0,
-            "in_sync_topics": 0,
-            "topics": 0,
-            "lag_bytes": 0,
-            "lag_seconds": 0.0,
-            "problem": "",
-        }
-        if stream is not None:
-            in_sync = stream.in_sync_topics == stream.topics
-            state = "caught_up" if stream.is_caught_up else "in_sync" if in_sync else "catching_up"
-            found |= {
-                "state": "stalled" if stream.sender.stalled else state,
-                "caught_up_topics": stream.caught_up_topics,
-                "in_sync_topics": stream.in_sync_topics,
-                "topics": stream.topics,
-                "lag_bytes": stream.sender.lag_bytes,
-                "lag_seconds": stream.sender.lag_ns(now_ns) / _S,
-            }
-        return found
-
-    def _shown_copy(self, log: LogCopies, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
-        pending = count(log.delivered(copy))
-        link = self.link_to(copy.owner)
-        state = "promoted" if copy.is_owner else "replica"
-        return {
-            "origin": copy.origin.hex(),
-            "number": copy.number,
-            "state": "state_only" if copy.is_owner and copy.is_open and not pending else state,
-            "epoch": copy.epoch,
-            "owner": (self.identity if copy.is_owner else copy.owner).hex(),
-            "address": self.holders_of(copy).get(copy.owner, ""),
-            "connected": copy.is_streamed and link is not None,
-            "topics": len(copy.topics),
-            "pending": pending,
-            "yielded": copy.yielded_count,
-            "fully_replicated": log.counted(copy, 0, now_ns) is not None,
-            "waits_for": copy.waits_for,
-            "holders": [identity.hex() for identity in self.holders_of(copy)],
-            "problems": copy.problems,
-        }
+        return shown_node(self, now_ns)

@@ -11,16 +11,19 @@ from typing import Any, Final
 from nsqd.engine import facts, notes
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged, without
-from nsqd.replication import exchange, log_copies
+from nsqd.replication import dropping, exchange, log_copies, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_jobs import BeginCopy
+from nsqd.replication.dropping import Dropping
 from nsqd.replication.exchange import Checkpointing, Exchange, KnownCopy
-from nsqd.replication.log_copies import LogCopies, Replicated
+from nsqd.replication.log_copies import LogCopies
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.primary import Primary
+from nsqd.replication.replicated import Replicated
 from nsqd.replication.topic_stream import TopicStream
+from nsqd.replication.yielding import Yielding
 from tests.campaign.replication import node as simulated_node
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -127,7 +130,7 @@ def _said(**values: Any) -> Callable[[Any], Any]:
 
 
 def _void_counts(original: Any) -> Any:
-    def rely(self: LogCopies, copy: Any, known: KnownCopy) -> bool:
+    def rely(self: Dropping, copy: Any, known: KnownCopy) -> bool:
         detached, copy.detached_ns = copy.detached_ns, -1
         try:
             return original(self, copy, known)
@@ -224,13 +227,17 @@ PARTS: Final[dict[str, Part]] = {
         7,
         "the lower claim yields",
         ("partition", "return"),
-        _patches((LogCopies, "_set_yielded", _returns(None))),
+        _patches((Yielding, "_set_yielded", _returns(None))),
     ),
     "channel": Part(
         7,
         "it yields on the same channel and generation only",
         ("people", "all"),
-        _patches((log_copies, "subtract", _any_channel)),
+        _patches(
+            (log_copies, "subtract", _any_channel),
+            (dropping, "subtract", _any_channel),
+            (yielding, "subtract", _any_channel),
+        ),
     ),
     "failover timeout": Part(
         7,
@@ -248,7 +255,7 @@ PARTS: Final[dict[str, Part]] = {
         8,
         "an owner raises its epoch over a silent higher one",
         ("return", "all"),
-        _patches((LogCopies, "_raise_epoch", _returns(None)), (LogCopies, "_is_stale", _returns(False))),
+        _patches((LogCopies, "_raise_epoch", _returns(None)), (Yielding, "_is_stale", _returns(False))),
     ),
     "tail": Part(
         9,
@@ -284,7 +291,7 @@ PARTS: Final[dict[str, Part]] = {
         11,
         "and said so after the copy's stream had ended",
         ("disks",),
-        _patches((LogCopies, "_may_rely_on", _void_counts)),
+        _patches((Dropping, "_may_rely_on", _void_counts)),
     ),
     "synced": Part(
         11,
@@ -308,7 +315,7 @@ PARTS: Final[dict[str, Part]] = {
         12,
         "channel state outlives the messages",
         ("return", "people", "all"),
-        _patches((LogCopies, "_has_state", _returns(True))),
+        _patches((Dropping, "_has_state", _returns(True))),
     ),
     "holders": Part(
         12,
@@ -320,7 +327,7 @@ PARTS: Final[dict[str, Part]] = {
         13,
         "a transfer waits for messages in flight",
         ("transfer",),
-        _patches((LogCopies, "_in_flight", lambda _: staticmethod(lambda _copy: False))),
+        _patches((log_copies, "in_flight", _returns(False))),
     ),
     "suspension of delivery": Part(
         13, "and suspends delivery", ("transfer",), _patches((LogCopies, "_suspend", _returns(None)))
@@ -369,6 +376,11 @@ def left_out(name: str) -> Iterator[None]:
     """Run without one part; with an empty name nothing is left out."""
     saved = []
     for owner, attribute, change in PARTS[name].patches if name else ():
+        # A method is replaced in the class that defines it.
+        for one in getattr(owner, "__mro__", ()):
+            if attribute in vars(one):
+                owner = one
+                break
         original = vars(owner)[attribute]
         saved.append((owner, attribute, original))
         setattr(owner, attribute, change(original))
