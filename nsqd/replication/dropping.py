@@ -65,7 +65,7 @@ class Dropping:
             reason = self._needed_by(copy, now_ns)
         if reason:
             return reason
-        self._log.node.drop(self, copy)
+        self._log.node.drop(self._log, copy)
         return "" if copy.is_origin else "a job on its files"
 
     def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
