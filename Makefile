@@ -32,6 +32,7 @@ chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the campaigns on the simulated disk, 20 minutes by default: make campaign MINUTES=60
 	$(B)/python -m tests.campaign --minutes $(or $(MINUTES),20)
+	$(B)/python -m tests.campaign.replication --minutes $(or $(MINUTES),20)
 lives: dev ## three nsqd that keep copies of each other's logs are killed under load: make lives MINUTES=10
 	$(B)/python -m tests.campaign.lives --minutes $(or $(MINUTES),10)
 client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600

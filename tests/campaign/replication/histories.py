@@ -12,7 +12,7 @@ from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import ReplicaSettings
 from nsqd.storage.topic_store import TopicStore
 from tests.campaign.replication.faults import Faults
-from tests.campaign.replication.node import SECOND, Killed, Reader, SimulatedNode
+from tests.campaign.replication.node import MSG_TIMEOUT, SECOND, Killed, Reader, SimulatedNode
 from tests.campaign.replication.promises import Promise, Promises, bodies_in
 from tests.campaign.replication.site import Site
 from tests.support.simulated_disk import SimulatedDisk
@@ -62,6 +62,8 @@ class History:
     def __init__(self, seed: int, profile: str = "all") -> None:
         self.rng = rng = random.Random(f"{profile} {seed}")
         self.wrong: list[str] = []
+        # When each message was sent last without an answer yet, and by which node.
+        self._in_flight: dict[tuple[str, str, bytes], tuple[int, int]] = {}
         self.profile = profile
         replicas = rng.choice((1, 1, 2))
         settings = ReplicaSettings(
@@ -185,12 +187,15 @@ class History:
             reader.take()
 
     def _answer(self, node: SimulatedNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
+        self._in_flight.pop((reader.topic, reader.channel, message[1]), None)
         if node.answer(reader, message, verb) and verb == "FIN":
             self.promises.by_another += int(message[0], 16) >> 54 != node.number
             self.promises.finished(reader.topic, reader.channel, message[1], self.site.now, node.number)
 
     def _sent(self, number: int, topic: str, channel: str, body: bytes) -> None:
         """A message was sent to a consumer: a duplicate that could have been prevented is a violation."""
+        if self.profile == "transfer":
+            self._check_in_flight(number, (topic, channel, body))
         found = self.promises.finished_at.get((topic, channel, body))
         if found is None or not self.is_strict:
             return
@@ -209,9 +214,24 @@ class History:
                 f" and sent by node {number} at {site.now / SECOND}"
             )
 
+    def _check_in_flight(self, number: int, key: tuple[str, str, bytes]) -> None:
+        """A consumer of another node, which runs all the time, has the message and may still answer."""
+        site = self.site
+        since, other = self._in_flight.get(key, (0, number))
+        self._in_flight[key] = (site.now, number)
+        awake = max(site.started.get(other, 0), site.resumed.get(other, 0))
+        runs = other in site.nodes and other not in site.suspended and awake < since
+        if other != number and runs and site.now - since < MSG_TIMEOUT - SECOND:
+            self.wrong.append(
+                f"{key[2].decode()} was sent by node {number} while it was in flight on node {other}"
+            )
+
     def leave(self) -> None:
         if self._readers:
             node, reader = self._readers.pop(self.rng.randrange(len(self._readers)))
+            reader.take()
+            for _, body in reader.unanswered:
+                self._in_flight.pop((reader.topic, reader.channel, body), None)
             if self.site.nodes.get(node.number) is node and reader in node.readers:
                 node.leave(reader)
 
@@ -268,6 +288,9 @@ class History:
             node.replication.decommission("", fewer_copies=False)
             for reader in list(node.readers):
                 if self.rng.random() < 0.3:
+                    reader.take()
+                    for _, body in reader.unanswered:
+                        self._in_flight.pop((reader.topic, reader.channel, body), None)
                     node.leave(reader)
 
     def _remove_decommissioned(self) -> None:
@@ -476,7 +499,7 @@ class History:
         site = self.site
         site.step = SECOND
         for turn in range(25):
-            if turn in (6, 13):
+            if turn in (6, 11, 16, 21):
                 # Nodes that were not heard for a week are forgotten. A node may have learned of one since.
                 site.days += 8
             self._do(partial(site.advance, 8))
