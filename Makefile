@@ -32,6 +32,7 @@ chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the campaigns on the simulated disk, 20 minutes by default: make campaign MINUTES=60
 	$(B)/python -m tests.campaign --minutes $(or $(MINUTES),20)
+	$(B)/python -m tests.campaign.replication --minutes $(or $(MINUTES),20)
 lives: dev ## three nsqd that replicate to each other are killed and lose their disks under load: make lives N=40
 	$(B)/python -m tests.campaign.lives --starts $(or $(N),40)
 client-campaign: dev ## the client under faults, a minute or T seconds of each kind: make client-campaign T=600

@@ -18,7 +18,7 @@ from nsqd.log.tail import BlockSource
 class ReplicaTopic(Topic):
     """See the module."""
 
-    __slots__ = ("ids", "origin", "tombstoned", "withheld")
+    __slots__ = ("finished_elsewhere", "ids", "origin", "tombstoned", "withheld")
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class ReplicaTopic(Topic):
         self.withheld: Ranges = []
         # The topic was deleted here: no message that it had then is pending.
         self.tombstoned = False
+        # Messages that other copies have finished and this one never had, by channel and generation.
+        self.finished_elsewhere: dict[tuple[str, int], Ranges] = {}
 
     def __repr__(self) -> str:
         return f"<ReplicaTopic {self.name} of {self.origin} channels {list(self.channels)}>"

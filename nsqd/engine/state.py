@@ -92,6 +92,8 @@ class TopicState:
     alone: list[tuple[int, int, str]] = field(default_factory=list)
     # See `ReplicaTopic.tombstoned`.
     tombstoned: bool = False
+    # See `ReplicaTopic.finished_elsewhere`.
+    finished_elsewhere: dict[tuple[str, int], Ranges] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -405,6 +405,11 @@ class Topic(Staging):
             self._skipped = (self.log.next_seq, seq)
             self.log.next_seq = seq
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether what is pending changed since the last call of `take_changed`."""
+        return self.changed or any(channel.changed for channel in self.channels.values())
+
     def take_changed(self) -> bool:
         """Whether what is owed changed since the last call."""
         changed = self.changed

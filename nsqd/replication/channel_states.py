@@ -11,7 +11,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, merged
+from nsqd.log.ranges import Ranges, merged, without
 from nsqd.replication.claims import NO_CHANNEL, ChannelKey
 from nsqd.replication.fields import MAX_RANGES
 from nsqd.replication.frames import ChannelState
@@ -50,8 +50,9 @@ def states_of(
         if known is None:
             continue
         key = (name, known.generation)
+        finished = merged([*known.finished, *_elsewhere(topic, key)])
         yield from _in_frames(
-            *(origin, copy, topic.name, key, known.finished, pending.get(key, _NOTHING)),
+            *(origin, copy, topic.name, key, finished, pending.get(key, _NOTHING)),
             live=name in topic.channels,
         )
 
@@ -97,7 +98,25 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
         return True
     if channel.generation != state.generation:
         return False
-    return promoted.unite(broker, topic, channel, finished) > 0
+    news = promoted.unite(broker, topic, channel, finished) > 0
+    return _remember(topic, (channel.name, channel.generation), finished) or news
+
+
+def _remember(topic: Topic, key: ChannelKey, finished: Ranges) -> bool:
+    """Remember finished messages that this copy never had, for others that have them; True if one is new."""
+    if not isinstance(topic, ReplicaTopic):
+        return False
+    known = _elsewhere(topic, key)
+    found = merged([*known, *without(finished, facts.had(topic))])
+    if found == known:
+        return False
+    topic.finished_elsewhere[key] = found
+    topic.changed = True
+    return True
+
+
+def _elsewhere(topic: Topic, key: ChannelKey) -> Ranges:
+    return topic.finished_elsewhere.get(key, []) if isinstance(topic, ReplicaTopic) else []
 
 
 def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:

@@ -237,9 +237,9 @@ class Copies:
             self._folders.pop(key, None)
 
     def delete_topic(self, record: CopyRecord, topic: str, below: int) -> None:
-        """Remove a topic, deleted below a position, from a copy without a stream. Raises OSError.
+        """Remove a topic, deleted below a position, from a copy without a stream. For any thread.
 
-        A folder with messages from that position on stays: it is that of a later topic.
+        Raises OSError. A folder with messages from that position on stays: it is that of a later topic.
         """
         folder = self.folder(record, topic)
         if not folder.is_at_work:

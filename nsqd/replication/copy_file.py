@@ -10,6 +10,7 @@ class CopyFile:
     __slots__ = (
         "bounds",
         "fd",
+        "is_final",
         "is_named",
         "name",
         "problem",
@@ -35,6 +36,8 @@ class CopyFile:
         # Its format is not known to this version, which keeps the file as it is: a sentence; else empty.
         self.problem = ""
         self.sealed = False
+        # This stream has sealed it. One that was found sealed may be longer at the primary.
+        self.is_final = False
         # The descriptor for appending; -1 when it is not open.
         self.fd = -1
 

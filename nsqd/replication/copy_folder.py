@@ -169,7 +169,7 @@ class CopyFolder:
                 raise Mismatch(f"{name} continues at {offset}, and there is no such file in the copy")
             segment = self._begun(name, data)
             at = FILE_HEADER_BYTES
-        elif found.segment is None or found.sealed or found.size != offset:
+        elif found.segment is None or not _continues(found, offset):
             raise Mismatch(f"{name} continues at {offset}, and its copy ends at {found.size}")
         else:
             segment = found.segment
@@ -197,7 +197,7 @@ class CopyFolder:
                 self._disk.remove(self.path / name)
             found = self._create(name, None)
             found.salt = 0 if header is None else header.salt
-        elif found is None or found.sealed or offset > found.size or (found.is_log and offset != found.size):
+        elif found is None or offset > found.size or (found.is_log and not _continues(found, offset)):
             raise Mismatch(f"a part of {name} at {offset} does not join its copy")
         if found.is_log:
             self._write(found, data)
@@ -331,7 +331,7 @@ class CopyFolder:
             has = "is not there" if found is None else f"has {found.size}"
             raise Mismatch(f"{name} ends with {size} bytes, and its copy {has}")
         self._close(found)
-        found.sealed = True
+        found.sealed = found.is_final = True
         self._steps.append(("seal", name, ""))
 
     def remove(self, name: str) -> None:
@@ -371,7 +371,7 @@ class CopyFolder:
                 continue
             if step == "rename":
                 self._renamed(found, other)
-            found.sealed = True
+            found.sealed = found.is_final = True
             found.segment = measured.get(found.name) or found.segment
             found.synced = found.size
             self.dirty.pop(found.name, None)
@@ -381,9 +381,10 @@ class CopyFolder:
         self.is_at_work = False
         self.is_loaded = False
 
-    def moved(self) -> None:
-        """The copy has another folder."""
+    def entered(self) -> None:
+        """A stream has entered the copy, which may have another folder."""
         for found in self.files.values():
+            found.is_final = False
             if found.segment is not None:
                 found.segment.folder = self.path
 
@@ -397,3 +398,15 @@ class CopyFolder:
         if self._steps:
             self._steps = []
             self.is_loaded = False
+
+
+def _continues(found: CopyFile, offset: int) -> bool:
+    """Whether a log file goes on at this offset.
+
+    A file that was found with its index may be longer at the primary: another owner, or a start of this node,
+    has made the index.
+    """
+    if found.is_final or found.problem or found.size != offset:
+        return False
+    found.sealed = False
+    return True

@@ -5,7 +5,9 @@ known from the connection.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
@@ -15,6 +17,9 @@ from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Stat
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.roles import Link, LogStatuses
 from nsqd.replication.sender import Sender
+
+# Copies whose channel state their node does not know.
+_WITHOUT_STATE: Final = (CopyKind.NONE, CopyKind.REPLICA, CopyKind.STREAMED)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,6 +123,8 @@ class Exchange:
         self._must_answer = True
         self._states: dict[int, list[ChannelState]] = {}
         self._named: set[int] = set()
+        # The received statuses, up to the last one of the peer's copies, have all that the peer knows.
+        self._is_complete = True
         self._checkpointing: deque[Checkpointing] = deque()
         self._checkpointed = 0
         # The serial of the last received status that had channel state, and the last that was acknowledged.
@@ -133,6 +140,11 @@ class Exchange:
     def ask(self) -> None:
         """Ask the peer for the full state of its copies."""
         self.asks, self.answered = True, False
+
+    def use_this_link(self, now_ns: int) -> None:
+        """The peer has sent a status over the other connection: it hears of this one."""
+        self._must_answer = self.asks = True
+        self.send(now_ns)
 
     def topic_changed(self, copy: LocalCopy, name: str) -> None:
         """A checkpoint of a topic was written."""
@@ -160,9 +172,8 @@ class Exchange:
             self._full = {copy.number for copy in log.copies}
         copies = [copy for copy in log.copies if not (copy.is_gone or log.node.is_transferred(copy))]
         heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
-        news = self._sends_states and (
-            any(self._changed.values())
-            or any(copy.number in self._full for copy in copies if copy.tells_state)
+        news = self._sends_states and any(
+            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.tells_state
         )
         acks = self._ack_sent < self._ack_wanted <= self._checkpointed
         if not (news or acks or self.asks or self._must_answer or heads != self._sent):
@@ -198,14 +209,18 @@ class Exchange:
         self._full.discard(number)
         self._changed.pop(number, None)
         pending = self._log.delivered(copy)
+        is_news = full
         for name in names:
             topic = copy.topics.get(name)
+            states: Iterable[ChannelState] = ()
             if topic is None:
-                self.link.send(nothing_pending(name, copy.origin, number))
+                states = (nothing_pending(name, copy.origin, number),)
             elif not topic.ephemeral:
-                for state in states_of(topic, copy.origin, number, pending.get(name, {})):
-                    self.link.send(state)
-        if names or full:
+                states = states_of(topic, copy.origin, number, pending.get(name, {}))
+            for state in states:
+                self.link.send(state)
+                is_news = True
+        if is_news:
             self._state_serials[number] = self._serial
         return full
 
@@ -250,16 +265,19 @@ class Exchange:
             log.learn(self, status)
             news = log.merge(states)
         self._checkpointing.append(Checkpointing(status.serial, news))
-        if states:
+        if states or status.full:
             self._ack_wanted = status.serial
         if status.ask:
             self._must_answer = True
             if self._sends_states:
                 self._full |= {copy.number for copy in log.copies}
+        self._is_complete = self._is_complete and (status.full or status.kind in _WITHOUT_STATE)
         if status.last:
             named, self._named = self._named, set()
             log.forget_others(peer, named)
-            self.answered = True
+            # A status that was sent before the question is not complete.
+            self.answered = self.answered or self._is_complete
+            self._is_complete = True
         log.changed()
 
     def checkpointed(self, topic: Topic, senders: list[Sender]) -> None:

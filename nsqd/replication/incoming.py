@@ -416,7 +416,7 @@ class IncomingLog:
         for topic in list(self._topics.values()):
             folder = topic.folder
             if folder is not None and folder in resumed:
-                folder.moved()
+                folder.entered()
                 self._changed[folder] = None
                 self._set_ready(topic)
         self._made(job)

@@ -92,6 +92,8 @@ class PeerLink:
         # Received bytes up to the last frame that was taken.
         self._position = 0
         self._acknowledged = (0, 0)
+        # Positions of frames whose jobs have not ended; nothing behind them is acknowledged.
+        self.unacknowledged: list[int] = []
         # Positions of deletions that the peer has not acknowledged, in order.
         self._deletions: list[tuple[int, DeleteTopic]] = []
 
@@ -118,6 +120,11 @@ class PeerLink:
     def peer(self) -> bytes:
         """The identity of the peer; empty before it has proved it."""
         return self.hello.identity if self._handshake.done and self.hello is not None else b""
+
+    @property
+    def is_preferred(self) -> bool:
+        """Whether statuses use this connection and not one that the other node has made."""
+        return self.connector is (self.node.identity < self.peer)
 
     @property
     def token(self) -> bytes:
@@ -303,7 +310,7 @@ class PeerLink:
         elif isinstance(frame, Status):
             self.node.take_status(self, frame, now_ns)
         elif isinstance(frame, DeleteTopic):
-            self.node.delete_topic(frame)
+            self.node.delete_topic(self, frame, at)
             for one in self.incoming.values():
                 if one.log.origin == frame.origin:
                     one.take(frame, at)
@@ -400,7 +407,7 @@ class PeerLink:
         """Acknowledge what is written, and what is durable; frames that wait for a job are neither."""
         if self.connector or not self.is_up:
             return
-        written = synced = self._position - self._base
+        written = synced = min((self._position - self._base, *self.unacknowledged))
         for one in self.incoming.values():
             unwritten, unsynced = one.unwritten_from, one.unsynced_from
             written = written if unwritten is None else min(written, unwritten)

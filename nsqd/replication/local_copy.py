@@ -7,7 +7,7 @@ over. A promoted copy is attached to the broker and delivers.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -39,8 +39,8 @@ class LocalCopy:
     is_negotiating: bool = False
     # The identity of that owner, or of the last one.
     owner: bytes = b""
-    # Its topics are recovered. `problems` has those that cannot be, with the reason. The empty name stands
-    # for the last job.
+    # Its topics are recovered. `problems` has those that cannot be, with the reason.
+    # The empty name stands for the last job.
     is_open: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -233,4 +233,33 @@ class SaveRecord:
             self.copies.save(self.copy.record)
 
 
-CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord
+class HoldsAcknowledgement(Protocol):
+    """A connection that acknowledges nothing behind these positions."""
+
+    unacknowledged: list[int]
+
+    def end(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class DeleteTopicOfCopy:
+    """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
+
+    The origin hears of it when the job has ended. Before, *link* acknowledges nothing from *position* on.
+    """
+
+    copy: LocalCopy
+    copies: Copies
+    name: str
+    below: int
+    link: HoldsAcknowledgement
+    position: int
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin deletes its own topics
+        self.copies.delete_topic(record, self.name, self.below)
+
+
+CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord | DeleteTopicOfCopy

@@ -6,47 +6,20 @@ Numbers in comments are those of the rules in docs/internals/replication.md. No 
 from collections.abc import Iterable
 from typing import Final
 
-from nsqd.engine import promoted, withholding
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, merged
+from nsqd.log.ranges import Ranges
 from nsqd.replication.channel_states import finished_here, merge, pending_of, states_of
-from nsqd.replication.claims import STAGGER_NS, Claim, Pending, count, subtract, takeover_wait_ns
+from nsqd.replication.claims import STAGGER_NS, Pending, subtract, takeover_wait_ns
+from nsqd.replication.dropping import Dropping, in_flight, is_unstored, open_after_ns
 from nsqd.replication.exchange import Exchange, KnownCopy
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
+from nsqd.replication.replicated import ReplicationChecks
 from nsqd.replication.roles import CopyOwner, Link
-from nsqd.replication.sender import Sender
+from nsqd.replication.yielding import Yielding
 
 _S: Final = 1_000_000_000
-# An owner that starts, takes over or was suspended asks the holders for so long.
-ASK_NS: Final = 2 * _S
-# A replica whose stream does not come back is opened after so long.
-OPEN_AFTER_NS: Final = 5 * _S
-
-
-class Replicated:
-    """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
-
-    __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
-
-    def __init__(self, streams: list[LogStream], now_ns: int, *, synced_here: bool) -> None:
-        self.streams = streams
-        self.began_ns = now_ns
-        self.synced_here = synced_here
-        self.positions = [(one.sender, one.sender.sent) for one in streams]
-        self.is_done = False
-        for sender, _ in self.positions:
-            sender.request_sync()
-
-    def look(self) -> bool:
-        """Whether all that existed at the beginning is durable here and there."""
-        if not self.is_done:
-            there = all(sender.synced >= position for sender, position in self.positions)
-            self.is_done = self.synced_here and there
-        return self.is_done
 
 
 class LogCopies:
@@ -60,17 +33,17 @@ class LogCopies:
         self.exchanges: dict[bytes, Exchange] = {}
         # Peers that said that they have no copy of this log.
         self.without_copy: set[bytes] = set()
-        # Holders that were not reached for the failover timeout.
-        self.unreached: set[bytes] = set()
         # The streams of each owner here.
         self.primaries: dict[LocalCopy, Primary] = {}
-        self._checks: dict[LocalCopy, Replicated] = {}
         self._pending: dict[LocalCopy, Pending] = {}
         self._stale: dict[LocalCopy, set[str]] = {}
         # Something has changed since yields and what replicas have alone were computed.
         self._changed = True
         self._fresh: frozenset[tuple[bytes, int]] = frozenset()
         self._alone: dict[LocalCopy, bool] = {}
+        self._yielding = Yielding(self)
+        self._checks = ReplicationChecks(self)
+        self._dropping = Dropping(self)
 
     # --- copies ---
 
@@ -87,7 +60,7 @@ class LogCopies:
         self.copies.remove(copy)
         self._pending.pop(copy, None)
         self._stale.pop(copy, None)
-        self._checks.pop(copy, None)
+        self._checks.forget(copy)
         self._alone.pop(copy, None)
         primary = self.primaries.pop(copy, None)
         if primary is not None:
@@ -136,6 +109,11 @@ class LogCopies:
                 found.pop(name, None)
         return found
 
+    def pending_again(self, copy: LocalCopy) -> None:
+        """Let the next call of `pending` look at all topics."""
+        if copy in self._pending:
+            self._stale[copy] = set(copy.topics)
+
     def delivered(self, copy: LocalCopy) -> Pending:
         """What an owner delivers, or what a replica has pending: all without what is yielded."""
         pending = self.pending(copy)
@@ -151,18 +129,17 @@ class LogCopies:
             exchange.topic_changed(copy, topic.name)
             exchange.checkpointed(topic, senders)
         for other in self.copies:
-            if other is not copy and other.tells_state and topic.name in other.topics:
-                for state in states_of(topic, self.origin, copy.number, {}):
-                    self._merge_into(other, state)
+            self._merge_topic(topic, copy, other)
         if len(self.copies) > 1 or self.known:
             self.changed()
 
     # --- peers ---
 
     def exchange(self, link: Link, now_ns: int) -> Exchange:
-        """The statuses exchanged over this connection."""
+        """The exchange with a peer; of two connections both nodes use the one of the lower identity."""
         found = self.exchanges.get(link.peer)
-        if found is None or found.link is not link:
+        if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
+            link = next((one for one in self.node.links_to(link.peer) if one.is_preferred), link)
             found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
         return found
 
@@ -198,7 +175,7 @@ class LogCopies:
         peer = exchange.peer
         self.without_copy.discard(peer)
         self.node.learn_holders(
-            self, {peer: exchange.link.address} | {one.identity: one.address for one in status.holders}
+            self, {peer: exchange.link.address}, {one.identity: one.address for one in status.holders}
         )
         is_owner = status.kind in (CopyKind.PROMOTED, CopyKind.ORIGIN)
         self.node.see_epoch(self, status.epoch if is_owner else status.seen)
@@ -227,6 +204,20 @@ class LogCopies:
                         news.add(topic)
         return news
 
+    def opened(self, copy: LocalCopy) -> None:
+        """A copy was opened: it and the other copies here learn from each other."""
+        for other in self.copies:
+            for topic in list(other.durable_topics()):
+                self._merge_topic(topic, other, copy)
+            for topic in list(copy.durable_topics()):
+                self._merge_topic(topic, copy, other)
+        self.state_changed(copy)
+
+    def _merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
+        if target is not source and source.tells_state and target.tells_state and topic.name in target.topics:
+            for state in states_of(topic, self.origin, source.number, {}):
+                self._merge_into(target, state)
+
     def _merge_into(self, copy: LocalCopy, state: ChannelState) -> Topic | None:
         topic = copy.topics.get(state.topic)
         if topic is None or topic.ephemeral or not merge(self.node.broker, topic, state):
@@ -245,13 +236,13 @@ class LogCopies:
         if fresh != self._fresh:
             self._fresh = fresh
             self.changed()
-        self._end_asking(now_ns)
+        self._yielding.end_asking(now_ns)
         if self.node.is_decommissioning:
             self._see_new_messages()
         if self._changed:
             self._changed = False
             self._alone.clear()
-            self._yield(now_ns)
+            self._yielding.apply(now_ns)
         for copy in list(self.copies):
             copy.waits_for = self._apply(copy, now_ns)
         for peer in self.holders:
@@ -264,8 +255,8 @@ class LogCopies:
     def _see_new_messages(self) -> None:
         """Count messages as pending that were published since the last checkpoint."""
         for copy in self.copies:
-            if copy.is_origin and copy in self._pending:
-                self._stale.setdefault(copy, set()).update(copy.topics)
+            if copy.is_origin:
+                self.pending_again(copy)
                 self._changed = True
 
     def _apply(self, copy: LocalCopy, now_ns: int) -> str:
@@ -281,12 +272,12 @@ class LogCopies:
         reason = ""
         if copy.is_owner:
             self._raise_epoch(copy, now_ns)
-            self._check_replicated(copy, now_ns)
+            self._checks.check(copy, now_ns)
             reason = self._transfer(copy, now_ns)
         else:
             self._check_failover(copy, now_ns)
-        dropping = self._drop(copy, now_ns)
-        return reason or dropping
+        to_drop = self._dropping.drop(copy, now_ns)
+        return reason or to_drop
 
     def _open_again(self, copy: LocalCopy, now_ns: int) -> bool:
         """Open a promoted copy that could not be opened, or topics that could not be read."""
@@ -303,125 +294,41 @@ class LogCopies:
         heard_ns = known.received_ns if exchange is None else exchange.link.heard_ns
         return now_ns - heard_ns < self.node.settings.failover_ns
 
-    def _owners(self, now_ns: int) -> list[KnownCopy]:
+    def owners(self, now_ns: int) -> list[KnownCopy]:
         return [one for one in self.known.values() if one.is_owner and self.is_fresh(one, now_ns)]
 
-    # --- rules 6 and 7: yielding ---
-
-    def _yield(self, now_ns: int) -> None:
-        """Let each owner here yield what a higher owner delivers."""
-        higher: list[tuple[Claim, Pending]] = [(one.claim, one.pending) for one in self._owners(now_ns)]
-        for copy in sorted(self.copies, key=lambda one: one.claim, reverse=True):
-            if not copy.is_owner or not copy.tells_state:
-                continue
-            claim = copy.claim
-            others = [pending for other, pending in higher if other > claim]
-            if not others and self._is_stale(copy, now_ns):
-                # Nobody higher was heard for the failover timeout: first the epoch is raised, durably.
-                continue
-            self._set_yielded(copy, others)
-            higher.append((claim, self.delivered(copy)))
-
-    def _is_stale(self, copy: LocalCopy, now_ns: int) -> bool:
-        return bool(copy.yielded) and copy.seen > copy.epoch and not copy.asks(now_ns)
-
-    def _set_yielded(self, copy: LocalCopy, others: list[Pending]) -> None:
-        yielded: Pending = {}
-        for pending in others:
-            for name, channels in pending.items():
-                if name in copy.topics:
-                    mine = yielded.setdefault(name, {})
-                    for key, ranges in channels.items():
-                        mine[key] = merged([*mine.get(key, ()), *ranges])
-        changed = {
-            name
-            for name in yielded.keys() | copy.yielded.keys()
-            if yielded.get(name) != copy.yielded.get(name)
-        }
-        if not changed:
-            return
-        copy.yielded = yielded
-        for name in changed:
-            self._withhold(copy, name)
-            for exchange in self.exchanges.values():
-                exchange.topic_changed(copy, name)
-        all_pending = self.pending(copy)
-        copy.yielded_count = count(all_pending) - count(subtract(all_pending, [yielded]))
-
-    def _withhold(self, copy: LocalCopy, name: str) -> None:
-        """Withhold on the channels of a topic what is yielded, and old messages while holders are asked."""
-        topic = copy.topics.get(name)
-        if topic is None or not copy.is_owner:
-            return
-        hold = copy.held_back(name)
-        if isinstance(topic, ReplicaTopic):
-            topic.withheld = hold
-        yielded = copy.yielded.get(name, {})
-        for channel in topic.channels.values():
-            ranges = merged([*hold, *yielded.get((channel.name, channel.generation), ())])
-            if ranges != channel.withheld:
-                withholding.withhold_only(channel, ranges)
-                channel.expiry_ns = 0
-                self.node.broker.serve(channel)
-                self.node.wants_turn = True
-
-    # --- rule 10: asking ---
-
     def ask(self, copy: LocalCopy, now_ns: int, *, failover: bool = False) -> None:
-        """Ask the holders for their status before old messages are delivered.
+        """Ask the holders for their status before old messages are delivered (rule 10)."""
+        self._yielding.ask(copy, now_ns, failover=failover)
 
-        After a failover a holder that was not reached for the failover timeout is not waited for.
-        """
-        peers = self.holders_of(copy).keys() - self.without_copy
-        if failover:
-            self.unreached |= peers - self.exchanges.keys()
-        peers -= self.unreached
-        copy.asks_until_ns = now_ns + ASK_NS if peers else now_ns
-        copy.old_ends = {name: topic.log.next_seq for name, topic in copy.topics.items()} if peers else {}
-        for exchange in self.exchanges.values():
-            exchange.ask()
-        for name in copy.old_ends:
-            self._withhold(copy, name)
-
-    def _end_asking(self, now_ns: int) -> None:
-        for copy in self.copies:
-            if not copy.old_ends:
-                continue
-            missing = self.holders_of(copy).keys() - self.without_copy - {self.node.identity}
-            missing -= self.unreached
-            missing -= {peer for peer, one in self.exchanges.items() if one.answered}
-            if copy.asks_until_ns > now_ns and missing:
-                continue
-            names, copy.old_ends, copy.asks_until_ns = list(copy.old_ends), {}, 0
-            self.unreached.clear()
-            # What was learned meanwhile is taken into account first.
-            self._yield(now_ns)
-            for name in names:
-                self._withhold(copy, name)
+    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None:
+        """The replicas because of which this owner is fully replicated since that time; None if it is not."""
+        return self._checks.counted(copy, since_ns, now_ns)
 
     # --- rule 8: epochs and failover ---
 
     def _raise_epoch(self, copy: LocalCopy, now_ns: int) -> None:
         if copy.seen <= copy.epoch or copy.asks(now_ns):
             return
-        if any(one.claim > copy.claim for one in self._owners(now_ns)):
+        if any(one.claim > copy.claim for one in self.owners(now_ns)):
             return
         if any(other.is_owner and other.claim > copy.claim for other in self.copies):
             return
         self.node.raise_epoch(self, copy, copy.seen + 1)
 
+    def _has_answered(self, known: KnownCopy) -> bool:
+        """Whether an owner has said what is pending and finished there, since a copy here was opened."""
+        exchange = self.exchanges.get(known.node)
+        return known.is_full and (exchange is None or exchange.answered)
+
     def _has_alone(self, copy: LocalCopy, now_ns: int) -> bool:
         """Whether a replica has pending messages that no owner delivers."""
         found = self._alone.get(copy)
         if found is None:
-            owners = [one.pending for one in self._owners(now_ns)]
+            owners = [one.pending for one in self.owners(now_ns)]
             owners += [self.delivered(one) for one in self.copies if one.is_owner]
             found = self._alone[copy] = bool(subtract(self.pending(copy), owners))
         return found
-
-    @property
-    def _open_after_ns(self) -> int:
-        return min(OPEN_AFTER_NS, self.node.settings.failover_ns // 2)
 
     def next_check_ns(self, now_ns: int) -> int:
         """When the next replica is to be opened or may take over; a second from now at the latest."""
@@ -429,11 +336,11 @@ class LogCopies:
         due = [
             copy.since_ns + takeover_wait_ns(wait_ns, copy.place)
             if copy.is_open
-            else copy.detached_ns + self._open_after_ns
+            else copy.detached_ns + open_after_ns(self.node.settings.failover_ns)
             for copy in self.copies
             if not (copy.is_owner or copy.is_streamed or copy.is_busy)
         ]
-        return min((one for one in due if one > now_ns), default=now_ns + _S)
+        return min([one for one in due if one > now_ns] + [now_ns + _S])
 
     def _check_failover(self, copy: LocalCopy, now_ns: int) -> None:
         """A replica without a stream: is its owner gone, or does the owner lack messages? Rules 8 and 9."""
@@ -441,7 +348,11 @@ class LogCopies:
         if copy.is_streamed or record is None or copy.retry_ns > now_ns:
             return
         if not copy.is_open:
-            if copy.take_over_epoch or now_ns - copy.detached_ns >= self._open_after_ns or record.opened:
+            if (
+                copy.take_over_epoch
+                or now_ns - copy.detached_ns >= open_after_ns(self.node.settings.failover_ns)
+                or record.opened
+            ):
                 self.node.open(self, copy)
             return
         if copy.take_over_epoch:
@@ -450,57 +361,17 @@ class LogCopies:
         if not self._has_alone(copy, now_ns):
             copy.since_ns = now_ns
             return
-        owners = self._owners(now_ns)
-        if any(not one.is_full for one in owners):
+        owners = self.owners(now_ns)
+        if not all(self._has_answered(one) for one in owners):
             return
         waited_ns = now_ns - copy.since_ns
-        if any(one.epoch >= copy.epoch and one.received_ns > copy.detached_ns for one in owners):
+        present = [one.received_ns > copy.detached_ns for one in owners if one.epoch >= copy.epoch]
+        # An owner that is silent for less than the failover timeout may have more than it said last.
+        if present and all(present):
             if waited_ns >= STAGGER_NS * copy.place:
                 self.node.promote(self, copy, copy.epoch, failover=False)
         elif waited_ns >= takeover_wait_ns(self.node.settings.failover_ns, copy.place):
             self.node.promote(self, copy, max(copy.epoch, copy.seen) + 1, failover=True)
-
-    # --- fully replicated ---
-
-    def _check_replicated(self, copy: LocalCopy, now_ns: int) -> None:
-        """Find out whether all that this owner delivers is synced here and at enough replicas."""
-        primary = self.primaries.get(copy)
-        streams = [] if primary is None else [one for one in primary.streams if one.is_caught_up]
-        check = self._checks.get(copy)
-        if len(streams) < self.node.settings.replicas:
-            self._checks.pop(copy, None)
-            return
-        if check is not None and not set(check.streams) <= set(streams):
-            check = None
-        if check is not None:
-            check.look()
-            latest = max((one.opened_ns for one in self.exchanges.values()), default=0)
-            if not check.is_done or check.began_ns > latest:
-                return
-        if self.exchanges:
-            check = self._checks[copy] = Replicated(streams, now_ns, synced_here=not copy.is_origin)
-            if copy.is_origin:
-                self.node.request_local_sync(check)
-
-    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None:
-        """The replicas because of which this owner is fully replicated since that time; None if it is not."""
-        check = self._checks.get(copy)
-        if not copy.is_owner or copy.asks(now_ns) or check is None or not check.is_done:
-            return None
-        if check.began_ns <= since_ns:
-            return None
-        found = []
-        for stream in check.streams:
-            peer = self.node.peer_of(stream)
-            ids = [
-                CopyId(node, number)
-                for (node, number), one in self.known.items()
-                if node == peer and one.kind == CopyKind.STREAMED and one.owner == self.node.identity
-            ]
-            if not ids:
-                return None
-            found += ids
-        return tuple(sorted(found, key=lambda one: (one.node, one.number)))
 
     # --- rule 13: transfer ---
 
@@ -524,10 +395,9 @@ class LogCopies:
             copy.transfer_ns = now_ns
         self._suspend(copy, suspended=True)
         waited_ns = now_ns - copy.transfer_ns
-        if waited_ns < self.node.broker.limits.msg_timeout_ns and self._in_flight(copy):
+        if waited_ns < self.node.broker.limits.msg_timeout_ns and in_flight(copy):
             return "messages in flight"
-        changed = [topic for topic in copy.topics.values() if topic.changed and not topic.ephemeral]
-        if changed or stream.sender.synced < stream.checkpoint_position:
+        if is_unstored(copy) or stream.sender.synced < stream.checkpoint_position:
             stream.sender.request_sync()
             return "the last channel state at the new owner"
         self.node.send_take_over(stream, max(copy.epoch, copy.seen) + 1)
@@ -539,132 +409,12 @@ class LogCopies:
         copy.is_transferring = suspended
         copy.transfer_ns = 0 if not suspended else copy.transfer_ns
         for name in copy.topics:
-            self._withhold(copy, name)
+            self._yielding.withhold(copy, name)
 
     def resume_delivery(self) -> None:
         """The transfer was cancelled."""
         for copy in self.copies:
             self._suspend(copy, suspended=False)
-
-    # --- rules 11 and 12: dropping ---
-
-    def _drop(self, copy: LocalCopy, now_ns: int) -> str:
-        """Drop a copy if the rules allow it; returns what that waits for."""
-        if copy.is_busy:
-            return "a job on its files"
-        if copy.is_origin and not self.node.is_decommissioning:
-            return ""
-        if copy.retry_ns > now_ns:
-            return f"another attempt, because of: {copy.problems.get('', '')}"
-        if copy.unreadable:
-            return "topics that cannot be read"
-        if not copy.is_open:
-            return f"its owner, or {self._open_after_ns / _S:g} s without a stream"
-        if copy.take_over_epoch:
-            return "its promotion"
-        if self._in_flight(copy):
-            return "messages in flight"
-        reason = self._needed_by(copy, now_ns)
-        if not reason and copy.is_owner:
-            # Messages that were published after the last checkpoint count as well.
-            self._stale[copy] = set(copy.topics)
-            reason = self._needed_by(copy, now_ns)
-        if reason:
-            return reason
-        self.node.drop(self, copy)
-        return "" if copy.is_origin else "a job on its files"
-
-    def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
-        """Who still needs a copy of which no message is in flight."""
-        pending = self.pending(copy)
-        if pending:
-            using = [one.pending for one in self.known.values() if self._may_rely_on(copy, one)]
-            using += [
-                self.delivered(one) for one in self.copies if self._may_rely_on_local(copy, one, now_ns)
-            ]
-            left = subtract(pending, using)
-            if left:
-                return self._reason(copy, left, now_ns)
-        else:
-            for peer, address in self.holders_of(copy).items():
-                if not self._has_state(peer, copy):
-                    return f"{address or peer.hex()} to store the channel state"
-        return ""
-
-    @staticmethod
-    def _in_flight(copy: LocalCopy) -> bool:
-        return any(promoted.in_flight(topic) for topic in copy.topics.values())
-
-    def _reason(self, copy: LocalCopy, left: Pending, now_ns: int) -> str:
-        """Why messages of a copy are still needed here."""
-        owners = [one for one in self._owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
-        missing = subtract(left, [one.pending for one in owners])
-        messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
-        if missing:
-            return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
-        if any(one.node not in self.exchanges for one in owners):
-            return "a connection to the owner"
-        if not any(one.fully_replicated for one in owners):
-            return "the owner to be fully replicated"
-        return "the owner to store the channel state"
-
-    def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
-        """Rule 11, for an owner on another node."""
-        exchange = self.exchanges.get(known.node)
-        if exchange is None or not known.is_owner or not known.is_full:
-            return False
-        if not (known.fully_replicated or (self.node.is_decommissioning and self.node.fewer_copies)):
-            return False
-        if copy.is_owner and known.claim < copy.claim:
-            return False
-        if not copy.is_owner and known.received_ns <= copy.detached_ns:
-            return False
-        if CopyId(self.node.identity, copy.number) in known.counted:
-            return False
-        return exchange.has_state_of(copy)
-
-    def _may_rely_on_local(self, copy: LocalCopy, other: LocalCopy, now_ns: int) -> bool:
-        """Rule 11, for an owner on this node."""
-        if other is copy or not other.is_owner or other.is_busy:
-            return False
-        if copy.is_owner and other.claim < copy.claim:
-            return False
-        if any(other.topics[name].changed for name in copy.topics if name in other.topics):
-            return False
-        return self.counted(other, 0, now_ns) is not None
-
-    def _has_state(self, peer: bytes, copy: LocalCopy) -> bool:
-        """Rule 12: whether the peer has the channel state of the copy in a checkpoint, or no copy."""
-        if peer in self.without_copy or peer == self.node.identity:
-            return True
-        exchange = self.exchanges.get(peer)
-        copies = [one for one in self.known.values() if one.node == peer]
-        if exchange is None or not copies:
-            return False
-        if any(one.kind != CopyKind.STREAMED for one in copies):
-            return exchange.has_state_of(copy)
-        # The peer learns from the owner that streams into its copy.
-        owners = {one.owner for one in copies}
-        if owners == {self.node.identity}:
-            return self._replica_has_state(peer)
-        return all(owner != peer and self._owner_has_state(owner, copy) for owner in owners)
-
-    def _owner_has_state(self, owner: bytes, copy: LocalCopy) -> bool:
-        if owner == self.node.identity:
-            return True
-        exchange = self.exchanges.get(owner)
-        return exchange is not None and exchange.has_state_of(copy)
-
-    def _replica_has_state(self, peer: bytes) -> bool:
-        """Whether a replica of this node has all checkpoints that were sent to it, durably."""
-        streams = [one for primary in self.primaries.values() for one in primary.streams]
-        mine = [one for one in streams if self.node.peer_of(one) == peer]
-        for stream in mine:
-            sender: Sender = stream.sender
-            if sender.synced < stream.checkpoint_position:
-                sender.request_sync()
-                return False
-        return bool(mine)
 
     # --- streams ---
 

@@ -36,11 +36,21 @@ from nsqd.replication.frames import (
 from nsqd.replication.handshake import Incarnations
 from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import CopyJob, DropCopy, LocalCopy, OpenCopy, PromoteCopy, SaveRecord
-from nsqd.replication.log_copies import LogCopies, Replicated
+from nsqd.replication.local_copy import (
+    CopyJob,
+    DeleteTopicOfCopy,
+    DropCopy,
+    LocalCopy,
+    OpenCopy,
+    PromoteCopy,
+    SaveRecord,
+)
+from nsqd.replication.log_copies import LogCopies
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node_record import FORGET_HOLDER_AFTER_S, NodeRecord, NodeRecordFile
 from nsqd.replication.primary import Primary, ReplicaSettings
+from nsqd.replication.replicated import Replicated
+from nsqd.replication.shown import shown_node
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.slots import CheckpointJob
@@ -140,6 +150,8 @@ class ReplicationNode:
         self._heard_s: dict[bytes, int] = {}
         # What peers have said of themselves, with the tokens of their incarnations.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
+        # Deleted topics whose folders are to be renamed.
+        self._to_delete: list[tuple[LocalCopy, DeleteTopic, PeerLink, int]] = []
         self._is_saving = False
         self._save_again = False
         self._ticked_ns = 0
@@ -298,7 +310,7 @@ class ReplicationNode:
                 # The later connection, or the later incarnation, ends the earlier one.
                 other.end("the peer has connected again")
         for log in list(self.logs.values()):
-            if log.copies and link.peer in log.holders:
+            if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
         self._say_draining(link)
         if link.connector:
@@ -326,7 +338,7 @@ class ReplicationNode:
             self.links.remove(link)
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries to choose another replica: this node drains or has no room. Or not any more."""
+        """Tell primaries whether to choose another replica: this node drains, or has no room."""
         self.is_draining = draining
         for link in self.links:
             self._say_draining(link)
@@ -348,8 +360,11 @@ class ReplicationNode:
 
     def link_to(self, peer: bytes) -> PeerLink | None:
         """A connection to that peer; the one that this node made, if there are two."""
-        found = [one for one in self.links if one.is_up and one.peer == peer]
-        return max(found, key=lambda one: one.connector, default=None)
+        return max(self.links_to(peer), key=lambda one: one.connector, default=None)
+
+    def links_to(self, peer: bytes) -> list[PeerLink]:
+        """The connections to that peer: one that this node made, and one that the peer made."""
+        return [one for one in self.links if one.is_up and one.peer == peer]
 
     def links_of(self, primary: Primary) -> list[PeerLink]:
         """The connections over which that log is streamed."""
@@ -493,8 +508,9 @@ class ReplicationNode:
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
         log = self.logs.get(frame.origin)
-        if log is not None and log.copies:
-            log.exchange(link, link.heard_ns).take_state(frame)
+        exchange = None if log is None or not log.copies else log.exchange(link, link.heard_ns)
+        if exchange is not None and exchange.link is link:
+            exchange.take_state(frame)
 
     def take_status(self, link: PeerLink, frame: Status, now_ns: int) -> None:
         log = self.logs.get(frame.origin)
@@ -503,6 +519,9 @@ class ReplicationNode:
                 link.send(no_copy(frame.origin, self.identity))
             return
         exchange = log.exchange(link, now_ns)
+        if exchange.link is not link:
+            exchange.use_this_link(now_ns)
+            return
         exchange.take(frame, now_ns)
         exchange.send(now_ns)
 
@@ -512,15 +531,16 @@ class ReplicationNode:
             return copy.record.holders
         return {one.identity: one.address for one in self.record.holders}
 
-    def learn_holders(self, log: LogCopies, found: dict[bytes, str]) -> None:
-        """Remember who holds copies of a log."""
+    def learn_holders(self, log: LogCopies, peer: dict[bytes, str], others: dict[bytes, str]) -> None:
+        """Remember who holds copies of a log: a *peer*, whose address is right, and others that it knows."""
+        found = others | peer
         for copy in log.copies:
             holders = self.holders_of(copy)
             news = {
                 who: address
                 for who, address in found.items()
                 if who not in (self.identity, *log.without_copy)
-                and (who not in holders or (address and holders[who] != address))
+                and (who not in holders or (address != holders[who] and (who in peer or not holders[who])))
             }
             if not news:
                 continue
@@ -657,6 +677,10 @@ class ReplicationNode:
         elif isinstance(job, RaiseEpoch):
             if copy.record is not None:
                 copy.record.epoch, copy.record.seen = job.record.epoch, max(copy.record.seen, job.record.seen)
+        elif isinstance(job, DeleteTopicOfCopy):
+            job.link.unacknowledged.remove(job.position)
+            if copy.record is not None:
+                self.copies.forget(copy.record, self.copies.folder(copy.record, job.name))
         elif isinstance(job, DropCopy):
             log.remove(copy)
             copy.topics = {}
@@ -679,6 +703,9 @@ class ReplicationNode:
     def _failed(self, copy: LocalCopy, job: NodeJob, error: Exception, now_ns: int) -> None:
         reason = words_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__
         copy.retry_ns = now_ns + _RETRY_NS
+        if isinstance(job, DeleteTopicOfCopy):
+            job.link.unacknowledged.remove(job.position)
+            job.link.end(f"a deleted topic is still here: {reason}")
         if isinstance(job, DropCopy):
             # Its topics were taken away from the broker.
             copy.topics, copy.is_open = {}, False
@@ -695,8 +722,10 @@ class ReplicationNode:
         copy.topics.update(job.found)
         copy.is_open = True
         for topic in job.found.values():
+            # What was recovered is on the disk.
+            topic.take_changed()
             self._add_topic(log, copy, topic)
-        log.state_changed(copy)
+        log.opened(copy)
         for exchange in log.exchanges.values():
             exchange.ask()
         if copy.is_owner:
@@ -800,12 +829,13 @@ class ReplicationNode:
 
     # --- deleted topics ---
 
-    def delete_topic(self, frame: DeleteTopic) -> None:
-        """The origin has deleted a topic. Raises OSError."""
+    def delete_topic(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
+        """The origin has deleted a topic; its frame begins at this position of the connection."""
         log = self.logs.get(frame.origin)
         for copy in [] if log is None else log.unstreamed():
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self.broker, topic, frame.below):
+                self.to_checkpoint[topic] = None
                 continue
             if topic is not None:
                 del copy.topics[frame.name]
@@ -814,8 +844,26 @@ class ReplicationNode:
                 store = store_of(topic)
                 if store is not None:
                     store.close()
-            if copy.record is not None and not copy.is_busy:
-                self.copies.delete_topic(copy.record, frame.name, frame.below)
+            if copy.record is not None:
+                link.unacknowledged.append(position)
+                self._to_delete.append((copy, frame, link, position))
+        self._begin_deletions()
+
+    def _begin_deletions(self) -> None:
+        """Begin the jobs that rename folders of deleted topics, one at a time of each copy."""
+        waiting, self._to_delete = self._to_delete, []
+        for one in waiting:
+            copy, frame, link, position = one
+            if copy.record is None or copy.is_gone or copy.is_streamed:
+                # The stream deletes it.
+                link.unacknowledged.remove(position)
+            elif copy.is_busy or copy.is_negotiating:
+                self._to_delete.append(one)
+            else:
+                copy.is_busy = True
+                self._jobs.append(
+                    DeleteTopicOfCopy(copy, self.copies, frame.name, frame.below, link, position)
+                )
 
     # --- time ---
 
@@ -836,6 +884,7 @@ class ReplicationNode:
             return
         self._next_second_ns = now_ns + _S
         self._forget_silent()
+        self._begin_deletions()
         self.broker.asks_holders = any(copy.old_ends for log in self.logs.values() for copy in log.copies)
         for log in list(self.logs.values()):
             log.tick(now_ns)
@@ -864,9 +913,13 @@ class ReplicationNode:
         """Forget holders that were not heard for a week."""
         now_s = self._now_s()
         self._heard_s.update((link.peer, now_s) for link in self.links if link.is_up)
+        wanted = self.wanted_peers()
         for log in list(self.logs.values()):
             for peer in log.holders:
-                if now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
+                if peer not in wanted:
+                    # The owner that streams into the copy says who holds the log.
+                    self._heard_s[peer] = now_s
+                elif now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
                     self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:
@@ -903,73 +956,4 @@ class ReplicationNode:
 
     def shown(self, now_ns: int) -> dict[str, Any]:
         """The content of GET /replication."""
-        own = self._own_log
-        counted = own.counted(self._own, 0, now_ns)
-        return {
-            "identity": self.identity.hex(),
-            "incarnation": self.record.incarnation,
-            "epoch": self._own.epoch,
-            "replicas_wanted": self.settings.replicas,
-            "fully_replicated": counted is not None,
-            "replicas": [self._shown_replica(identity, now_ns) for identity in self.replicas],
-            "copies": [
-                self._shown_copy(log, copy, now_ns)
-                for log in self.logs.values()
-                for copy in log.copies
-                if not copy.is_origin
-            ],
-        }
-
-    def _shown_replica(self, identity: bytes, now_ns: int) -> dict[str, Any]:
-        link = self.link_to(identity)
-        stream = None if link is None else link.stream_of(self.primary)
-        address = next((one.address for one in self.record.replicas if one.identity == identity), "")
-        found = no_replica(address, identity)
-        if stream is not None:
-            in_sync = stream.in_sync_topics == stream.topics
-            state = "caught_up" if stream.is_caught_up else "in_sync" if in_sync else "catching_up"
-            found |= {
-                "state": "stalled" if stream.sender.stalled else state,
-                "caught_up_topics": stream.caught_up_topics,
-                "in_sync_topics": stream.in_sync_topics,
-                "topics": stream.topics,
-                "lag_bytes": stream.sender.lag_bytes,
-                "lag_seconds": stream.sender.lag_ns(now_ns) / _S,
-            }
-        return found
-
-    def _shown_copy(self, log: LogCopies, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
-        pending = count(log.delivered(copy))
-        link = self.link_to(copy.owner)
-        state = "promoted" if copy.is_owner else "replica"
-        return {
-            "origin": copy.origin.hex(),
-            "number": copy.number,
-            "state": "state_only" if copy.is_owner and copy.is_open and not pending else state,
-            "epoch": copy.epoch,
-            "owner": (self.identity if copy.is_owner else copy.owner).hex(),
-            "address": self.holders_of(copy).get(copy.owner, ""),
-            "connected": copy.is_streamed and link is not None,
-            "topics": len(copy.topics),
-            "pending": pending,
-            "yielded": copy.yielded_count,
-            "fully_replicated": log.counted(copy, 0, now_ns) is not None,
-            "waits_for": copy.waits_for,
-            "holders": [identity.hex() for identity in self.holders_of(copy)],
-            "problems": copy.problems,
-        }
-
-
-def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
-    """A replica in GET /replication to which nothing is streamed; it may be known by its address only."""
-    return {
-        "identity": identity.hex(),
-        "address": address,
-        "state": "unreachable",
-        "caught_up_topics": 0,
-        "in_sync_topics": 0,
-        "topics": 0,
-        "lag_bytes": 0,
-        "lag_seconds": 0.0,
-        "problem": "",
-    }
+        return shown_node(self, now_ns)

@@ -34,6 +34,7 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
         topic.log.kept_from = state.kept_from
         restoring.fill(topic, state)
         topic.tombstoned = state.tombstoned
+        topic.finished_elsewhere = state.finished_elsewhere
     next_seq = state.mark.next if state else 0
     stored = restoring.relive(topic, found.happenings, next_seq, data.warn)
     topic.log.next_seq = store.end

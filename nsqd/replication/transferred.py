@@ -19,8 +19,13 @@ def remove_transferred(disk: Disk, data_path: Path, identity: bytes) -> int:
     if not file.record.is_transferred:
         return 0
     names = [name for name in disk.names(data_path) if name.endswith(FOLDER_SUFFIX)]
+    before = set(disk.names(data_path))
     for name in names:
-        disk.rename(data_path / name, data_path / f"{name}.transferred{DELETED_SUFFIX}")
+        number = 0
+        while (deleted := f"{name}.{number}.transferred{DELETED_SUFFIX}") in before:
+            # An earlier one is not removed yet.
+            number += 1
+        disk.rename(data_path / name, data_path / deleted)
     disk.sync_folder(data_path)
     file.save(replace(file.record, is_transferred=False))
     return len(names)

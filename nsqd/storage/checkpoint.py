@@ -110,6 +110,7 @@ def encoder(
         "gone": topic.gone.copy(),
         **({"alone": alone} if (alone := topic.alone.since(alone_from)) else {}),
         **({"tombstoned": True} if isinstance(topic, ReplicaTopic) and topic.tombstoned else {}),
+        **_elsewhere_of(topic),
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
@@ -126,6 +127,12 @@ def encoder(
         return _sealed(flags, header, arrays)
 
     return encode
+
+
+def _elsewhere_of(topic: Topic) -> dict[str, Any]:
+    if not isinstance(topic, ReplicaTopic) or not topic.finished_elsewhere:
+        return {}
+    return {"elsewhere": [[*key, ranges.copy()] for key, ranges in topic.finished_elsewhere.items()]}
 
 
 def _sealed(flags: int, header: dict[str, Any], arrays: list[bytes]) -> bytes:
@@ -295,6 +302,10 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
         alone=(before.alone if before else []) + alone,
         tombstoned=bool(header.get("tombstoned", False)),
+        finished_elsewhere={
+            (str(name), int(generation)): _ranges(ranges)
+            for name, generation, ranges in header.get("elsewhere", ())
+        },
     )
 
 

@@ -111,7 +111,10 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints exist, and what both of them cover."""
 
-    __slots__ = ("_chain_bytes", "_chains", "_disk", "_folder", "_offset_ns", "_slots", "damaged")
+    __slots__ = (
+        *("_chain_bytes", "_chains", "_disk", "_folder", "_offset_ns", "_slots"),
+        *("damaged", "is_writing"),
+    )
 
     def __init__(self, disk: Disk, folder: Path, chain_bytes: int = _CHAIN_BYTES) -> None:
         self._chain_bytes = chain_bytes
@@ -124,6 +127,8 @@ class CheckpointSlots:
         self._offset_ns = 0
         # Whether there was a checkpoint at start that could not be used.
         self.damaged = False
+        # The last job has not ended, or has failed.
+        self.is_writing = False
 
     def move_to(self, folder: Path) -> None:
         """The folder was renamed."""
@@ -203,10 +208,12 @@ class CheckpointSlots:
         chain.alone_to = topic.alone.end
         # Until the checkpoint is written, it is not known what is in that file.
         self._slots[place] = self._chains[place] = None
+        self.is_writing = True
         return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain, mark)
 
     def end(self, job: CheckpointJob) -> None:
         """*job* has run without an error."""
+        self.is_writing = False
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot

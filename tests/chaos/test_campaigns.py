@@ -10,6 +10,11 @@ from tests.campaign.ledger import Deed, Ledger, shortfalls
 from tests.campaign.node import DATA
 from tests.campaign.played import play
 from tests.campaign.profiles import PROFILES
+from tests.campaign.replication.counted import LEAST_PER_1000
+from tests.campaign.replication.counted import shortfalls as few_events
+from tests.campaign.replication.histories import PROFILES as REPLICATION
+from tests.campaign.replication.histories import run as run_replication
+from tests.campaign.replication.without import left_out
 from tests.campaign.result import Result
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -38,6 +43,28 @@ def test_campaign_finds_no_violation_in_its_share_of_the_time(campaign, first, s
 
     assert not result.violations, "\n\n".join(result.violations[:3])
     assert result.states >= states
+
+
+@pytest.mark.parametrize("profile", REPLICATION)
+def test_replication_finds_no_violation_in_each_profile(profile):
+    for seed in range(3):
+        _, violations = run_replication(profile, seed)
+
+        assert violations == []
+
+
+def test_replication_that_saw_too_little_fails():
+    assert any("failover" in text for text in few_events(Counter(), 1000))
+    assert few_events(Counter(LEAST_PER_1000), 1000) == []
+
+
+def test_replication_without_acknowledgements_is_found_out():
+    found = []
+    with left_out("acknowledgements"):
+        for seed in range(10):
+            found += run_replication("disks", seed)[1]
+
+    assert any("answered with" in text for text in found)
 
 
 def test_workloads_do_what_the_campaigns_are_about():

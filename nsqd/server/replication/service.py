@@ -23,8 +23,9 @@ from nsqd.replication.framing import encode
 from nsqd.replication.handshake import Handshake
 from nsqd.replication.link import PeerLink
 from nsqd.replication.membership import ACCEPTOR, CONNECTOR
-from nsqd.replication.node import NodeJob, ReplicationNode, no_replica
+from nsqd.replication.node import NodeJob, ReplicationNode
 from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.shown import no_replica
 from nsqd.replication.transferred import remove_transferred
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync

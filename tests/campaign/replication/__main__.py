@@ -1,20 +1,21 @@
-"""Run histories: python -m tests.campaign.replication [--minutes N] [--profile P] [--from N] [--seeds N]"""
+"""Run histories of replication.
+
+python -m tests.campaign.replication --minutes 20                 all profiles
+python -m tests.campaign.replication --profile people --from 40 --seeds 10
+python -m tests.campaign.replication --without snapshot           one rule, sync or note left out
+python -m tests.campaign.replication --without all --seeds 100    each of them: a table
+"""
 
 import argparse
 import time
-import traceback
 from collections import Counter
 
-from tests.campaign.replication.histories import PROFILES, History
+from tests.campaign.replication.counted import shortfalls
+from tests.campaign.replication.histories import PROFILES, run
+from tests.campaign.replication.without import PARTS, left_out
 
-
-def run(profile: str, seed: int) -> tuple[History, list[str]]:
-    """One history and its violations; an exception is one."""
-    history = History(seed, profile)
-    try:
-        return history, history.run().violations()
-    except Exception:  # noqa: BLE001 - every error is reported
-        return history, [traceback.format_exc()]
+# A part counts as noticed after so many failing histories.
+_NOTICED = 3
 
 
 def main() -> int:
@@ -23,13 +24,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50, help="without --minutes, of each profile")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--profile", choices=PROFILES, action="append")
+    parser.add_argument("--without", choices=("all", *PARTS))
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
-    until = time.monotonic() + 60 * given.minutes
+    if given.without:
+        return table(list(PARTS) if given.without == "all" else [given.without], given.first, given.seeds)
+    until = time.process_time() + 60 * given.minutes
     bad = count = again = 0
     events: Counter[str] = Counter()
     seed = given.first
-    while (time.monotonic() < until) if given.minutes else (seed < given.first + given.seeds):
+    while (time.process_time() < until) if given.minutes else (seed < given.first + given.seeds):
         for profile in given.profile or PROFILES:
             history, found = run(profile, seed)
             events.update(history.events)
@@ -38,14 +42,47 @@ def main() -> int:
             events["finished by another owner"] += history.promises.by_another
             if found:
                 bad += 1
-                print(
-                    f"{profile} {seed}: {found[0] if given.verbose else found[0][-600:]} (+{len(found) - 1})",
-                    flush=True,
-                )
+                text = found[0] if given.verbose else found[0][-600:]
+                print(f"{profile} {seed}: {text} (+{len(found) - 1})", flush=True)
         seed += 1
     print(f"{count} histories, {bad} bad, {again} delivered again")
     print(dict(sorted(events.items())))
-    return bool(bad)
+    short = [] if given.profile or count < 100 else shortfalls(events, count)
+    for text in short:
+        print(text)
+    return bool(bad or short)
+
+
+def table(names: list[str], first: int, seeds: int) -> int:
+    """Print which histories fail without each part; the exit code says whether one was not noticed."""
+    missed = 0
+    print("|rule|left out|profile|failing histories|first violation|\n|-|-|-|-|-|", flush=True)
+    for name in names:
+        part = PARTS[name]
+        worst = (0, 1, part.profiles[0], "")
+        for profile in part.profiles:
+            failing, count, text = _failing(name, profile, first, seeds)
+            if failing * worst[1] > worst[0] * count or not worst[0]:
+                worst = (failing, count, profile, text)
+            if failing:
+                break
+        failing, count, profile, text = worst
+        missed += not failing
+        print(f"|{part.rule or '-'}|{part.text}|{profile}|{failing} of {count}|{text}|", flush=True)
+    return bool(missed)
+
+
+def _failing(name: str, profile: str, first: int, seeds: int) -> tuple[int, int, str]:
+    failing, first_text = 0, ""
+    for seed in range(first, first + seeds):
+        with left_out(name):
+            found = run(profile, seed)[1]
+        if found:
+            failing += 1
+            first_text = first_text or found[0].strip().splitlines()[-1][:90]
+            if failing == _NOTICED:
+                return failing, seed - first + 1, first_text
+    return failing, seeds, first_text
 
 
 if __name__ == "__main__":

@@ -2,21 +2,50 @@
 
 from collections import Counter
 from typing import Final
+from weakref import WeakSet
 
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_copies import LogCopies
-from nsqd.replication.log_stream import LogStream
+from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
 
 # How often 1,000 histories of all profiles have to see each event.
-LEAST_PER_1000: Final[dict[str, int]] = {}
+LEAST_PER_1000: Final[dict[str, int]] = {
+    "failover": 250,
+    "transfer": 120,
+    "promotion of a tail": 45,
+    "raised epoch": 200,
+    "second with a yield": 10000,
+    "suspension noticed": 170,
+    "owner dropped, finished": 280,
+    "owner dropped, messages elsewhere": 90,
+    "replica dropped, finished": 800,
+    "replica dropped, messages elsewhere": 300,
+    "stream resumed": 1800,
+    "new copy because of a conflict": 40,
+    "decommissioned": 70,
+    "killed at a call": 100,
+    "power cut": 130,
+    "lost disk": 150,
+    "copy": 35,
+    "half_open": 250,
+    "rotate": 150,
+    "stranger": 130,
+    "version": 50,
+    "full": 90,
+    "slow": 90,
+    "jump": 60,
+    "lie": 100,
+    "restart of all": 80,
+}
 
 
 class CountedNode(ReplicationNode):
     """See the module."""
 
     events: Counter[str]
+    began: WeakSet[LogStream]
 
     def promote(self, log: LogCopies, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
         transfer = bool(copy.take_over_epoch)
@@ -33,14 +62,12 @@ class CountedNode(ReplicationNode):
             self.events[f"{kind} dropped, {'messages elsewhere' if log.pending(copy) else 'finished'}"] += 1
         super().drop(log, copy)
 
-    def stream_began(self, link: PeerLink, stream: LogStream) -> None:
-        if stream.resumed:
-            self.events["stream resumed"] += 1
-        elif any(one.has_reported_files for one in stream._numbers.values()):
-            self.events["new copy because of a conflict"] += 1
-        else:
-            self.events["new copy"] += 1
-        super().stream_began(link, stream)
+    def stream_began(self, link: PeerLink) -> None:
+        for stream in link.streams.values():
+            if stream.state is StreamState.STREAMING and stream not in self.began:
+                self.began.add(stream)
+                self.events[_kind_of(stream)] += 1
+        super().stream_began(link)
 
     def _ask_again(self, now_ns: int) -> None:
         self.events["suspension noticed"] += 1
@@ -50,6 +77,13 @@ class CountedNode(ReplicationNode):
         super().tick(now_ns)
         if self.yielded():
             self.events["second with a yield"] += 1
+
+
+def _kind_of(stream: LogStream) -> str:
+    if stream.resumed:
+        return "stream resumed"
+    has_copy = any(one.has_reported_files for one in stream._numbers.values())
+    return "new copy because of a conflict" if has_copy else "new copy"
 
 
 def shortfalls(events: Counter[str], histories: int) -> list[str]:

@@ -46,7 +46,7 @@ class Faults:
         if len(site.disks) >= _MAX_NODES:
             return
         source = self.rng.choice(sorted(site.disks))
-        site.add(_copied(site.disks[source]))
+        site.add(copied(site.disks[source]))
 
     def full(self) -> None:
         """A disk has no room for copies, or has room again."""
@@ -134,9 +134,10 @@ class Faults:
             self.wrong.append(f"a stranger was not refused: {link.refused} {link.reason}")
 
 
-def _copied(disk: SimulatedDisk) -> SimulatedDisk:
+def copied(disk: SimulatedDisk) -> SimulatedDisk:
     """The disk with a copy of the data path."""
     found = disk.killed()
-    found.rename(DATA, DATA.with_name("before"))
-    found.copied(DATA.with_name("before"), DATA)
+    source = DATA.with_name(f"before {len(found.names(DATA.parent))}")
+    found.rename(DATA, source)
+    found.copied(source, DATA)
     return found

@@ -1,16 +1,18 @@
 """Random histories of several nodes, and what must hold at the end of each."""
 
 import random
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from nsqd.replication.claims import Pending, count, subtract
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import ReplicaSettings
 from nsqd.storage.topic_store import TopicStore
 from tests.campaign.replication.faults import Faults
-from tests.campaign.replication.node import SECOND, Killed, Reader, SimulatedNode
+from tests.campaign.replication.node import MSG_TIMEOUT, SECOND, Killed, Reader, SimulatedNode
 from tests.campaign.replication.promises import Promise, Promises, bodies_in
 from tests.campaign.replication.site import Site
 from tests.support.simulated_disk import SimulatedDisk
@@ -33,6 +35,7 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     "power": {"power": 2, "kill": 0.5, "sync": 3},
     "disks": {"lose": 3, "kill": 0.5, "copy": 0.4, "full": 1, "slow": 1},
     "partition": {"part": 4, "half_open": 2, "kill": 0, "power": 0, "lose": 0, "kill_at_call": 0},
+    "copied": {"copy": 3, "kill": 0.5, "lose": 0.3},
     "people": {"make_channel": 3, "delete_channel": 1, "delete_topic": 0.5, "seek": 0.5},
     "network": {"half_open": 3, "lie": 2, "stranger": 2, "version": 1, "rotate": 3, "move": 1},
     "decommission": {"decommission": 1.5, "cut_decommission": 1, "kill": 0.3, "lose": 0.3},
@@ -50,15 +53,17 @@ class History:
     EVENTS: Final = {
         "publish": 14, "consume": 12, "wait": 10, "subscribe": 3, "leave": 1, "make_channel": 1, "kill": 1,
         "restart": 3, "part": 1, "long": 2, "compact": 1, "sync": 1, "lose": 0.7, "power": 0.7, "move": 0.3,
-        "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7,
-        "jump": 0.3, "slow": 0.3, "full": 0.3, "half_open": 0.5,
-        "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0, "cut_decommission": 0,
-        "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0, "suspend_long": 0,
+        "suspend": 0.4, "copy": 0.1, "kill_at_call": 0.7, "jump": 0.3, "slow": 0.3, "full": 0.3,
+        "half_open": 0.5, "lie": 0.2, "stranger": 0.2, "version": 0.1, "rotate": 0.3, "decommission": 0,
+        "cut_decommission": 0, "delete_channel": 0, "delete_topic": 0, "seek": 0, "away": 0,
+        "suspend_long": 0,
     }  # fmt: skip
 
     def __init__(self, seed: int, profile: str = "all") -> None:
         self.rng = rng = random.Random(f"{profile} {seed}")
         self.wrong: list[str] = []
+        # When each message was sent last without an answer yet, and by which node.
+        self._in_flight: dict[tuple[str, str, bytes], tuple[int, int]] = {}
         self.profile = profile
         replicas = rng.choice((1, 1, 2))
         settings = ReplicaSettings(
@@ -147,7 +152,9 @@ class History:
         if promise.copies:
             others = [disk for number, disk in self.site.disks.items() if number != node.number]
             have = sum(body in bodies_in(disk) for disk in others)
-            if have < promise.copies:
+            # The owner does not know yet that the end of a half-open connection is gone.
+            knows = not any(one.is_half_open for one in self.site.lines if one.connector == node.number)
+            if have < promise.copies and knows:
                 self.wrong.append(f"{body.decode()} was answered with {have} of {promise.copies} copies")
         self.promises.made[body] = promise
 
@@ -180,12 +187,15 @@ class History:
             reader.take()
 
     def _answer(self, node: SimulatedNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
+        self._in_flight.pop((reader.topic, reader.channel, message[1]), None)
         if node.answer(reader, message, verb) and verb == "FIN":
             self.promises.by_another += int(message[0], 16) >> 54 != node.number
             self.promises.finished(reader.topic, reader.channel, message[1], self.site.now, node.number)
 
     def _sent(self, number: int, topic: str, channel: str, body: bytes) -> None:
         """A message was sent to a consumer: a duplicate that could have been prevented is a violation."""
+        if self.profile == "transfer":
+            self._check_in_flight(number, (topic, channel, body))
         found = self.promises.finished_at.get((topic, channel, body))
         if found is None or not self.is_strict:
             return
@@ -195,8 +205,8 @@ class History:
             return
         awake = max(site.started[by], site.resumed.get(by, 0))
         # Its process has lived long enough after the answer for a checkpoint.
-        last = site.ended.get(by, 0)
-        is_stored = site.started[by] <= finished or last - finished >= KNOWN_AFTER
+        end = next((one for one in site.ended.get(by, ()) if one >= finished), site.now)
+        is_stored = end - finished >= KNOWN_AFTER
         if is_stored and site.now - awake >= KNOWN_AFTER:
             self.events["preventable duplicate"] += 1
             self.wrong.append(
@@ -204,9 +214,24 @@ class History:
                 f" and sent by node {number} at {site.now / SECOND}"
             )
 
+    def _check_in_flight(self, number: int, key: tuple[str, str, bytes]) -> None:
+        """A consumer of another node, which runs all the time, has the message and may still answer."""
+        site = self.site
+        since, other = self._in_flight.get(key, (0, number))
+        self._in_flight[key] = (site.now, number)
+        awake = max(site.started.get(other, 0), site.resumed.get(other, 0))
+        runs = other in site.nodes and other not in site.suspended and awake < since
+        if other != number and runs and site.now - since < MSG_TIMEOUT - SECOND:
+            self.wrong.append(
+                f"{key[2].decode()} was sent by node {number} while it was in flight on node {other}"
+            )
+
     def leave(self) -> None:
         if self._readers:
             node, reader = self._readers.pop(self.rng.randrange(len(self._readers)))
+            reader.take()
+            for _, body in reader.unanswered:
+                self._in_flight.pop((reader.topic, reader.channel, body), None)
             if self.site.nodes.get(node.number) is node and reader in node.readers:
                 node.leave(reader)
 
@@ -263,6 +288,9 @@ class History:
             node.replication.decommission("", fewer_copies=False)
             for reader in list(node.readers):
                 if self.rng.random() < 0.3:
+                    reader.take()
+                    for _, body in reader.unanswered:
+                        self._in_flight.pop((reader.topic, reader.channel, body), None)
                     node.leave(reader)
 
     def _remove_decommissioned(self) -> None:
@@ -322,7 +350,24 @@ class History:
         open_messages = self.promises.open()
         disks = [disk for one, disk in self.site.disks.items() if one != number]
         there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left is not None else [])))
-        return [body for body in open_messages if body not in there]
+        return [
+            body
+            for body in open_messages
+            if body not in there or (not self.promises.made[body].copies and self._is_unsafe(number, body))
+        ]
+
+    def _is_unsafe(self, number: int, body: bytes) -> bool:
+        """Whether a message was answered without a replica, and its origin is not fully replicated since.
+
+        A replica may have it and not know its channels.
+        """
+        node = self.site.nodes.get(number)
+        origin = self.promises.made[body].origin
+        if node is None:
+            return self.site.identities.get(number) == origin
+        own = node.replication.own_copy
+        log = node.replication.logs[node.identity]
+        return node.identity == origin and log.counted(own, 0, node.now) is None
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())
@@ -398,14 +443,63 @@ class History:
                     node.answer(reader, message, "REQ")
                 node.leave(reader)
         self._readers = []
+        if self.rng.random() < 0.3:
+            self._wait_until_quiet()
         self._finish_all()
+
+    def _wait_until_quiet(self) -> None:
+        """Without consumers each message gets one owner, and then nodes have nothing to say."""
+        site = self.site
+        site.step = SECOND
+        site.is_prompt, was_prompt = True, site.is_prompt
+        for _ in range(5):
+            self._do(partial(site.advance, 30))
+        self.events["quiet"] += 1
+        before = self._serials()
+        site.advance(20)
+        self.wrong += [
+            f"{name} sends statuses all the time"
+            for name, serial in self._serials().items()
+            if serial > before.get(name, serial) + 4
+        ]
+        self._check_owners()
+        site.is_prompt = was_prompt
+
+    def _serials(self) -> dict[str, int]:
+        return {
+            f"node {node.number} to {peer.hex()[:4]} of {log.origin.hex()[:4]}": exchange._serial
+            for node in self.site.nodes.values()
+            for log in node.replication.logs.values()
+            for peer, exchange in log.exchanges.items()
+        }
+
+    def _check_owners(self) -> None:
+        found: dict[bytes, list[tuple[bytes, str, Pending, set[bytes]]]] = {}
+        for node in self.site.nodes.values():
+            for log in node.replication.logs.values():
+                for copy in log.copies:
+                    if copy.is_owner:
+                        name = f"copy {copy.number} of node {node.number}"
+                        holders = {node.identity, *log.holders_of(copy)}
+                        owner = (node.identity, name, log.delivered(copy), holders)
+                        found.setdefault(log.origin, []).append(owner)
+        for origin, owners in found.items():
+            for at, (one, name, pending, holders) in enumerate(owners):
+                for node_of_other, other, theirs, others in owners[at + 1 :]:
+                    # The copy of a data path and a later replica of its original may not know each other.
+                    is_known = node_of_other in holders or one in others
+                    twice = count(pending) - count(subtract(pending, [theirs]))
+                    if twice and is_known:
+                        self.wrong.append(
+                            f"{twice} messages of {origin.hex()[:4]} have two owners: {name}, {other}"
+                        )
 
     def _finish_all(self) -> None:
         """Take everything until nothing is open and no copy is left over."""
         site = self.site
         site.step = SECOND
         for turn in range(25):
-            if turn in (6, 13):
+            if turn in (6, 11, 16, 21):
                 # Nodes that were not heard for a week are forgotten. A node may have learned of one since.
                 site.days += 8
             self._do(partial(site.advance, 8))
@@ -489,12 +583,15 @@ class History:
             node.replication.decommission(
                 "", fewer_copies=len(self.site.nodes) <= self.site.settings.replicas + 1
             )
-            for _ in range(25):
+            for turn in range(25):
+                if turn == 15:
+                    # Nodes that left before are forgotten.
+                    self.site.days += 8
                 self.site.advance(4)
                 self.site.settle()
-                if node.replication.decommission_state(self.site.now)["done"]:
+                if node.replication.decommission_state()["done"]:
                     break
-            state = node.replication.decommission_state(self.site.now)
+            state = node.replication.decommission_state()
             if not state["done"]:
                 self.wrong.append(f"the decommission of node {node.number} does not end: {state}")
                 return
@@ -520,3 +617,12 @@ class History:
         self.site.settle()
         self._take_all()
         return self.promises.again - before
+
+
+def run(profile: str, seed: int) -> tuple[History, list[str]]:
+    """One history and its violations; an exception is one."""
+    history = History(seed, profile)
+    try:
+        return history, history.run().violations()
+    except Exception:  # noqa: BLE001 - every error is reported
+        return history, [traceback.format_exc()]

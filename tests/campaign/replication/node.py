@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
@@ -152,7 +153,7 @@ class SimulatedNode:
             info=self.log.append,
             warn=self.log.append,
         )
-        self.replication.events = around.events
+        self.replication.events, self.replication.began = around.events, WeakSet()
         self.replication.begin(now)
         self.readers: list[Reader] = []
         self.turn()
@@ -361,8 +362,8 @@ class SimulatedNode:
                 self.do(job, node.ended)
             for topic in list(node.to_checkpoint):
                 del node.to_checkpoint[topic]
-                if not topic.deleted:
-                    self.write_checkpoint(topic)
+                if not (topic.deleted or self.write_checkpoint(topic)):
+                    node.to_checkpoint[topic] = None
             if node.local_syncs:
                 self.sync()
                 for check in node.local_syncs:
@@ -393,7 +394,8 @@ class SimulatedNode:
             store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
             store.remove_files()
 
-    def write_checkpoint(self, topic: Topic) -> None:
+    def write_checkpoint(self, topic: Topic) -> bool:
+        """Write a checkpoint; False if that failed."""
         store = self.store(topic)
         topic.take_changed()
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
@@ -403,10 +405,11 @@ class SimulatedNode:
         except OSError:
             # The next round tries it again.
             topic.changed = True
-            return
+            return False
         store.checkpoints.end(job)
         if not topic.deleted:
             self.replication.checkpointed(topic, store, job)
+        return True
 
     def compact(self, name: str) -> None:
         topic = self.broker.topics.get(name)

@@ -64,10 +64,12 @@ class Site:
         self.lying = False
         # Called with a node and each message that it sends to a consumer: topic, channel, body.
         self.on_sent: Callable[[int, str, str, bytes], None] = lambda *_: None
-        # Since when each node runs, and when it ran last.
+        # Since when each node runs, and when it ended before.
         self.started: dict[int, int] = {}
-        self.ended: dict[int, int] = {}
+        self.ended: dict[int, list[int]] = {}
         self.resumed: dict[int, int] = {}
+        # The identity of the last start of each node.
+        self.identities: dict[int, bytes] = {}
         self._unreachable: dict[tuple[int, bytes], int] = {}
         # Of each node: how fast its clock is, and how far it has jumped.
         self.rates: dict[int, float] = {}
@@ -97,7 +99,8 @@ class Site:
             lambda *message: self.on_sent(number, *message),
         )
         self.started[number] = self.now
-        self.nodes[number] = SimulatedNode(number, self.disks[number], self.clock(number), around)
+        self.nodes[number] = node = SimulatedNode(number, self.disks[number], self.clock(number), around)
+        self.identities[number] = node.identity
 
     def add(self, disk: SimulatedDisk) -> None:
         """Start a new node on this disk."""
@@ -123,7 +126,7 @@ class Site:
         for line in [one for one in self.lines if number in (one.connector, one.acceptor)]:
             self.cut(line, dead=number)
         self.suspended.discard(number)
-        self.ended[number] = self.now
+        self.ended.setdefault(number, []).append(self.now)
         del self.nodes[number]
         self.disks[number] = disk
 
@@ -146,8 +149,10 @@ class Site:
 
     def resume(self) -> None:
         """Suspended nodes continue."""
-        self.resumed.update(dict.fromkeys(self.suspended, self.now))
-        self.suspended.clear()
+        resumed, self.suspended = self.suspended, set()
+        self.resumed.update(dict.fromkeys(resumed, self.now))
+        for number in resumed:
+            self.nodes[number].advance(self.clock(number))
 
     def node_with(self, identity: bytes) -> SimulatedNode | None:
         return next((one for one in self.nodes.values() if one.identity == identity), None)

@@ -3,13 +3,16 @@
 import errno
 import json
 import random
+from contextlib import suppress
 
 import pytest
 
 from nsqd.replication.copies import Copies
 from nsqd.replication.durable import make_folders
+from nsqd.storage.checkpoint import Sealed, with_serial
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.nsqd.replication.replica_end import DATA, ORIGIN, REPLICA
+from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 OTHER = b"x" * 16
 APPEND = b"an append"
@@ -137,12 +140,10 @@ def test_dropped_copy_is_not_found_and_its_folder_is_removed_later(copies):
 
 def test_deleted_topic_is_not_found_and_its_folder_is_removed_later(copies):
     record = make(copies)
-    folder = copies.folder(record, "t")
 
     copies.delete_topic(record, "t", 1 << 62)
     copies.delete_topic(record, "t", 1 << 62)
 
-    assert folder.is_gone
     assert copies.topics(record) == []
     after, _ = again(copies.disk.after_power_cut(random.Random(1)))
     assert len(after.removable) == 1
@@ -357,3 +358,58 @@ def test_other_names_are_left_alone(copies):
     assert len(found) == 1
     assert after.removable == []
     assert after.problems == {}
+
+
+# --- checkpoints that others have numbered ---
+
+
+@pytest.fixture(scope="module")
+def checkpoints():
+    """Two checkpoints of one topic, with the serial numbers 8 and 9."""
+    node = StreamPair().origin
+    node.channel()
+    found = []
+    for number in range(2):
+        node.publish(b"%d" % number)
+        node.store().checkpoints.begin_anew()
+        node.checkpoint()
+        path = DATA / "t.topic" / f"checkpoint.{number}"
+        found.append(with_serial(node.disk.read_file(path), 8 + number))
+    return found
+
+
+@pytest.fixture
+def numbered(copies, checkpoints):
+    """The folder of a copy with these checkpoints."""
+    folder = copies.folder(make(copies), "t")
+    for number, content in enumerate(checkpoints):
+        copies.disk.replace(folder.path / f"checkpoint.{number}", content, durable=True)
+    copies.disk.sync_folder(folder.path)
+    folder.load()
+    return folder
+
+
+def states(disk, folder):
+    names = [name for name in disk.names(folder.path) if name in ("checkpoint.0", "checkpoint.1")]
+    return {name: Sealed(disk.read_file(folder.path / name), "t").state() for name in names}
+
+
+def test_stream_counts_its_checkpoints_from_the_first_on(copies, numbered, checkpoints):
+    numbered.restart_serials()
+
+    (state,) = states(copies.disk, numbered).values()
+    assert state.serial == 0
+    assert state.mark == Sealed(checkpoints[1]).state().mark
+    assert sorted(name for name in numbered.files if name.startswith("checkpoint")) == ["checkpoint.1"]
+
+
+@pytest.mark.parametrize("call", range(12))
+def test_newest_checkpoint_survives_while_serials_restart(copies, numbered, checkpoints, call):
+    copies.disk.fail(errno.EIO, call=len(copies.disk.calls) + call)
+    with suppress(OSError):
+        numbered.restart_serials()
+
+    for seed in range(5):
+        found = states(copies.disk.after_power_cut(random.Random(seed)), numbered).values()
+        newest = max(found, key=lambda one: one.serial)
+        assert newest.mark == Sealed(checkpoints[1]).state().mark

@@ -314,7 +314,8 @@ def test_topic_that_was_deleted_while_its_files_are_found_has_none(shelf, shop, 
     shelf.end.receive(encode(LOG) + encode(Topic(1, 1, "t")))
     (job,) = shelf.end.jobs()
 
-    shelf.copies.delete_topic(record, "t", 1 << 62)
+    shelf.copies.folder(record, "t").is_gone = True
+    shelf.copies.rename_deleted(record, "t")
     job.run(shelf.disk)
     shelf.end.ended(job, None)
     shelf.end.work()

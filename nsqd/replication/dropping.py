@@ -1,0 +1,185 @@
+"""Which copies of one log a node may drop: rules 11 and 12. No socket, no clock."""
+
+from collections.abc import Container
+from typing import Final, Protocol
+
+from nsqd.engine import promoted
+from nsqd.replication.claims import Pending, count, subtract
+from nsqd.replication.exchange import Exchange, KnownCopy
+from nsqd.replication.frames import CopyId, CopyKind
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.primary import Primary
+from nsqd.replication.roles import CopyOwner
+from nsqd.replication.sender import Sender
+from nsqd.storage.topic_store import store_of
+
+_S: Final = 1_000_000_000
+# A replica whose stream does not come back is opened after so long, at the latest.
+_OPEN_AFTER_NS: Final = 5 * _S
+
+
+class LogOfCopies(Protocol):
+    """The copies of one log, here and elsewhere; `LogCopies` is that."""
+
+    node: CopyOwner
+    copies: list[LocalCopy]
+    known: dict[tuple[bytes, int], KnownCopy]
+    exchanges: dict[bytes, Exchange]
+    without_copy: set[bytes]
+    primaries: dict[LocalCopy, Primary]
+
+    def pending(self, copy: LocalCopy) -> Pending: ...
+    def pending_again(self, copy: LocalCopy) -> None: ...
+    def delivered(self, copy: LocalCopy) -> Pending: ...
+    def owners(self, now_ns: int) -> list[KnownCopy]: ...
+    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None: ...
+    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]: ...
+
+
+class Dropping:
+    """See the module."""
+
+    def __init__(self, log: LogOfCopies) -> None:
+        self._log = log
+
+    def drop(self, copy: LocalCopy, now_ns: int) -> str:
+        """Drop a copy if the rules allow it; returns what that waits for."""
+        if copy.is_busy:
+            return "a job on its files"
+        if copy.is_origin and not self._log.node.is_decommissioning:
+            return ""
+        if copy.retry_ns > now_ns:
+            return f"another attempt, because of: {copy.problems.get('', '')}"
+        if copy.unreadable:
+            return "topics that cannot be read"
+        if not copy.is_open:
+            after_ns = open_after_ns(self._log.node.settings.failover_ns)
+            return f"its owner, or {after_ns / _S:g} s without a stream"
+        if copy.take_over_epoch:
+            return "its promotion"
+        if in_flight(copy):
+            return "messages in flight"
+        reason = self._needed_by(copy, now_ns)
+        if not reason and copy.is_owner:
+            # Messages that were published after the last checkpoint count as well.
+            self._log.pending_again(copy)
+            reason = self._needed_by(copy, now_ns)
+        if reason:
+            return reason
+        self._log.node.drop(self._log, copy)
+        return "" if copy.is_origin else "a job on its files"
+
+    def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
+        """Who still needs a copy of which no message is in flight."""
+        if is_unstored(copy):
+            return "a checkpoint of its channel state"
+        pending = self._log.pending(copy)
+        if pending:
+            using = [one.pending for one in self._log.known.values() if self._may_rely_on(copy, one)]
+            using += [
+                self._log.delivered(one)
+                for one in self._log.copies
+                if self._may_rely_on_local(copy, one, now_ns)
+            ]
+            left = subtract(pending, using)
+            if left:
+                return self._reason(copy, left, now_ns)
+        else:
+            for peer, address in self._log.holders_of(copy).items():
+                if not self._has_state(peer, copy):
+                    return f"{address or peer.hex()} to store the channel state"
+        return ""
+
+    def _reason(self, copy: LocalCopy, left: Pending, now_ns: int) -> str:
+        """Why messages of a copy are still needed here."""
+        owners = [one for one in self._log.owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
+        missing = subtract(left, [one.pending for one in owners])
+        messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
+        if missing:
+            return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
+        if any(one.node not in self._log.exchanges for one in owners):
+            return "a connection to the owner"
+        if not any(one.fully_replicated for one in owners):
+            return "the owner to be fully replicated"
+        return "the owner to store the channel state"
+
+    def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
+        """Rule 11, for an owner on another node."""
+        exchange = self._log.exchanges.get(known.node)
+        if exchange is None or not known.is_owner or not known.is_full:
+            return False
+        if not (
+            known.fully_replicated or (self._log.node.is_decommissioning and self._log.node.fewer_copies)
+        ):
+            return False
+        if copy.is_owner and known.claim < copy.claim:
+            return False
+        if not copy.is_owner and known.received_ns <= copy.detached_ns:
+            return False
+        if CopyId(self._log.node.identity, copy.number) in known.counted:
+            return False
+        return exchange.has_state_of(copy)
+
+    def _may_rely_on_local(self, copy: LocalCopy, other: LocalCopy, now_ns: int) -> bool:
+        """Rule 11, for an owner on this node."""
+        if other is copy or not other.is_owner or other.is_busy:
+            return False
+        if copy.is_owner and other.claim < copy.claim:
+            return False
+        if is_unstored(other, copy.topics):
+            return False
+        return self._log.counted(other, 0, now_ns) is not None
+
+    def _has_state(self, peer: bytes, copy: LocalCopy) -> bool:
+        """Rule 12: whether the peer has the channel state of the copy in a checkpoint, or no copy."""
+        if peer in self._log.without_copy or peer == self._log.node.identity:
+            return True
+        exchange = self._log.exchanges.get(peer)
+        copies = [one for one in self._log.known.values() if one.node == peer]
+        if exchange is None or not copies:
+            return False
+        if any(one.kind != CopyKind.STREAMED for one in copies):
+            return exchange.has_state_of(copy)
+        # The peer learns from the owner that streams into its copy.
+        owners = {one.owner for one in copies}
+        if owners == {self._log.node.identity}:
+            return self._replica_has_state(peer)
+        return all(owner != peer and self._owner_has_state(owner, copy) for owner in owners)
+
+    def _owner_has_state(self, owner: bytes, copy: LocalCopy) -> bool:
+        if owner == self._log.node.identity:
+            return True
+        exchange = self._log.exchanges.get(owner)
+        return exchange is not None and exchange.has_state_of(copy)
+
+    def _replica_has_state(self, peer: bytes) -> bool:
+        """Whether a replica of this node has all checkpoints that were sent to it, durably."""
+        streams = [one for primary in self._log.primaries.values() for one in primary.streams]
+        mine = [one for one in streams if self._log.node.peer_of(one) == peer]
+        for stream in mine:
+            sender: Sender = stream.sender
+            if sender.synced < stream.checkpoint_position:
+                sender.request_sync()
+                return False
+        return bool(mine)
+
+
+def open_after_ns(failover_ns: int) -> int:
+    """How long a replica waits for its stream before it is opened."""
+    return min(_OPEN_AFTER_NS, failover_ns // 2)
+
+
+def in_flight(copy: LocalCopy) -> bool:
+    """Whether consumers have messages of the copy."""
+    return any(promoted.in_flight(topic) for topic in copy.topics.values())
+
+
+def is_unstored(copy: LocalCopy, names: Container[str] | None = None) -> bool:
+    """Whether channel state of a copy, or of some of its topics, is not in a checkpoint yet."""
+    for topic in copy.durable_topics():
+        if names is not None and topic.name not in names:
+            continue
+        store = store_of(topic)
+        if topic.has_changed or (store is not None and store.checkpoints.is_writing):
+            return True
+    return False

@@ -1,0 +1,391 @@
+"""The rules, syncs and notes of replication, each of which can be left out: the campaign has to notice.
+
+A part is left out by replacing a function of the product while histories run.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from nsqd.engine import facts, notes
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import merged, without
+from nsqd.replication import dropping, exchange, log_copies, yielding
+from nsqd.replication.claims import Claim
+from nsqd.replication.copies import Copies
+from nsqd.replication.copy_jobs import BeginCopy
+from nsqd.replication.dropping import Dropping
+from nsqd.replication.exchange import Checkpointing, Exchange, KnownCopy
+from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_stream import LogStream
+from nsqd.replication.node import ReplicationNode
+from nsqd.replication.primary import Primary
+from nsqd.replication.replicated import Replicated
+from nsqd.replication.topic_stream import TopicStream
+from nsqd.replication.yielding import Yielding
+from tests.campaign.replication import node as simulated_node
+from tests.support.simulated_disk import SimulatedDisk
+
+# An owner, the name of an attribute, and what makes its replacement of the original.
+Patch = tuple[Any, str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of replication, and how it is left out. *profiles* are those in which that shows."""
+
+    rule: int
+    text: str
+    profiles: tuple[str, ...]
+    patches: tuple[Patch, ...]
+
+
+def _returns(value: Any) -> Callable[[Any], Any]:
+    return lambda _original: lambda *_args, **_more: value
+
+
+def _begin_in_sync(original: Any) -> Any:
+    def begin(self: LogStream, stream: TopicStream) -> None:
+        original(self, stream)
+        self._set_in_sync(stream)
+
+    return begin
+
+
+def _merge_absent(original: Any) -> Any:
+    def merge(broker: Any, topic: Topic, state: Any) -> bool:
+        finished = without(facts.had(topic), merged(list(state.pending))) if state.channel else []
+        return original(broker, topic, replace(state, finished=tuple(merged([*state.finished, *finished]))))
+
+    return merge
+
+
+def _merge_any_generation(original: Any) -> Any:
+    def merge(broker: Any, topic: Topic, state: Any) -> bool:
+        channel = topic.channels.get(state.channel)
+        if channel is not None:
+            state = replace(state, generation=channel.generation)
+        return original(broker, topic, state)
+
+    return merge
+
+
+def _no_deletions(original: Any) -> Any:
+    def states(*args: Any) -> Iterator[Any]:
+        return (state for state in original(*args) if state.live)
+
+    return states
+
+
+def _no_new_channels(original: Any) -> Any:
+    def merge(broker: Any, topic: Topic, state: Any) -> bool:
+        if state.channel and state.live and state.channel not in topic.channels:
+            return False
+        return original(broker, topic, state)
+
+    return merge
+
+
+def _any_channel(original: Any) -> Any:
+    def subtract(pending: Any, others: Any) -> Any:
+        others = list(others)
+        spread = []
+        for other in others:
+            found: Any = {}
+            for topic, channels in pending.items():
+                ranges = merged([part for one in other.get(topic, {}).values() for part in one])
+                found[topic] = dict.fromkeys(channels, ranges)
+            spread.append(found)
+        return original(pending, spread)
+
+    return subtract
+
+
+def _only_failovers(original: Any) -> Any:
+    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+        if failover or copy.take_over_epoch:
+            original(self, log, copy, epoch, failover=failover)
+
+    return promote
+
+
+def _next_epoch(original: Any) -> Any:
+    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+        if not (failover or copy.take_over_epoch):
+            epoch = max(epoch, copy.seen) + 1
+        original(self, log, copy, epoch, failover=failover)
+
+    return promote
+
+
+def _said(**values: Any) -> Callable[[Any], Any]:
+    def change(original: Any) -> Any:
+        def take(self: KnownCopy, status: Any, states: Any, now_ns: int) -> None:
+            original(self, replace(status, **values), states, now_ns)
+
+        return take
+
+    return change
+
+
+def _void_counts(original: Any) -> Any:
+    def rely(self: Dropping, copy: Any, known: KnownCopy) -> bool:
+        detached, copy.detached_ns = copy.detached_ns, -1
+        try:
+            return original(self, copy, known)
+        finally:
+            copy.detached_ns = detached
+
+    return rely
+
+
+def _without_sync(path: str) -> tuple[Patch, ...]:
+    """Files and folders with this text in their paths are never synced by what follows."""
+
+    def unsynced(original: Any) -> Any:
+        def sync(self: SimulatedDisk, target: Any) -> None:
+            name = self._entry(target).path if isinstance(target, int) else str(target)
+            if path not in name:
+                original(self, target)
+
+        return sync
+
+    return (SimulatedDisk, "sync", unsynced), (SimulatedDisk, "sync_folder", unsynced)
+
+
+def _keep_serials(original: Any) -> Any:
+    def begin(self: BeginCopy, *args: Any, restart_serials: bool) -> None:
+        del restart_serials
+        original(self, *args, restart_serials=False)
+
+    return begin
+
+
+def _no_finish_notes(original: Any) -> Any:
+    def note(self: Topic, what: str, *args: Any, **more: Any) -> None:
+        if what == notes.FINISH:
+            self.changed = True
+        else:
+            original(self, what, *args, **more)
+
+    return note
+
+
+def _patches(*patches: Patch) -> tuple[Patch, ...]:
+    return patches
+
+
+_PROMISES: Final = ("disks", "power", "all")
+PARTS: Final[dict[str, Part]] = {
+    "acknowledgements": Part(
+        1, "OK waits for the replicas in sync", _PROMISES, _patches((Primary, "wait", _returns(None)))
+    ),
+    "snapshot": Part(
+        2,
+        "in sync counts from the snapshot",
+        ("people", "disks", "all"),
+        _patches((LogStream, "_begin", _begin_in_sync)),
+    ),
+    "positive state": Part(
+        3,
+        "nothing is concluded from 'not pending'",
+        ("all", "partition"),
+        _patches((log_copies, "merge", _merge_absent)),
+    ),
+    "generation": Part(
+        3,
+        "state counts for one generation",
+        ("people",),
+        _patches((log_copies, "merge", _merge_any_generation)),
+    ),
+    "deletions": Part(
+        3,
+        "a deletion is channel state",
+        ("people",),
+        _patches((log_copies, "states_of", _no_deletions), (exchange, "states_of", _no_deletions)),
+    ),
+    "new channels": Part(
+        4,
+        "a topic without channels creates those that it hears of",
+        ("people", "all"),
+        _patches((log_copies, "merge", _no_new_channels)),
+    ),
+    "conflicts": Part(
+        5,
+        "no stream enters a copy with pending messages that its owner lacks",
+        ("power", "all"),
+        _patches((LogCopies, "may_resume", _returns(True)), (TopicStream, "conflicts", _returns(False))),
+    ),
+    "order": Part(
+        6,
+        "claims are ordered",
+        ("partition", "all"),
+        _patches((Claim, "__gt__", lambda _: lambda self, other: self != other)),
+    ),
+    "yield": Part(
+        7,
+        "the lower claim yields",
+        ("partition", "return"),
+        _patches((Yielding, "_set_yielded", _returns(None))),
+    ),
+    "channel": Part(
+        7,
+        "it yields on the same channel and generation only",
+        ("people", "all"),
+        _patches(
+            (log_copies, "subtract", _any_channel),
+            (dropping, "subtract", _any_channel),
+            (yielding, "subtract", _any_channel),
+        ),
+    ),
+    "failover timeout": Part(
+        7,
+        "a silent owner counts for T only",
+        ("all", "disks"),
+        _patches((LogCopies, "is_fresh", _returns(True))),
+    ),
+    "wait": Part(
+        8,
+        "a replica waits T",
+        ("restart", "suspended"),
+        _patches((log_copies, "takeover_wait_ns", _returns(0))),
+    ),
+    "raise": Part(
+        8,
+        "an owner raises its epoch over a silent higher one",
+        ("return", "all"),
+        _patches((LogCopies, "_raise_epoch", _returns(None)), (Yielding, "_is_stale", _returns(False))),
+    ),
+    "tail": Part(
+        9,
+        "a replica with messages that its owner lacks is promoted",
+        ("power", "all"),
+        _patches((ReplicationNode, "promote", _only_failovers)),
+    ),
+    "same epoch": Part(
+        9, "under the same epoch", ("power", "all"), _patches((ReplicationNode, "promote", _next_epoch))
+    ),
+    "ask": Part(
+        10,
+        "an owner that starts or takes over asks first",
+        ("return", "restart"),
+        _patches((LogCopies, "ask", _returns(None))),
+    ),
+    "suspended": Part(
+        10,
+        "one that was suspended asks first",
+        ("suspended",),
+        _patches((ReplicationNode, "_ask_again", _returns(None))),
+    ),
+    "fully replicated": Part(
+        11,
+        "a copy is dropped for a fully replicated owner",
+        ("disks", "all"),
+        _patches((KnownCopy, "take", _said(fully_replicated=True))),
+    ),
+    "itself": Part(
+        11, "that did not count this copy", ("disks",), _patches((KnownCopy, "take", _said(counted=())))
+    ),
+    "void status": Part(
+        11,
+        "and said so after the copy's stream had ended",
+        ("disks",),
+        _patches((Dropping, "_may_rely_on", _void_counts)),
+    ),
+    "synced": Part(
+        11,
+        "fully replicated means synced",
+        ("power",),
+        _patches((Replicated, "look", lambda _: _done)),
+    ),
+    "state there": Part(
+        11,
+        "the owner has this copy's channel state",
+        ("all", "people"),
+        _patches((Exchange, "has_state_of", _returns(True))),
+    ),
+    "checkpointed": Part(
+        11,
+        "in a checkpoint",
+        ("people", "all"),
+        _patches((Checkpointing, "is_done", lambda _: property(lambda _self: True))),
+    ),
+    "state kept": Part(
+        12,
+        "channel state outlives the messages",
+        ("return", "people", "all"),
+        _patches((Dropping, "_has_state", _returns(True))),
+    ),
+    "holders": Part(
+        12,
+        "status and stream carry the holders",
+        ("all", "disks"),
+        _patches((ReplicationNode, "learn_holders", _returns(None))),
+    ),
+    "in flight": Part(
+        13,
+        "a transfer waits for messages in flight",
+        ("transfer",),
+        _patches((log_copies, "in_flight", _returns(False))),
+    ),
+    "suspension of delivery": Part(
+        13, "and suspends delivery", ("transfer",), _patches((LogCopies, "_suspend", _returns(None)))
+    ),
+    "copied data path": Part(
+        0,
+        "topics of a copied data path become a promoted copy",
+        ("copied",),
+        _patches((simulated_node, "promote_copied_log", _returns(0))),
+    ),
+    "serial numbers": Part(
+        0,
+        "a stream restarts the serial numbers of checkpoints",
+        ("people", "all"),
+        _patches((BeginCopy, "__init__", _keep_serials)),
+    ),
+    "sync of promotions": Part(
+        0,
+        "the files of a copy are synced before its promotion",
+        ("power",),
+        _patches((Copies, "_sync", _returns(None))),
+    ),
+    "sync of owned/": Part(
+        0, "renames and records of promoted copies are synced", ("power",), _without_sync("/owned")
+    ),
+    "sync of copies": Part(0, "files of replicas are synced", ("power",), _without_sync("/replicas")),
+    "sync of replication.json": Part(
+        0, "the node record is synced", ("power", "decommission"), _without_sync("replication.json")
+    ),
+    "notes of finished messages": Part(
+        0,
+        "learned channel state of own topics is noted",
+        ("return", "all"),
+        _patches((Topic, "note", _no_finish_notes)),
+    ),
+}
+
+
+def _done(self: Replicated) -> bool:
+    self.is_done = True
+    return True
+
+
+@contextmanager
+def left_out(name: str) -> Iterator[None]:
+    """Run without one part; with an empty name nothing is left out."""
+    saved = []
+    for owner, attribute, change in PARTS[name].patches if name else ():
+        # A method is replaced in the class that defines it.
+        for one in getattr(owner, "__mro__", ()):
+            if attribute in vars(one):
+                owner = one
+                break
+        original = vars(owner)[attribute]
+        saved.append((owner, attribute, original))
+        setattr(owner, attribute, change(original))
+    try:
+        yield
+    finally:
+        for owner, attribute, original in saved:
+            setattr(owner, attribute, original)

@@ -1,0 +1,59 @@
+"""A few nodes that are always connected, for small cases of the rules. Time passes only by `Site.advance`."""
+
+import random
+
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.primary import ReplicaSettings
+from tests.campaign.replication.node import SimulatedNode
+from tests.campaign.replication.site import Site
+
+CHANNEL = "c"
+TOPIC = "t"
+
+
+def site_of(nodes: int, *, replicas: int = 1) -> Site:
+    """Nodes whose logs have one topic with one channel, and which have chosen their replicas."""
+    settings = ReplicaSettings(replicas=replicas, catch_up_rate=1 << 30)
+    site = Site(nodes, random.Random(1), settings, is_prompt=True)
+    for node in site.nodes.values():
+        node.channel(TOPIC, CHANNEL)
+    site.advance(8)
+    return site
+
+
+def publish(node: SimulatedNode, *bodies: bytes) -> None:
+    for body in bodies:
+        node.publish(TOPIC, body)
+    node.turn()
+
+
+def take(node: SimulatedNode) -> list[bytes]:
+    """The messages that a new consumer gets; it finishes none."""
+    reader = node.read(TOPIC, CHANNEL, 100)
+    bodies = [body for _, body in reader.take()]
+    node.leave(reader)
+    return bodies
+
+
+def finish(node: SimulatedNode) -> list[bytes]:
+    """The messages that a new consumer gets and finishes."""
+    reader = node.read(TOPIC, CHANNEL, 100)
+    found = reader.take()
+    for message in list(found):
+        node.answer(reader, message, "FIN")
+    node.leave(reader)
+    return [body for _, body in found]
+
+
+def log_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> LogCopies:
+    """What a node knows of the log of another."""
+    identity = origin if isinstance(origin, bytes) else origin.identity
+    return node.replication.logs[identity]
+
+
+def copies_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> list[LocalCopy]:
+    """The copies of the log of another node."""
+    identity = origin if isinstance(origin, bytes) else origin.identity
+    log = node.replication.logs.get(identity)
+    return [] if log is None else [copy for copy in log.copies if not copy.is_origin]

@@ -1,0 +1,222 @@
+"""Who delivers, who takes over and who may drop a copy: the rules, each in a small case."""
+
+import pytest
+
+from nsqd.replication.claims import STAGGER_NS
+from nsqd.replication.frames import CopyKind, Holder
+from tests.campaign.replication.node import SECOND
+from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
+
+FAILOVER_S = 30
+
+
+@pytest.fixture
+def site():
+    return site_of(2)
+
+
+@pytest.fixture
+def three():
+    return site_of(3)
+
+
+def replica_of(site, node):
+    """The node that has the replica of this node's log."""
+    identity = node.replication.replicas[0]
+    return site.node_with(identity)
+
+
+def test_replica_takes_over_after_the_failover_timeout(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    origin = site.nodes[1].identity
+    site.kill(1)
+
+    site.advance(FAILOVER_S - 3)
+    assert take(site.nodes[2]) == []
+    assert [copy.kind for copy in copies_of(site.nodes[2], origin)] == [CopyKind.OPEN]
+
+    site.advance(8)
+    assert finish(site.nodes[2]) == [b"one"]
+    (copy,) = copies_of(site.nodes[2], origin)
+    assert (copy.kind, copy.epoch) == (CopyKind.PROMOTED, 1)
+
+
+def test_replica_whose_owner_returns_in_time_is_resumed(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(10)
+    site.start(1)
+    site.advance(8)
+
+    (copy,) = copies_of(site.nodes[2], site.nodes[1])
+    assert (copy.kind, copy.number) == (CopyKind.STREAMED, 1)
+    assert finish(site.nodes[1]) == [b"one"]
+
+
+def test_replica_without_pending_messages_is_not_promoted(site):
+    origin = site.nodes[1].identity
+    site.kill(1)
+    site.advance(3 * FAILOVER_S)
+
+    assert all(copy.kind != CopyKind.PROMOTED for copy in copies_of(site.nodes[2], origin))
+
+
+def test_second_replica_waits_longer():
+    site = site_of(3, replicas=2)
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    origin = site.nodes[1].identity
+    first = replica_of(site, site.nodes[1])
+    site.kill(1)
+    site.advance(FAILOVER_S + STAGGER_NS / SECOND + 10)
+
+    owners = [
+        node
+        for node in site.nodes.values()
+        for copy in copies_of(node, origin)
+        if copy.kind == CopyKind.PROMOTED
+    ]
+    assert owners == [first]
+
+
+def test_returned_origin_yields_what_the_new_owner_has_pending(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(4)
+
+    assert take(site.nodes[1]) == []
+    assert site.nodes[1].replication.yielded() == 1
+    assert finish(site.nodes[2]) == [b"one"]
+
+
+def test_returned_origin_delivers_what_it_accepts(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(4)
+    publish(site.nodes[1], b"two")
+
+    assert finish(site.nodes[1]) == [b"two"]
+
+
+def test_silent_owner_is_yielded_to_for_the_failover_timeout_only(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(4)
+    site.kill(2)
+
+    site.advance(FAILOVER_S - 3)
+    assert take(site.nodes[1]) == []
+    site.advance(6)
+    assert finish(site.nodes[1]) == [b"one"]
+    assert site.nodes[1].replication.own_copy.epoch == 2
+
+
+def test_promoted_copy_is_dropped_when_all_is_finished_everywhere(site):
+    identity = site.nodes[1].identity
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    assert finish(site.nodes[2]) == [b"one"]
+
+    (copy,) = copies_of(site.nodes[2], identity)
+    site.advance(5)
+    assert "to store the channel state" in copy.waits_for
+    site.start(1)
+    site.advance(12)
+
+    assert all(copy.kind == CopyKind.STREAMED for copy in copies_of(site.nodes[2], identity))
+    assert take(site.nodes[1]) == []
+
+
+def test_origin_that_starts_delivers_old_messages_after_the_holders_have_answered(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.start(1)
+
+    assert take(site.nodes[1]) == []
+    assert site.nodes[1].replication.own_copy.asks(site.nodes[1].now)
+    site.advance(1.5)
+    assert finish(site.nodes[1]) == [b"one"]
+
+
+def test_origin_that_starts_asks_for_two_seconds_at_most(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.kill(2)
+    site.start(1)
+
+    site.advance(1.5)
+    assert take(site.nodes[1]) == []
+    site.advance(1.5)
+    assert finish(site.nodes[1]) == [b"one"]
+
+
+def test_new_messages_are_delivered_while_the_holders_are_asked(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.kill(2)
+    site.start(1)
+    publish(site.nodes[1], b"two")
+
+    assert take(site.nodes[1]) == [b"two"]
+
+
+def test_suspended_owner_asks_the_holders(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    node = site.nodes[1]
+    node.advance(node.now + 6 * SECOND)
+
+    assert take(node) == []
+    assert any("suspended" in line for line in node.log)
+
+
+def test_owner_is_fully_replicated_with_caught_up_replicas_only(site):
+    log, node = log_of(site.nodes[1], site.nodes[1]), site.nodes[1]
+    assert log.counted(node.replication.own_copy, 0, node.now) is not None
+
+    site.kill(2)
+    site.advance(2)
+
+    assert log.counted(node.replication.own_copy, 0, node.now) is None
+
+
+def test_replica_that_was_replaced_is_dropped(three):
+    node = three.nodes[1]
+    publish(node, b"one")
+    three.advance(2)
+    before = replica_of(three, node)
+    after = next(one for one in three.nodes.values() if one not in (node, before))
+    node.replication.set_replicas((Holder(after.identity, after.address),))
+    three.advance(12)
+
+    assert [copy.kind for copy in copies_of(before, node)] == []
+    assert finish(node) == [b"one"]
+
+
+def test_deleted_topic_is_not_pending_in_a_copy_any_more(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.nodes[2].delete_topic("t")
+    site.advance(3)
+    site.start(1)
+    site.advance(10)
+
+    assert take(site.nodes[1]) == []
