@@ -331,7 +331,9 @@ class LogCopies:
         return found
 
     def next_check_ns(self, now_ns: int) -> int:
-        """When the next replica is to be opened or may take over; a second from now at the latest."""
+        """When something may be due: soon while holders are asked, and a second from now at the latest."""
+        if any(copy.old_ends for copy in self.copies):
+            return now_ns + _S // 10
         wait_ns = self.node.settings.failover_ns
         due = [
             copy.since_ns + takeover_wait_ns(wait_ns, copy.place)

@@ -646,6 +646,8 @@ class ReplicationNode:
             if one.identity:
                 record = record.with_holder(one.identity, one.address, self._now_s())
         self._change(record)
+        # Streams to new replicas begin in the next tick.
+        self._next_second_ns = 0
 
     # --- jobs ---
 
@@ -847,10 +849,12 @@ class ReplicationNode:
             if copy.record is not None:
                 link.unacknowledged.append(position)
                 self._to_delete.append((copy, frame, link, position))
-        self._begin_deletions()
 
     def _begin_deletions(self) -> None:
-        """Begin the jobs that rename folders of deleted topics, one at a time of each copy."""
+        """Begin the jobs that rename folders of deleted topics, one at a time of each copy.
+
+        Called once a second: a stream that begins right behind the frame finds the copy idle.
+        """
         waiting, self._to_delete = self._to_delete, []
         for one in waiting:
             copy, frame, link, position = one

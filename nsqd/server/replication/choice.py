@@ -53,7 +53,7 @@ class ReplicaChoice:
         return [one.address for one in self.replicas if not one.identity]
 
     def look(self, connectors: Sequence[Connector], now_ns: int) -> None:
-        """Note which replicas accept the stream, refuse or drain; called once a second."""
+        """Note which replicas accept the stream, refuse or drain; called some ten times a second."""
         for connector in connectors:
             link = connector.link
             replicas = self.replicas

@@ -263,9 +263,11 @@ class Replication:
 
     def _connect(self, node: ReplicationNode) -> None:
         """Keep a connection to each node that is wanted, and end the others."""
+        choice = self._choice
+        if choice is not None:
+            choice.look([one for one, _ in self._connectors.values()], now_ns())
         wanted: dict[bytes | str, str] = dict(node.wanted_peers().items())
         known = {one.identity for one, _ in self._connectors.values() if one.identity}
-        choice = self._choice
         found = self._found_at(wanted)
         wanted |= {
             address: address
@@ -318,7 +320,6 @@ class Replication:
     async def _choose(self) -> None:
         choice = self._choice
         if choice is not None:
-            choice.look([one for one, _ in self._connectors.values()], now_ns())
             await choice.choose(now_ns())
         await asyncio.sleep(_CHOOSE_S)
 
