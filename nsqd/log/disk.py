@@ -96,6 +96,10 @@ class Disk:
         finally:
             os.close(fd)
 
+    def truncate_open(self, fd: int, size: int) -> None:
+        """Truncate an open file to *size* bytes; the next sync makes that durable."""
+        os.ftruncate(fd, size)
+
     def allocate(self, fd: int, size: int) -> None:
         """Reserve *size* bytes of the disk for the file, so that writing them needs no more space."""
         os.posix_fallocate(fd, 0, size)

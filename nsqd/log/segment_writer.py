@@ -87,10 +87,21 @@ class SegmentWriter:
         if fd >= 0:
             self._disk.close(fd)
 
+    def truncate(self) -> bool:
+        """Remove the bytes of an append that failed; False when the file cannot be used any more."""
+        if not self.segment.pages:
+            # The file header belongs to the first append.
+            return False
+        try:
+            self._disk.truncate_open(self.fd, self.segment.size)
+        except OSError:
+            return False
+        return True
+
     def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> list[bytes]:
         """Write notes, each with its number, then blocks; returns the bytes that were written.
 
-        Raises OSError; then the segment must not be written to again.
+        Raises OSError; then :meth:`truncate` must succeed before the next append.
         """
         segment = self.segment
         salt = segment.header.salt

@@ -91,11 +91,12 @@ class LogWriter(ShrinkingLog):
         try:
             pieces = writer.append(blocks, numbered)
         except OSError:
-            # It is not known what is in the file now, so the next append begins a new one.
-            self.seal()
-            if not writer.segment.pages:
-                # On a full disk every attempt would leave an empty file behind.
-                self._remove_empty(writer.segment)
+            if not writer.truncate():
+                # The file ends with unknown bytes: the next append creates another file.
+                self.seal()
+                if not segment.pages:
+                    # On a full disk every attempt would leave an empty file behind.
+                    self._remove_empty(segment)
             raise
         if notes:
             self.notes += len(notes)

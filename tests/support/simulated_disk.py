@@ -251,6 +251,12 @@ class SimulatedDisk(Disk):
         self._step("set_size", number, size)
         self._sync(number, path)
 
+    def truncate_open(self, fd: int, size: int) -> None:
+        entry = self._entry(fd, writable=True)
+        self._call("truncate_open", entry.path, size)
+        self._grow(entry.number, size)
+        self._step("set_size", entry.number, size)
+
     def allocate(self, fd: int, size: int) -> None:
         if size <= 0:
             _fail(errno.EINVAL, str(fd))
