@@ -127,12 +127,12 @@ class LogWriter(ShrinkingLog):
         self._syncing.missed(writer)
         return None
 
-    def rest(self, *, synced_only: bool) -> bool:
-        """Close the file that is appended to until the next append; False when it must stay open."""
+    def close_file(self) -> bool:
+        """Close the file that is appended to until the next append; False while it is being synced."""
         writer = self._writer
         if writer is None:
             return True
-        if self._syncing.uses(writer) or (synced_only and self.unsynced):
+        if self._syncing.uses(writer):
             return False
         self._close(writer)
         return True
@@ -229,6 +229,8 @@ class LogWriter(ShrinkingLog):
         """
         if error is None:
             self._end(self._syncing.worked(job))
+            if not self.unsynced:
+                self._open_files.synced(self)
         else:
             if job.active is self._writer:
                 self.seal()
