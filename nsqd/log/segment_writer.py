@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, opening_to_sync
 from nsqd.log.frames import Block, published_ns
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
@@ -71,11 +71,12 @@ class SegmentWriter:
         return True
 
     def sync(self) -> None:
-        """Make the file durable, whether or not it is open. Raises OSError."""
+        """Make the file durable, whether or not it is open. Raises CannotOpen, and OSError."""
         if self.is_open:
             self._disk.sync(self.fd)
             return
-        fd = self._disk.open_read(self.segment.path)
+        with opening_to_sync():
+            fd = self._disk.open_read(self.segment.path)
         try:
             self._disk.sync(fd)
         finally:

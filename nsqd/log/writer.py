@@ -6,7 +6,7 @@ from pathlib import Path
 from nsqd.log import segment_index
 from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
-from nsqd.log.disk import Disk
+from nsqd.log.disk import CannotOpen, Disk
 from nsqd.log.finding import Found, find_segments
 from nsqd.log.frames import Block
 from nsqd.log.happened import Mark
@@ -213,8 +213,9 @@ class LogWriter(ShrinkingLog):
         syncing = self._syncing
         if syncing.running is not None or self.deleted or not (self.unsynced or syncing.sealed):
             return None
-        self.unsynced = 0
-        return syncing.begin(self.folder, self._writer)
+        job = syncing.begin(self.folder, self._writer)
+        job.unsynced, self.unsynced = self.unsynced, 0
+        return job
 
     def begin_trial(self, next_seq: int) -> None:
         """After a sync that failed: give the next sync something to try. Raises OSError."""
@@ -223,7 +224,10 @@ class LogWriter(ShrinkingLog):
         self.unsynced += 1
 
     def end_sync(self, job: SyncJob, error: OSError | None) -> OSError | None:
-        """*job* has succeeded, or failed with *error*: then nobody knows what of it is on the disk.
+        """*job* has succeeded, or failed with *error*.
+
+        After CannotOpen, the next job includes all of it. After any other error, nobody knows what of it is
+        on the disk.
 
         Returns the error because of which those who waited for it cannot rely on the disk, or None.
         """
@@ -231,6 +235,9 @@ class LogWriter(ShrinkingLog):
             self._end(self._syncing.worked(job))
             if not self.unsynced:
                 self._open_files.synced(self)
+        elif isinstance(error, CannotOpen):
+            self._syncing.repeat(job)
+            self.unsynced += job.unsynced
         else:
             if job.active is self._writer:
                 self.seal()
