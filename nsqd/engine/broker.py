@@ -158,7 +158,7 @@ class Broker:
         if channel is None:
             kept = topic.alone.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
-            channel.absent = holes([*kept, (topic.log.next_seq, topic.log.next_seq)]) if kept else []
+            channel.absent = holes(kept)
             self._bind(topic)
             owed = {"owed": kept} if kept else {}
             self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)

@@ -28,7 +28,7 @@ from nsqd.build import BUILD
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import NewerVersion
-from nsqd.log.open_files import MOST_OPEN
+from nsqd.log.open_files import MAX_OPEN_FILES
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
 from nsqd.server.allocator import keep_what_is_freed
@@ -94,7 +94,7 @@ class Nsqd:
         self.health = Health()
         # Clients need most of the descriptors.
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        open_files = MOST_OPEN if most == resource.RLIM_INFINITY else min(most // 4, MOST_OPEN)
+        open_files = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most // 4, MAX_OPEN_FILES)
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
