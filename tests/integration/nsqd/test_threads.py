@@ -91,7 +91,7 @@ def test_nothing_starts_a_thread_while_nsqd_serves_and_stops(tmp_path, sync_ever
         ask("/channel/empty?topic=t&channel=c", b"")
         ask("/topic/delete?topic=new1", b"")
         deadline = time.monotonic() + 20
-        while any("new1." in name for name in os.listdir(tmp_path)):
+        while any("new1." in path.name for path in tmp_path.iterdir()):
             assert time.monotonic() < deadline
         assert float(re.search(rb"^nsqd_fsyncs_total (\S+)", ask("/metrics"), re.MULTILINE)[1]) > 0
         process.send_signal(signal.SIGTERM)
