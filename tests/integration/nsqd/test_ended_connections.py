@@ -41,7 +41,7 @@ def over_https(nsqd, context, request):
 
 
 CLIENTS = {
-    "plain": lambda *to: half_a_publish(*to),
+    "plain": half_a_publish,
     "TLS": lambda *to: half_a_publish(*to, tls=True),
     "deflate": lambda *to: half_a_publish(*to, compression="deflate"),
     "snappy": lambda *to: half_a_publish(*to, compression="snappy"),
