@@ -188,6 +188,11 @@ class HttpServer:
                 reply.headers["Retry-After"] = str(error.retry_after_s)
         except ConnectionError:
             raise  # the client has left
+        except MemoryError as error:
+            # The handler of the loop ends the daemon.
+            context = {"message": "no memory for an HTTP request", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            reply = error_reply(500, "INTERNAL_ERROR")
         except Exception as error:  # noqa: BLE001 - one bad request must not end the daemon
             self._log.error("panic in HTTP handler - %s", error, error=error)
             reply = error_reply(500, "INTERNAL_ERROR")

@@ -378,7 +378,12 @@ class InFlight:
         return min(self._entries, default=None)
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        # A compiled __init__ that is called again does not release the values of the attributes.
+        self._entries, self._wide = {}, {}
+        self._held, self._holds = {}, 0
+        self._heap, self._serial = [], 0
+        self._newest, self._newest_ns = [], -1
+        self._queued = self.count = 0
 
     def _push(self, run: Run) -> None:
         if self._held:

@@ -330,9 +330,10 @@ class LogWriter(ShrinkingLog):
             self._stop_writing(writer)
 
     def _let_go(self, segment: Segment) -> None:
-        super()._let_go(segment)
         if self._writer is not None and self._writer.segment is segment:
+            # Sealing adds to the cache, so it comes before the cache forgets the segment.
             self.seal()
+        super()._let_go(segment)
         for writer in [one for one in self._syncing.sealed if one.segment is segment]:
             self._stop_writing(writer)
 

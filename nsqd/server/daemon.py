@@ -23,6 +23,7 @@ from nsqcore.options.tls_kinds import TlsRequired
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.listen import TcpServer, listen_port
 from nsqcore.process.logs import Log, parse_log_level
+from nsqcore.process.threads import start_pool
 from nsqcore.process.tls import Certificates, watch
 from nsqd.build import BUILD
 from nsqd.engine.broker import Broker, Change, Event
@@ -39,6 +40,7 @@ from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.figures.stats import StatsReport
 from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
+from nsqd.server.fsync import THREADS as SYNC_THREADS
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
@@ -78,6 +80,7 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 # How long a computing thread may hold up the event loop. Python's default is 5 ms, which one publish would
 # wait several times.
 SWITCH_S: Final = 0.001
+_REPLICATION_THREADS: Final = 4
 
 
 class Nsqd:
@@ -98,7 +101,13 @@ class Nsqd:
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
-        self.fsync = Fsync(self.data, self.health, log, sync_every=options.sync_every)
+        self.fsync = Fsync(
+            self.data,
+            self.health,
+            log,
+            sync_every=options.sync_every,
+            threads=start_pool(SYNC_THREADS + 1, "fsync"),
+        )
         self.peer_certificates = to_replicas(options)
         self.replication = Replication(
             replication_options(options, log.warning),
@@ -112,6 +121,7 @@ class Nsqd:
             client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
             look_up=lambda identities: self.lookups.addresses_of(identities),  # noqa: PLW0108
             candidates=lambda: self.lookups.candidates(),  # noqa: PLW0108
+            threads=start_pool(_REPLICATION_THREADS, "replication") if options.cluster_secret_file else None,
         )
         self.turn = Turn(
             self.broker,
@@ -172,7 +182,7 @@ class Nsqd:
         stats = self._stats = StatsReport(
             self.broker, self.clients, self.health, int(time.time()), self._disk_figures, self.replication
         )
-        self.finder = Finder(self.data.disk)
+        self.finder = Finder(self.data.disk, start_pool(1, "search"))
         self.drain = Drain(self.broker, self.clients, log)
         self.info = InfoApi(
             options,

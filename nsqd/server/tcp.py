@@ -237,6 +237,8 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        # They refer to this connection, and together they would stay until a collection.
+        self._upgrades = None
         self._portions.take_all()
         self._heartbeats.end()
         if self._asking is not None:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import ssl
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
@@ -18,7 +18,6 @@ from nsqd.replication.link import LinkJob, PeerLink
 from nsqd.server.clock import now_ns
 
 START_TLS: Final = encode(StartTls())
-_THREADS: Final = 4
 # The most pieces that the system takes in one call.
 _MOST_PIECES: Final = 1024
 
@@ -29,7 +28,8 @@ class Connections:
 
     disk: Disk
     log: Log
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "replication"))
+    # The threads of the links' jobs; None where replication is off.
+    pool: Executor | None = None
     all: dict["PeerConnection", None] = field(default_factory=dict)
 
     def flush(self) -> None:
@@ -41,7 +41,8 @@ class Connections:
         """End all connections, and wait for the threads."""
         for connection in list(self.all):
             connection.close("the node stops", Refuse.STOPPING)
-        await asyncio.to_thread(self.pool.shutdown)
+        if self.pool is not None:
+            await asyncio.to_thread(self.pool.shutdown)
 
 
 class PeerConnection(asyncio.Protocol):

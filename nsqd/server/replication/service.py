@@ -5,6 +5,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Final
 
@@ -60,8 +61,12 @@ class Replication:
         client_tls: ssl.SSLContext | None,
         look_up: Callable[[Sequence[bytes]], Awaitable[dict[bytes, list[str]]]],
         candidates: Callable[[], Awaitable[Sequence[Candidate]]],
+        threads: Executor | None = None,
     ) -> None:
-        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room."""
+        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room.
+
+        *threads* run the jobs of connections; without a cluster secret there are none.
+        """
         self.options = options
         # None before the data path is loaded, and without a cluster secret.
         self.node: ReplicationNode | None = None
@@ -73,7 +78,7 @@ class Replication:
         self._client_tls = client_tls
         self._look_up = look_up
         self._candidates = candidates
-        self._connections = Connections(data.disk, log)
+        self._connections = Connections(data.disk, log, threads)
         self._acceptor = Acceptor(
             self._connections,
             log,
