@@ -58,7 +58,7 @@ async def restart_as_kubernetes_does(nsqd: Daemon, away_s: float) -> None:
     hook = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "nsqd.drain", f"--http-address={nsqd.http_address}"),
-        *("--timeout=20s", "--at-least=1s", "--poll-interval=2s"),
+        *("--timeout=20s", "--grace=1s", "--poll-interval=2s"),
     )
     await hook.wait()
     assert await asyncio.to_thread(nsqd.stop) == 0

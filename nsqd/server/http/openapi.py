@@ -201,7 +201,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/drain"): Operation(
         "node",
         "refuse publishes, so that consumers empty it",
-        "cancel",
+        "grace cancel",
         answer=JSON,
         refusals=(400, 409),
     ),
