@@ -3,9 +3,10 @@
     nsqd-decommission --http-address=127.0.0.1:4151 --timeout=1h
     nsqd-decommission --to=mq-nsqd-0:4150
 
-Publishes are refused once the time of --grace is over. A replica that has everything takes each log over; its consumers read
-the pending messages there. The command exits with 0 when nothing remains here, and with 1 and one sentence
-when the time is up. The node stays decommissioned until it is stopped or the decommission is cancelled.
+Publishes are refused once the time of --grace is over. A replica that has everything takes each log over; its
+consumers read the pending messages there. The command exits with 0 when nothing remains here, and with 1 and
+one sentence when the time is up. The node stays decommissioned until it is stopped or the decommission is
+cancelled.
 """
 
 import sys

@@ -56,9 +56,7 @@ def rescue(options: RescueOptions, say: Callable[[str], None]) -> bool:
     try:
         address = _address(process, say)
         decommission(
-            DecommissionOptions(
-                address, options.timeout_ns / SECOND, 0.0, options.to, options.fewer_copies
-            )
+            DecommissionOptions(address, options.timeout_ns / SECOND, 0.0, options.to, options.fewer_copies)
         )
     except DrainError as error:
         say(f"{options.data_path} is not decommissioned: {error}")

@@ -292,6 +292,9 @@ class ClientConnection:
             and not (self._held or self._portions or self.deaf)
             and not _has_unread(transport)
         ):
+            if transport.can_write_eof():
+                # close() ends the connection a round of the loop later, when the client may have gone on.
+                transport.write_eof()
             transport.close()
 
     def published(self) -> list[Topic]:

@@ -2,7 +2,6 @@
 
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
