@@ -225,7 +225,7 @@ class LookupSession:
         connection = self._connection
         if connection is None:
             return
-        commands = []
+        commands: list[bytes] = []
         while self._pending and len(self._sent) + len(commands) < PIPELINE:
             topic, channel = change = next(iter(self._pending))
             registered = self._pending.pop(change)
