@@ -775,7 +775,7 @@ class ReplicationNode:
         """Keep the logs that were not transferred yet, and take publishes again."""
         self.is_decommissioning, self.target = False, ""
         self._change(replace(self.record, is_transferred=False))
-        self.broker.draining = self.broker.decommissioning = False
+        self.broker.draining = self.broker.drain_pending = self.broker.decommissioning = False
         for log in self.logs.values():
             log.resume_delivery()
 

@@ -183,14 +183,14 @@ class Nsqd:
             self.broker, self.clients, self.health, int(time.time()), self._disk_figures, self.replication
         )
         self.finder = Finder(self.data.disk, start_pool(1, "search"))
-        self.drain = Drain(self.broker, self.clients, log)
+        self.drain = Drain(self.broker, self.clients, log, self._close_idle_publishers)
         self.info = InfoApi(
             options,
             stats,
             self.health,
             MetricsOnDemand(self._metrics),
             self.phase,
-            draining=lambda: self.broker.draining,
+            draining=lambda: self.broker.leaving,
             ports=self._ports,
             set_option=self._set_option,
             replication=self.replication,
@@ -257,16 +257,27 @@ class Nsqd:
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:
             table, front = self.guard.routes(table), None
+        leaving = lambda: self.broker.leaving  # noqa: E731
         refusal = None
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
             refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", opened.tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True) if http else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True)
+            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True, leaving=leaving)
+            if http
+            else None,
+            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving)
             if https
             else None,
         )
+
+    def _close_idle_publishers(self) -> None:
+        """Close the connections of publishers that wait for no answer: they go to other nodes."""
+        self.clients.close_idle_publishers()
+        self.fast_publish.close_idle()
+        for server in (self.http, self.https):
+            if server is not None:
+                server.close_idle()
 
     def _announce_ports(self) -> None:
         """Use the bound port as broadcast port where none was given; -1 and 0 mean no port."""

@@ -43,6 +43,7 @@ _ARGUMENTS: Final[Arguments] = {
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
     "all": (_TRUTH, "every message the channel owes"),
     "dry_run": (_TRUTH, "count, and do nothing"),
+    "grace": (_NUMBER, "milliseconds in which publishes are accepted"),
     "cancel": (_TRUTH, "take publishes again"),
     "target": (TEXT, "TCP address of the nsqd that takes all logs over, instead of a replica"),
     "fewer_copies": (_TRUTH, "also when fewer replicas than wanted have the messages afterwards"),
@@ -201,7 +202,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/drain"): Operation(
         "node",
         "refuse publishes, so that consumers empty it",
-        "cancel",
+        "grace cancel",
         answer=JSON,
         refusals=(400, 409),
     ),

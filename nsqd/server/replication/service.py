@@ -173,7 +173,7 @@ class Replication:
         try:
             while True:
                 node.tick(now_ns())
-                node.set_draining(draining=self._broker.draining or self._broker.disk_low)
+                node.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 self._connect(node)
                 self._run_jobs(node, checkpoints)
                 self._begin_choosing()
