@@ -20,7 +20,7 @@ from nsqcore.process.tied import tie_to_parent
 from nsqd.data.opened import DataPathRefused
 from nsqd.decommission import DecommissionError, DecommissionOptions, decommission
 from nsqd.log.disk import Disk
-from nsqd.replication.opening import node_id_of
+from nsqd.replication.local_copy import node_id_of
 from nsqd.storage.lock import lock_data_path
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 

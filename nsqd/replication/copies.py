@@ -15,11 +15,10 @@ from threading import Lock
 from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
-from nsqd.log.disk import Disk, remove_folders, words_of
+from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_of
+from nsqd.replication.copy_file import settle
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
 from nsqd.replication.copy_record import FILE, BadRecord, CopyRecord, decode, encode
-from nsqd.replication.durable import make_folders, sync_file
-from nsqd.replication.found_files import settle
 from nsqd.replication.frames import is_copied_name
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 

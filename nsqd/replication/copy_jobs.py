@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nsqd.log import segment_index
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, sync_file
 from nsqd.log.segment import Segment
 from nsqd.replication.copies import Copies
+from nsqd.replication.copy_file import measured
 from nsqd.replication.copy_folder import CopyFolder, Step
 from nsqd.replication.copy_record import CopyRecord
-from nsqd.replication.durable import sync_file
-from nsqd.replication.sound import measured
 from nsqd.storage.slots import NAMES
 
 

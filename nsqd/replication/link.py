@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from nsqd.log.disk import Disk, words_of
+from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_jobs import ReplicaJob
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
@@ -36,7 +37,6 @@ from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
 from nsqd.replication.roles import LinkOwner
 from nsqd.replication.sender import Sender
-from nsqd.replication.sound import Mismatch
 from nsqd.replication.topic_stream import ReadJob
 
 _S: Final = 1_000_000_000
@@ -81,7 +81,6 @@ class PeerLink:
         self.streams: dict[int, LogStream] = {}
         self.incoming: dict[int, IncomingLog] = {}
         self._by_topic: dict[int, IncomingLog] = {}
-        self._stream_of_topic: dict[int, LogStream] = {}
         self._handshake = handshake
         self._began_ns = now_ns
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME)
@@ -149,7 +148,7 @@ class PeerLink:
                     self._greet(frame, now_ns)
                 else:
                     self._take(frame, at - self._base, now_ns)
-                if self.ended_now():
+                if self.has_ended():
                     return
         except BadFrame as error:
             self.refuse(Refuse.BAD_FRAME, str(error))
@@ -162,9 +161,9 @@ class PeerLink:
             return
         self._go_on(now_ns)
 
-    def ended_now(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the last frame has ended the connection."""
-        return self.state is LinkState.CLOSED
+        return self.is_closed
 
     def flush(self, now_ns: int) -> list[bytes]:
         """What is to be sent now, in order."""

@@ -12,12 +12,11 @@ from typing import Any, Final, Protocol
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
-from nsqd.replication.catch_up import CatchUp, put_parts
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import ReadJob, RemovedFile, TopicStream
+from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
 
 # The streams of so many topics begin in one call: each may close a file of the log.
@@ -286,15 +285,6 @@ class LogStream:
                 self._begin(stream)
             self._catch_up.run(now_ns)
 
-    def hurry(self) -> None:
-        """Send older files without regard to the rate, because the log is being transferred."""
-        self._catch_up.is_urgent = True
-
-    @property
-    def bytes_caught_up(self) -> int:
-        """Bytes of older files that were sent."""
-        return self._catch_up.bytes_sent
-
     def jobs(self) -> list[ReadJob]:
         """Pieces of files to be read, in any thread."""
         return self._catch_up.jobs()
@@ -351,8 +341,3 @@ class LogStream:
             if stream.caught_up and stream.caught_up_position <= synced and not stream.is_gone:
                 self._caught_up.add(stream)
         return self._caught_up
-
-    @property
-    def unreadable_file(self) -> str:
-        """A file that could not be read here, so that the replica does not catch up; empty if none is."""
-        return next((str(one.path) for stream in self._numbers.values() for one in stream.unreadable), "")

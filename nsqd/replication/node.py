@@ -47,7 +47,7 @@ from nsqd.replication.local_copy import (
 )
 from nsqd.replication.log_copies import LogCopies
 from nsqd.replication.log_stream import LogStream
-from nsqd.replication.node_record import FORGET_HOLDER_AFTER_S, NodeRecord, NodeRecordFile
+from nsqd.replication.node_record import NodeRecord, NodeRecordFile
 from nsqd.replication.primary import Primary, ReplicaSettings
 from nsqd.replication.replicated import Replicated
 from nsqd.replication.shown import shown_node
@@ -57,6 +57,8 @@ from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
 _S: Final = 1_000_000_000
+# A holder that was not heard for so long is forgotten.
+_FORGET_AFTER_S: Final = 7 * 24 * 3600
 _RETRY_NS: Final = 5 * _S
 # Topics that cannot be read are tried again after so long.
 _READ_AGAIN_NS: Final = 60 * _S
@@ -417,7 +419,7 @@ class ReplicationNode:
 
     def _learn_replica(self, copy: LocalCopy, link: PeerLink) -> None:
         if copy.record is None:
-            self._change(self.record.with_holder(link.peer, link.address, self._now_s()))
+            self._change(self.record.with_holder(link.peer, link.address))
         elif copy.record.holders.get(link.peer) != link.address:
             copy.record.holders[link.peer] = link.address
             self._save(copy)
@@ -547,7 +549,7 @@ class ReplicationNode:
             if copy.record is None:
                 record = self.record
                 for who, address in news.items():
-                    record = record.with_holder(who, address, self._now_s())
+                    record = record.with_holder(who, address)
                 self._change(record)
             else:
                 copy.record.holders |= news
@@ -644,7 +646,7 @@ class ReplicationNode:
         record = replace(self.record, replicas=replicas)
         for one in replicas:
             if one.identity:
-                record = record.with_holder(one.identity, one.address, self._now_s())
+                record = record.with_holder(one.identity, one.address)
         self._change(record)
         # Streams to new replicas begin in the next tick.
         self._next_second_ns = 0
@@ -923,7 +925,7 @@ class ReplicationNode:
                 if peer not in wanted:
                     # The owner that streams into the copy says who holds the log.
                     self._heard_s[peer] = now_s
-                elif now_s - self._heard_s.setdefault(peer, now_s) > FORGET_HOLDER_AFTER_S:
+                elif now_s - self._heard_s.setdefault(peer, now_s) > _FORGET_AFTER_S:
                     self.forget_holder(log, peer)
 
     def _ask_again(self, now_ns: int) -> None:

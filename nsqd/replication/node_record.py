@@ -16,29 +16,12 @@ from nsqd.log.disk import Disk
 from nsqd.replication.frames import IDENTITY_BYTES, Holder
 
 FILE_NAME: Final = "replication.json"
-FORGET_HOLDER_AFTER_S: Final = 7 * 24 * 3600
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _NO_TOKEN: Final = bytes(IDENTITY_BYTES)
-# Files of a development version that had other copies, and its folder of copies.
-_OLD_FILES: Final = ("appointments.json", "for-good.json", "handed-over.json")
-_OLD_FOLDER: Final = "carried"
 
 
 class DamagedRecord(ValueError):
     """The file cannot be used; the text is one sentence. It is never treated as absent."""
-
-
-class OldCopies(Exception):
-    """The data path has copies of a development version; the text is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownHolder:
-    """A node that has a copy of a log of this node, as far as is known, and when it was last connected."""
-
-    identity: bytes
-    address: str
-    seen_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +45,24 @@ class NodeRecord:
     highest_epoch: int = 0
     # In the order of their places. A named replica has no identity before its first handshake.
     replicas: tuple[Holder, ...] = ()
-    holders: tuple[KnownHolder, ...] = ()
+    holders: tuple[Holder, ...] = ()
     deletions: tuple[Deletion, ...] = ()
     # All logs were transferred to other nodes: the next start delivers none of the messages here.
     is_transferred: bool = False
 
     # --- holders ---
 
-    def with_holder(self, identity: bytes, address: str, now_s: int) -> "NodeRecord":
+    def with_holder(self, identity: bytes, address: str) -> "NodeRecord":
         """The record after a holder was connected."""
         others = tuple(one for one in self.holders if one.identity != identity)
-        return replace(self, holders=(*others, KnownHolder(identity, address, now_s)))
+        return replace(self, holders=(*others, Holder(identity, address)))
 
     def without_holder(self, identity: bytes) -> "NodeRecord":
         """The record after a holder dropped its copy, or was forgotten."""
-        return self._without(frozenset((identity,)))
-
-    def without_silent_holders(self, now_s: int) -> "NodeRecord":
-        """The record without holders that were not connected for a week, unless they are replicas."""
-        replicas = {one.identity for one in self.replicas}
-        return self._without(
-            frozenset(
-                one.identity
-                for one in self.holders
-                if now_s - one.seen_s >= FORGET_HOLDER_AFTER_S and one.identity not in replicas
-            )
-        )
-
-    def _without(self, identities: frozenset[bytes]) -> "NodeRecord":
-        if not identities:
-            return self
-        deletions = (replace(one, unacknowledged=one.unacknowledged - identities) for one in self.deletions)
+        deletions = (replace(one, unacknowledged=one.unacknowledged - {identity}) for one in self.deletions)
         return replace(
             self,
-            holders=tuple(one for one in self.holders if one.identity not in identities),
+            holders=tuple(one for one in self.holders if one.identity != identity),
             deletions=_with_unacknowledged(deletions),
         )
 
@@ -129,7 +96,7 @@ class NodeRecord:
             "epoch": self.epoch,
             "highest_epoch": self.highest_epoch,
             "replicas": [[one.identity.hex(), one.address] for one in self.replicas],
-            "holders": [[one.identity.hex(), one.address, one.seen_s] for one in self.holders],
+            "holders": [[one.identity.hex(), one.address] for one in self.holders],
             "deletions": [
                 [one.topic, one.below, sorted(each.hex() for each in one.unacknowledged)]
                 for one in self.deletions
@@ -147,14 +114,8 @@ class NodeRecord:
             _identity(value["previous_token"]),
             _number(value["epoch"]),
             _number(value["highest_epoch"]),
-            tuple(
-                Holder(_identity(identity) if identity else b"", str(address))
-                for identity, address in value["replicas"]
-            ),
-            tuple(
-                KnownHolder(_identity(identity), str(address), _number(seen_s))
-                for identity, address, seen_s in value["holders"]
-            ),
+            _holders(value["replicas"]),
+            _holders(value["holders"]),
             tuple(
                 Deletion(str(topic), _number(below), frozenset(map(_identity, unacknowledged)))
                 for topic, below, unacknowledged in value["deletions"]
@@ -165,6 +126,12 @@ class NodeRecord:
 
 def _with_unacknowledged(deletions: Iterable[Deletion]) -> tuple[Deletion, ...]:
     return tuple(one for one in deletions if one.unacknowledged)
+
+
+def _holders(value: Any) -> tuple[Holder, ...]:
+    return tuple(
+        Holder(_identity(identity) if identity else b"", str(address)) for identity, address in value
+    )
 
 
 def _identity(value: Any) -> bytes:
@@ -250,19 +217,3 @@ def _decode(path: Path, content: bytes) -> NodeRecord:
 
 def _check(value: dict[str, Any]) -> str:
     return xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())
-
-
-def refuse_old_copies(disk: Disk, data_path: Path) -> None:
-    """Refuse a data path with copies of a development version. Raises OldCopies and OSError."""
-    names = disk.names(data_path)
-    if _OLD_FOLDER in names and disk.names(data_path / _OLD_FOLDER):
-        raise OldCopies(
-            f"copies of an earlier development version are in {_OLD_FOLDER}/: start that version,"
-            " let /carried become empty, or remove the folder"
-        )
-    found = [name for name in _OLD_FILES if name in names]
-    if found:
-        raise OldCopies(
-            f"copies of an earlier development version are named in {', '.join(found)}: start that version,"
-            f" let /carried become empty, or remove the file{'s' * (len(found) > 1)}"
-        )

@@ -14,7 +14,7 @@ from nsqd.log.tap import Tap
 from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream
-from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.sender import PendingAck
 from nsqd.replication.topic_stream import RemovedFile
 from nsqd.storage.slots import CheckpointJob
 

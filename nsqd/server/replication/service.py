@@ -16,22 +16,24 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.writer import LogWriter
 from nsqd.replication import node_record
 from nsqd.replication.choosing import Candidate
-from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.framing import encode
-from nsqd.replication.handshake import Handshake
+from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.link import PeerLink
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR
 from nsqd.replication.node import NodeJob, ReplicationNode
-from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
-from nsqd.replication.transferred import remove_transferred
+from nsqd.replication.startup import (
+    OldCopies,
+    promote_copied_log,
+    refuse_old_copies,
+    remove_transferred,
+)
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
-from nsqd.server.replication.acceptor import Acceptor
 from nsqd.server.replication.choice import ReplicaChoice
-from nsqd.server.replication.connection import Connections, own_certificate_hash
+from nsqd.server.replication.connection import Acceptor, Connections, own_certificate_hash
 from nsqd.server.replication.connector import Connector
 from nsqd.server.replication.options import ReplicationOptions
 from nsqd.server.upkeep import Checkpoints
@@ -145,12 +147,12 @@ class Replication:
         data = self._data
         copied = 0
         try:
-            node_record.refuse_old_copies(data.disk, data.path)
+            refuse_old_copies(data.disk, data.path)
             identity = data.reservation.named()
             removed = remove_transferred(data.disk, data.path, identity) if identity else 0
             if self.is_on:
                 copied = promote_copied_log(data.disk, data.path, data.reservation)
-        except (node_record.DamagedRecord, node_record.OldCopies) as error:
+        except (node_record.DamagedRecord, OldCopies) as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error

@@ -5,8 +5,7 @@ from typing import Final
 
 from nsqd.replication.frames import VERSIONS, Hello, Refuse
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.handshake import Handshake, Incarnations
-from nsqd.replication.membership import CONNECTOR
+from nsqd.replication.handshake import CONNECTOR, Handshake, Incarnations
 from tests.campaign.replication.node import DATA, OF_REPLICATION, SECOND
 from tests.campaign.replication.promises import Promises
 from tests.campaign.replication.site import SECRETS, Site

@@ -19,16 +19,14 @@ from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
-from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
-from nsqd.replication.handshake import Handshake
+from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.link import PeerLink
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR
 from nsqd.replication.node_record import NodeRecordFile
-from nsqd.replication.pending_acks import PendingAck
 from nsqd.replication.primary import ReplicaSettings
-from nsqd.replication.transferred import remove_transferred
+from nsqd.replication.sender import PendingAck
+from nsqd.replication.startup import promote_copied_log, remove_transferred
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
