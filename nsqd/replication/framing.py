@@ -79,7 +79,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
     frames.Status: (
         *(("origin", IDENTITY), ("copy", U64), ("kind", COPY_KIND), ("epoch", U64), ("seen", U64)),
         *(("serial", U64), ("checkpointed", U64), ("full", FLAG), ("fully_replicated", FLAG)),
-        *(("draining", FLAG), ("ask", FLAG), ("last", FLAG), ("owner", IDENTITY)),
+        *(("ask", FLAG), ("last", FLAG), ("owner", IDENTITY)),
         *(("counted", COPY_IDS), ("holders", HOLDERS)),
     ),
     frames.ChannelState: (

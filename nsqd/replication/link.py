@@ -6,9 +6,10 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 """
 
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from nsqd.log.disk import Disk, words_of
+from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_jobs import ReplicaJob
 from nsqd.replication.fields import BadFrame
@@ -33,9 +34,9 @@ from nsqd.replication.frames import (
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.log_stream import LogStream
+from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
-from nsqd.replication.roles import LinkOwner
+from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.replication.topic_stream import ReadJob
 
@@ -47,6 +48,28 @@ _SILENT_NS: Final = 15 * _S
 _HANDSHAKE_NS: Final = 10 * _S
 
 LinkJob: TypeAlias = ReadJob | ReplicaJob
+
+
+class LinkOwner(Protocol):
+    """What a connection asks of its node."""
+
+    settings: ReplicaSettings
+    identity: bytes
+    copies: Copies
+
+    def take_draining(self, link: Any, frame: Draining) -> None: ...
+    def refused(self, code: int) -> None: ...
+    def link_up(self, link: Any, now_ns: int) -> None: ...
+    def link_ended(self, link: Any) -> None: ...
+    def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
+    def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
+    def delete_topic(self, link: Any, frame: DeleteTopic, position: int) -> None: ...
+    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None: ...
+    def stream_began(self, link: Any) -> None: ...
+    def candidate_for(self, link: Any, frame: Log) -> CopyRecord | None: ...
+    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None: ...
+    def replica_began(self, link: Any, one: IncomingLog, now_ns: int) -> None: ...
+    def take_over(self, link: Any, one: IncomingLog, epoch: int, now_ns: int) -> None: ...
 
 
 class LinkState(IntEnum):
@@ -323,7 +346,7 @@ class PeerLink:
     def begin_stream(self, primary: Primary, place: int, now_ns: int) -> LogStream:
         """Stream a log to the peer."""
         number, self._next_log = self._next_log, self._next_log + 1
-        stream = LogStream(primary, self.sender, number, place, self._draw_topic, now_ns)
+        stream = LogStream(primary, self.peer, self.sender, number, place, self._draw_topic, now_ns)
         self.streams[number] = stream
         return stream
 

@@ -21,8 +21,8 @@ from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_fil
 from nsqd.log.ranges import Ranges
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.frames import CopyKind
+from nsqd.replication.records import CopyRecord, NodeRecord, NodeRecordFile
 from nsqd.storage import restoring
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
@@ -171,29 +171,8 @@ class OpenCopy:
 
 
 @dataclass(slots=True)
-class CloseCopy:
-    """Close the files of a copy's topics; with *keep* their channel state is written to checkpoints first."""
-
-    copy: LocalCopy
-    topics: list[Topic]
-    disk: Disk
-    keep: bool = True
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError for the first topic that fails, after the others were closed."""
-        first: OSError | None = None
-        for topic in self.topics:
-            try:
-                close_topic(self.disk, topic, keep=self.keep)
-            except OSError as error:
-                first = first or error
-        if first is not None:
-            raise first
-
-
-@dataclass(slots=True)
 class PromoteCopy:
-    """Record a claim durably: a replica becomes a promoted copy, or an owner raises its epoch."""
+    """Record a claim durably: a replica becomes a promoted copy."""
 
     copy: LocalCopy
     copies: Copies
@@ -239,6 +218,33 @@ class SaveRecord:
             self.copies.save(self.copy.record)
 
 
+@dataclass(slots=True)
+class RaiseEpoch:
+    """Record a higher epoch of a promoted copy."""
+
+    copy: LocalCopy
+    copies: Copies
+    epoch: int
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin's epoch is in the node record
+        self.copies.promote(record, self.epoch)
+
+
+@dataclass(slots=True)
+class SaveNode:
+    """Save the node record; then a raised epoch counts."""
+
+    record: NodeRecord
+    file: NodeRecordFile
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        self.file.save(self.record)
+
+
 class HoldsAcknowledgement(Protocol):
     """A connection that acknowledges nothing behind these positions."""
 
@@ -268,7 +274,8 @@ class DeleteTopicOfCopy:
         self.copies.delete_topic(record, self.name, self.below)
 
 
-CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord | DeleteTopicOfCopy
+CopyJob: TypeAlias = OpenCopy | PromoteCopy | RaiseEpoch | DropCopy | SaveRecord | DeleteTopicOfCopy
+NodeJob: TypeAlias = CopyJob | SaveNode
 
 
 def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:

@@ -5,6 +5,7 @@ file is a job. Times are nanoseconds of a clock that only goes forward.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -21,15 +22,23 @@ from nsqd.storage.slots import NAMES, CheckpointJob
 
 # The streams of so many topics begin in one call: each may close a file of the log.
 _BEGUN_AT_ONCE: Final = 50
+_S: Final = 1_000_000_000
 
 
-class StreamSettings(Protocol):
-    """The settings of a stream."""
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """The settings that the options give."""
 
-    @property
-    def strict(self) -> bool: ...
-    @property
-    def catch_up_rate(self) -> int: ...
+    replicas: int = 0
+    # Publishers are refused while too few replicas are in sync.
+    refuse: bool = False
+    strict: bool = False
+    timeout_ns: int = 2 * _S
+    # Bytes a second.
+    catch_up_rate: int = 50 << 20
+    failover_ns: int = 30 * _S
+    # Be a replica for other nodes.
+    accept: bool = True
 
 
 class StreamedLog(Protocol):
@@ -40,9 +49,8 @@ class StreamedLog(Protocol):
     copy: int
     holders: tuple[Holder, ...]
     may_resume: Callable[[Any], bool]
+    settings: ReplicaSettings
 
-    @property
-    def settings(self) -> StreamSettings: ...
     def topics(self) -> Iterable[tuple[LogWriter, str]]: ...
     def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]: ...
     def unneeded(self, name: str) -> Ranges: ...
@@ -64,15 +72,20 @@ class LogStream:
 
     def __init__(
         self,
-        primary: "StreamedLog",
+        primary: StreamedLog,
+        peer: bytes,
         sender: Sender,
         number: int,
         place: int,
         next_topic: Callable[[], int],
         now_ns: int,
     ) -> None:
-        """*number* is that of the log on this connection; *next_topic* draws numbers of topics."""
+        """*peer* is the identity of the replica; *number* that of the log on this connection.
+
+        *next_topic* draws numbers of topics.
+        """
         self.primary = primary
+        self.peer = peer
         self.sender = sender
         self.number = number
         self.place = place

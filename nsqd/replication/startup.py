@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqd.log.disk import Disk
 from nsqd.replication.copies import Copies
-from nsqd.replication.node_record import FILE_NAME, NodeRecord, NodeRecordFile
+from nsqd.replication.records import FILE_NAME, NodeRecord, NodeRecordFile
 from nsqd.storage.reservation import Reservation
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX
 

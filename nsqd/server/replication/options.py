@@ -10,7 +10,7 @@ from nsqcore.process.lifecycle import StartupError
 from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
 from nsqd.replication.handshake import parse_secrets
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 
 
 class _UnusableFile(Exception):

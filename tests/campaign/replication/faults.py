@@ -74,7 +74,7 @@ class Faults:
     def cut_decommission(self) -> None:
         """A node that is decommissioned, or takes over, is killed at one of its next disk calls."""
         nodes = [one for one in self.site.nodes.values() if one.number not in self.site.suspended]
-        leaving = [one for one in nodes if one.replication.is_decommissioning]
+        leaving = [one for one in nodes if one.replication.state.is_decommissioning]
         if leaving:
             self.rng.choice((*leaving, *nodes)).calls_left = self.rng.randint(1, 40)
 

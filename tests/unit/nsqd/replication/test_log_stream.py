@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from tests.unit.nsqd.replication.replica_end import records
 from tests.unit.nsqd.replication.stream_pair import StreamPair
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsqd.replication.frames import Holder
-from nsqd.replication.node_record import (
+from nsqd.replication.records import (
     FILE_NAME,
     DamagedRecord,
     Deletion,
