@@ -21,7 +21,7 @@ from nsqd.data.opened import DataPathRefused
 from nsqd.decommission import DecommissionOptions, decommission
 from nsqd.drain import DrainError
 from nsqd.log.disk import Disk
-from nsqd.replication.opening import node_id_of
+from nsqd.replication.local_copy import node_id_of
 from nsqd.storage.lock import lock_data_path
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 

@@ -229,3 +229,30 @@ def remove_folders(disk: Disk, folders: list[Path]) -> None:
             first = first or error
     if first is not None:
         raise first
+
+
+def make_folders(disk: Disk, path: Path) -> None:
+    """Make a folder and those above it; each is durable before anything is put into it."""
+    missing = []
+    while True:
+        try:
+            disk.names(path)
+            break
+        except FileNotFoundError:
+            missing.append(path)
+            path = path.parent
+    for one in reversed(missing):
+        disk.make_folder(one)
+        disk.sync_folder(one.parent)
+
+
+def sync_file(disk: Disk, path: Path) -> None:
+    """Make a file durable, if it exists. Raises OSError."""
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        return
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
