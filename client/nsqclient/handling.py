@@ -43,11 +43,11 @@ class Handling:
         auto_touch: bool,
         give_up: Handler[Any] | None,
         is_starved: Callable[[], bool],
-        bury: Callable[[Message[Any]], asyncio.Future[None]] | None = None,
+        bury: Callable[[Message[Any], str], asyncio.Future[None]] | None = None,
         decode: Decode[Any] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        """*bury* publishes a message to the dead-letter topic."""
+        """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
         self._name = name
         self._verdicts = Verdicts(name, retry, give_up, bury)
         self._auto_answer = auto_answer

@@ -115,7 +115,8 @@ async def test_headers_to_an_nsqd_without_them_are_refused_by_the_broker_and_its
             await double.publish("x", "t", headers={"a": "b"})
 
 
-async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_letters(nsqd):
+async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_letters(extended):
+    nsqd = extended
     broker, attempts = broker_of(nsqd), []
 
     @broker.subscriber("t", retry=Retry(2, Fixed(10)), dead_letter="t.dead")
@@ -132,6 +133,7 @@ async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_le
 
     assert attempts == [1, 2]
     assert nsqd.published("t.dead") == [b"x"]
+    assert nsqd.published_headers("t.dead")[0]["dead-reason"] == "ValueError: x"
 
 
 @pytest.mark.parametrize("unusable", ["body", "message"])

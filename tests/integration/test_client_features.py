@@ -672,7 +672,47 @@ async def test_a_dead_letter_has_the_headers_of_its_message(extended):
     async with consumer_of(extended, fail, retry=Retry(1), dead_letter="t.dead", config=WITH_HEADERS):
         await eventually(lambda: extended.finished("t", "c"), "it was finished")
 
-    assert extended.published_headers("t.dead") == [{"id": "1"}]
+    [headers] = extended.published_headers("t.dead")
+    assert int(headers.pop("dead-first")) <= int(headers.pop("dead-last"))
+    assert headers == {
+        "id": "1",
+        "dead-topic": "t",
+        "dead-channel": "c",
+        "dead-id": f"{1:016x}",
+        "dead-node": "127.0.0.1",
+        "dead-attempts": "1",
+        "dead-client": f"{WITH_HEADERS.client_id}@{WITH_HEADERS.hostname}",
+        "dead-reason": "ValueError: b'poison'",
+    }
+
+
+async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_a_dead_letter(extended):
+    extended.publish("t", b"poison", {"long": "x" * 65_000, "more": "y" * 500})
+
+    def fail(message):
+        raise ValueError("first line\nsecond line")
+
+    async with consumer_of(extended, fail, retry=Retry(1), dead_letter="t.dead", config=WITH_HEADERS):
+        await eventually(lambda: extended.finished("t", "c"), "it was finished")
+
+    [headers] = extended.published_headers("t.dead")
+    assert headers["dead-reason"] == "ValueError: first line"
+    assert "long" not in headers
+
+
+async def test_dead_letters_to_an_nsqd_without_headers_go_without_and_one_warning_says_so(nsqd, caplog):
+    def fail(message):
+        raise ValueError(message.body)
+
+    retry = Retry(1, backoff=False)
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead"):
+        for body in (b"1", b"2"):
+            nsqd.publish("t", body)
+            await eventually(lambda body=body: body in nsqd.published("t.dead"), "it is a dead letter")
+
+    assert nsqd.published_headers("t.dead") == [{}, {}]
+    warnings = [record for record in caplog.records if "takes no headers" in record.getMessage()]
+    assert len(warnings) == 1
 
 
 async def test_headers_are_published_and_read(extended):
