@@ -26,11 +26,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "lookupd_poll_interval": (0.01, 5 * _MINUTE_S),
     "lookupd_poll_jitter": (0, 1),
     "lookupd_poll_timeout": (0.01, _HOUR_S),
-    "max_requeue_delay": (0, _HOUR_S),
-    "default_requeue_delay": (0, _HOUR_S),
     "max_backoff_duration": (0, _HOUR_S),
     "backoff_multiplier": (0, _HOUR_S),
-    "max_attempts": (0, 65535),
     "low_rdy_idle_timeout": (1, 5 * _MINUTE_S),
     "low_rdy_timeout": (1, 5 * _MINUTE_S),
     "rdy_redistribute_interval": (0.001, 5),
@@ -95,12 +92,9 @@ class Config:
     # consuming
     # At this default, a consumer raises it to the number of messages that its handlers can have in hand.
     max_in_flight: int = DEFAULT_MAX_IN_FLIGHT
-    max_attempts: int = 5  # 0 means forever
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
     max_msg_size: int = 0  # 0 means any size that nsqd allows
     sample_rate: int = 0  # percent; 0 means all
-    default_requeue_delay: float = _duration(90)
-    max_requeue_delay: float = _duration(15 * _MINUTE_S)
     # Or a function from the back-off level (1 for the first) to the seconds to stop.
     backoff_strategy: str | Callable[[int], float] = "exponential"
     backoff_multiplier: float = _duration(1)
@@ -197,11 +191,11 @@ def check_option(option: str) -> tuple[str, Any]:
     if name in TLS_OPTIONS:
         return name, value
     if name == "skip_lookupd_authorization":  # go-nsq's name for the opposite
-        return "lookupd_authorization", _parsed(name, "bool", value, duration=False)
+        return "lookupd_authorization", option_value(name, "bool", value, duration=False)
     if name not in _OPTIONS:
         raise ValueError(f"invalid option {name}")
     kind, duration = _OPTIONS[name]
-    return name, _parsed(name, kind, value, duration=duration)
+    return name, option_value(name, kind, value, duration=duration)
 
 
 # What with_options() reads from text: name -> type, whether it is a duration.
@@ -217,7 +211,8 @@ _BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | d
 )
 
 
-def _parsed(name: str, kind: str, text: str, *, duration: bool) -> Any:
+def option_value(name: str, kind: str, text: str, *, duration: bool) -> Any:
+    """Read the value of an option of a command line; durations in seconds. Raises ValueError."""
     try:
         if duration:
             try:

@@ -20,11 +20,10 @@ from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
-from nsqclient.retry import Linear, Retry
+from nsqclient.retry import Retry
 from nsqclient.signals import watched
 from nsqclient.subscriptions import Subscriptions
 from nsqclient.tasks import end, report
-from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
 
@@ -59,10 +58,8 @@ class Consumer(Listener, Generic[T]):
     with ``auto_answer=False`` it must, and may do so after its return. With ``auto_touch`` messages that take
     long are touched, as far as nsqd allows.
 
-    *retry* says how often a message is tried and after which delays; without it the settings of *config* do.
-    A message delivered more often is finished without being handled, and so is lost, unless *give_up* handles
-    it or it is published to the topic *dead_letter* on the nsqd it came from. When that fails, it is
-    delivered again. *decode* makes ``message.value`` from the body. *middlewares* are called around the
+    *retry* says how often a message is tried, after which delays, and what follows; by default it is tried
+    until it works. *decode* makes ``message.value`` from the body. *middlewares* are called around the
     handler. *choose* may drop or reorder the addresses that were found.
     """
 
@@ -79,8 +76,6 @@ class Consumer(Listener, Generic[T]):
         auto_answer: bool = True,
         auto_touch: bool = False,
         retry: Retry | None = None,
-        dead_letter: str = "",
-        give_up: Handler[T] | None = None,
         decode: Decode[T] | None = None,
         middlewares: Sequence[Middleware] = (),
         choose: Callable[[list[str]], Iterable[str]] = list,
@@ -91,11 +86,9 @@ class Consumer(Listener, Generic[T]):
         self.topic = topic
         self.channel = channel
         self.config = config or Config()
-        self.retry = retry or Retry(
-            self.config.max_attempts, Linear(self.config.default_requeue_delay, self.config.max_requeue_delay)
-        )
+        self.retry = retry or Retry()
         self._auto_touch = auto_touch
-        self._dead_letters = _dead_letters(dead_letter, self.config) if dead_letter else None
+        self._dead_letters = _dead_letters(self.retry.dead_letters_of(topic, channel), self.config)
         self._addresses = Addresses(nsqds, lookupds, topic, self.config)
         self._subscriptions = Subscriptions(self, topic, channel, self.config, self._addresses, choose)
         self._connections = self._subscriptions.open
@@ -104,7 +97,6 @@ class Consumer(Listener, Generic[T]):
             retry=self.retry,
             auto_answer=auto_answer,
             auto_touch=auto_touch,
-            give_up=give_up,
             is_starved=lambda: self.is_starved,
             bury=self._dead_letters.publish if self._dead_letters is not None else None,
             decode=decode,
@@ -420,9 +412,10 @@ class Consumer(Listener, Generic[T]):
         return asyncio.get_running_loop().time()
 
 
-def _dead_letters(topic: str, config: Config) -> "DeadLetterProducers":
+def _dead_letters(topic: str, config: Config) -> "DeadLetterProducers | None":
+    if not topic:
+        return None
     # Imported here because a producer imports much and few consumers need one.
     from nsqclient.dead_letters import DeadLetterProducers
 
-    commands.check_topic(topic)
     return DeadLetterProducers(topic, config)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
+from nsqclient.jobs import Call, Decode, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
 from nsqclient.retry import Retry
@@ -41,7 +41,6 @@ class Handling:
         retry: Retry,
         auto_answer: bool,
         auto_touch: bool,
-        give_up: Handler[Any] | None,
         is_starved: Callable[[], bool],
         bury: Callable[[Message[Any], str], asyncio.Future[None]] | None = None,
         decode: Decode[Any] | None = None,
@@ -49,7 +48,7 @@ class Handling:
     ) -> None:
         """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
         self._name = name
-        self._verdicts = Verdicts(name, retry, give_up, bury)
+        self._verdicts = Verdicts(name, retry, bury)
         self._auto_answer = auto_answer
         self._auto_touch = auto_touch
         self._is_starved = is_starved

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from nsqclient.jobs import Handler, is_awaitable
+from nsqclient.jobs import is_awaitable
 from nsqclient.message import Message, Outcome
 from nsqclient.retry import Exponential, Retry
 from nsqclient.tasks import cancellations, is_stopping
@@ -28,14 +28,12 @@ class Verdicts:
         self,
         name: str,
         retry: Retry,
-        give_up: Handler[Any] | None,
         bury: Callable[[Message[Any], str], asyncio.Future[None]] | None,
     ) -> None:
         """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
         self._name = name
         self._retry = retry
         self.max_attempts = retry.max_attempts or 1 << 16  # attempts are 16 bits
-        self._give_up = give_up
         self._bury = bury
         self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
         self._dying: set[Message[Any]] = set()  # being published as dead letters
@@ -80,8 +78,8 @@ class Verdicts:
         )
         before = cancellations()
         try:
-            if self._give_up is not None:
-                pending = self._give_up(message)
+            if callable(self._retry.then):
+                pending = self._retry.then(message)
                 if is_awaitable(pending):
                     await pending
             if message.answered:

@@ -17,7 +17,7 @@ from datetime import timedelta
 
 import pytest
 
-from nsqclient import ClosedError, Config, Consumer, Fixed, Producer, Retry, sync, threads
+from nsqclient import ClosedError, Config, Consumer, Fixed, Linear, Producer, Retry, sync, threads
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually, wait_until
@@ -156,9 +156,10 @@ async def test_another_value_that_a_handler_returns_is_said(nsqd, caplog):
 
 async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_consumer_down(nsqd):
     nsqd.publish("t", b"x")
-    config = Config(default_requeue_delay=10, max_backoff_duration=0.001)
+    config = Config(max_backoff_duration=0.001)
     slow = []
-    async with consumer_of(nsqd, lambda message: message.requeue(), config=config) as consumer:
+    retry = Retry(delay=Linear(10))
+    async with consumer_of(nsqd, lambda message: message.requeue(), config=config, retry=retry) as consumer:
         for attempt in (1, 2, 3):
             await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
             assert nsqd.deferred("t", "c") == [10 * attempt]

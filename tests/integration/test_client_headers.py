@@ -117,7 +117,7 @@ async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
 
 async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
     nsqd.post("/channel/create?topic=t&channel=other")
-    nsqd.post("/topic/create?topic=t.dead")
+    nsqd.post("/topic/create?topic=t.c.dead")
     works, seen = [], []
 
     def handle(message):
@@ -126,7 +126,7 @@ async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
         seen.append(message.body)
 
     def dead_letters():
-        return nsqd.get("/stats?format=json&topic=t.dead")["topics"][0]["message_count"]
+        return nsqd.get("/stats?format=json&topic=t.c.dead")["topics"][0]["message_count"]
 
     async with Producer(nsqd.tcp_address) as producer:
         await producer.publish("t", b"order")
@@ -136,12 +136,11 @@ async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
         handle,
         nsqd_addresses=[nsqd.tcp_address],
         retry=Retry(1, backoff=False),
-        dead_letter="t.dead",
     ) as consumer:
         await eventually(lambda: dead_letters() == 1, "it is a dead letter")
         await eventually(lambda: consumer.stats.finished == 1, "the message is finished")
         works.append(True)
-        nsqd.post("/dead_letters/send_back?topic=t.dead")
+        nsqd.post("/dead_letters/send_back?topic=t.c.dead")
         await eventually(lambda: seen == [b"order"], "it was sent back to its channel")
 
     [topic] = nsqd.get("/stats?format=json&topic=t")["topics"]

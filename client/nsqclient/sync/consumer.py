@@ -5,6 +5,7 @@ import signal as signals_of_the_system
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Self
@@ -55,14 +56,14 @@ class Consumer(Generic[T]):
         auto_answer: bool = True,
         auto_touch: bool = False,
         retry: Retry | None = None,
-        dead_letter: str = "",
-        give_up: Handler[T] | None = None,
         decode: Decode[T] | None = None,
         middlewares: Sequence[Middleware] = (),
         choose: Callable[[list[str]], Iterable[str]] = list,
     ) -> None:
         if handler is not None:
             Job(handler, concurrency, in_threads=True)  # raises for wrong arguments before a thread starts
+        if retry is not None and callable(retry.then):
+            retry = replace(retry, then=partial(self._give_up, Job(retry.then, concurrency, in_threads=True)))
         self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
             topic,
             channel,
@@ -72,10 +73,6 @@ class Consumer(Generic[T]):
             auto_answer=auto_answer and handler is not None,
             auto_touch=auto_touch,
             retry=retry,
-            dead_letter=dead_letter,
-            give_up=None
-            if give_up is None
-            else partial(self._give_up, Job(give_up, concurrency, in_threads=True)),
             decode=decode,
             middlewares=middlewares,
             choose=choose,
