@@ -1,5 +1,6 @@
 """The settings of a client, named as in NSQ's own client library, and checked when they are built."""
 
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -73,9 +74,8 @@ class Config:
     # Receive and publish headers of messages; needs an nsqd that supports them.
     headers: bool = False
 
-    # Without tls_config a client trusts the certificate authorities that this machine trusts.
-    tls_v1: bool = False
-    tls_config: ssl.SSLContext | None = None
+    # True trusts the certificate authorities of this machine; a path is the file of a certificate authority.
+    tls: bool | ssl.SSLContext | str | os.PathLike[str] = False
     deflate: bool = False
     deflate_level: int = 6
     snappy: bool = False
@@ -84,8 +84,8 @@ class Config:
     lookupd_poll_interval: float = _duration(_MINUTE_S)
     lookupd_poll_jitter: float = 0.3
     lookupd_poll_timeout: float = _duration(_MINUTE_S)
-    # For nsqlookupd over https; without it tls_config is used.
-    lookupd_tls_config: ssl.SSLContext | None = None
+    # For nsqlookupd over https, if it differs from tls.
+    lookupd_tls: bool | ssl.SSLContext | str | os.PathLike[str] = False
     # Whether auth_secret is sent to nsqlookupd as a bearer token.
     lookupd_authorization: bool = True
 
@@ -119,11 +119,12 @@ class Config:
             raise ValueError("heartbeat_interval must not be above read_timeout")
         if self.deflate and self.snappy:
             raise ValueError("deflate and snappy exclude each other")
-        if self.tls_config is not None and not self.tls_v1:
-            raise ValueError(
-                "tls_config without tls_v1 would leave the connection to nsqd in the clear; set tls_v1=True,"
-                " or lookupd_tls_config when it is meant for nsqlookupd alone"
-            )
+        for name in ("tls", "lookupd_tls"):
+            value = getattr(self, name)
+            if isinstance(value, str | os.PathLike):
+                object.__setattr__(self, name, tls_context({"tls_root_ca_file": os.fspath(value)}))
+            elif not isinstance(value, bool | ssl.SSLContext):
+                raise TypeError(f"{name} {value!r} is neither a bool nor an ssl.SSLContext nor a path")
         if self.snappy and find_spec("cramjam") is None:
             raise ValueError("snappy needs the package cramjam: pip install nsqclient[snappy]")
         if self.local_addr:
@@ -143,9 +144,24 @@ class Config:
                 tls[name] = value
             else:
                 changes[name] = value
-        if tls:
-            changes["tls_config"] = tls_context(tls)
+        context = tls_context(tls) if tls else None
+        wanted = changes.pop("tls_v1", bool(self.tls))
+        if context is not None and not wanted:
+            raise ValueError(f"{', '.join(tls)} without tls_v1 would leave the connection in the clear")
+        if context is not None or wanted != bool(self.tls):
+            changes["tls"] = context or wanted
         return replace(self, **changes)
+
+    @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The TLS context for nsqd, if it was given; without one the authorities of this machine count."""
+        return self.tls if isinstance(self.tls, ssl.SSLContext) else None
+
+    @property
+    def lookupd_tls_context(self) -> ssl.SSLContext | None:
+        """The TLS context for nsqlookupd, if one was given."""
+        tls = self.lookupd_tls or self.tls
+        return tls if isinstance(tls, ssl.SSLContext) else None
 
     @property
     def most_frame_bytes(self) -> int:
@@ -171,7 +187,7 @@ class Config:
             "output_buffer_size": self.output_buffer_size,
             "output_buffer_timeout": _milliseconds(self.output_buffer_timeout),
             "msg_timeout": _milliseconds(self.msg_timeout),
-            "tls_v1": self.tls_v1,
+            "tls_v1": bool(self.tls),
             "deflate": self.deflate,
             "deflate_level": self.deflate_level,
             "snappy": self.snappy,
@@ -202,8 +218,8 @@ def check_option(option: str) -> tuple[str, Any]:
 _OPTIONS: Final = {
     option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
     for option in fields(Config)
-    if option.name not in {"tls_config", "lookupd_tls_config", "lookupd_authorization"}
-} | {"backoff_strategy": ("str", False)}
+    if option.name not in {"tls", "lookupd_tls", "lookupd_authorization"}
+} | {"backoff_strategy": ("str", False), "tls_v1": ("bool", False)}
 _DURATIONS: Final = frozenset(option.name for option in fields(Config) if "duration" in option.metadata)
 
 _BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(

@@ -25,6 +25,7 @@ from nsqclient import (
     ProtocolError,
     Publication,
     Retry,
+    UnreachableError,
     UnsupportedError,
     sync,
 )
@@ -113,7 +114,7 @@ async def test_an_iteration_over_a_consumer_that_could_not_be_started_says_so():
     with MemoryNsqd() as gone:
         pass
     consumer = consumer_of(gone)
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(UnreachableError):
         await anext(consumer)
     with pytest.raises(ClosedError, match="could not be started; make another one"):
         await anext(consumer)

@@ -29,7 +29,8 @@ class NsqBroker(AsyncBroker):
 
     def __init__(
         self,
-        *nsqd_addresses: str,
+        nsqd_addresses: Sequence[str] | str = (),
+        *,
         lookupd_addresses: Sequence[str] | str = (),
         topic: str = "taskiq",
         channel: str = "workers",
@@ -42,7 +43,7 @@ class NsqBroker(AsyncBroker):
             config = replace(config, max_in_flight=_TASKS_AHEAD)
         self._topic = topic
         self._producer = Producer(
-            *nsqd_addresses,
+            nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
             config=config,
             publish_timeout=publish_timeout,
