@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -147,6 +147,36 @@ class Consumer(Listener, Generic[T]):
             raise ClosedError("the consumer could not be started; make another one") from self._start_error
         raise StopAsyncIteration
 
+    async def get(self, timeout: float | timedelta | None = None) -> Message[T]:
+        """The next message, which has to be answered.
+
+        Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
+        closed. Without *timeout* it waits.
+        """
+        async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
+            try:
+                return await anext(aiter(self))
+            except StopAsyncIteration:
+                raise ClosedError("the consumer is closed") from None
+
+    async def drain(self, idle: float | timedelta = 2) -> AsyncIterator[Message[T]]:
+        """Yields the messages that are there; ends when none has come for *idle* seconds.
+
+        The time of a back-off does not count. Deferred messages are not waited for. With more nsqd than
+        ``max_in_flight``, *idle* has to be above ``low_rdy_idle_timeout``.
+        """
+        while True:
+            paused = self._is_paused
+            try:
+                message = await self.get(idle)
+            except TimeoutError:
+                if not paused and not self._is_paused:
+                    return
+            except ClosedError:
+                return
+            else:
+                yield message
+
     def __repr__(self) -> str:
         return f"<Consumer {self.topic}/{self.channel} of {', '.join(self._connections) or 'no nsqd'}>"
 
@@ -179,6 +209,11 @@ class Consumer(Listener, Generic[T]):
     def is_backing_off(self) -> bool:
         """Whether it has stopped or slowed down because the handler fails."""
         return self._subscriptions.backoff.phase is not Phase.RUNNING
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether the back-off lets no message in, not even the one that is tried after a pause."""
+        return self._subscriptions.backoff.phase is Phase.STOPPED
 
     @property
     def is_called_by_a_handler(self) -> bool:

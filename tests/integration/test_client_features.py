@@ -376,6 +376,75 @@ async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, 
         await eventually(lambda: set(producer.nsqd_addresses) == both, "it spreads over both")
 
 
+# --- one message, and what is there
+
+
+async def test_get_returns_a_message_or_times_out_or_says_that_the_consumer_is_closed(nsqd):
+    async with consumer_of(nsqd) as consumer:
+        with pytest.raises(TimeoutError):
+            await consumer.get(0.05)
+        nsqd.publish("t", b"x")
+        message = await consumer.get(10)
+        message.finish()
+        waiting = asyncio.create_task(consumer.get())
+        await asyncio.sleep(0)
+    with pytest.raises(ClosedError):
+        await waiting
+    assert message.body == b"x"
+    async with consumer_of(nsqd, print) as consumer:
+        with pytest.raises(RuntimeError, match="has a handler"):
+            await consumer.get(1)
+
+
+def test_get_of_a_consumer_for_threads_returns_a_message_or_times_out(nsqd):
+    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address, config=CALM) as consumer:
+        with pytest.raises(TimeoutError, match=r"no message within 0\.05 s"):
+            consumer.get(0.05)
+        nsqd.publish("t", b"x")
+        message = consumer.get(10)
+        message.finish()
+    with pytest.raises(ClosedError):
+        consumer.get(0)
+    assert message.body == b"x"
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_drain_reads_what_is_there_and_ends(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+    bodies = []
+    async with consumer_of(nsqd, config=Config()) as consumer:
+        async for message in consumer.drain(idle=0.5):
+            async with message.process():
+                bodies.append(message.body)
+
+    assert len(bodies) == len(nsqd.finished("t", "c")) == 20
+
+
+async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd):
+    for n in range(3):
+        nsqd.publish("t", b"%d" % n)
+    bodies = []
+    config = Config(max_in_flight=1, backoff_strategy=lambda level: 0.5)
+    async with consumer_of(nsqd, config=config, retry=Retry(delay=Fixed(1000))) as consumer:
+        async for message in consumer.drain(idle=0.1):
+            async with message.process():
+                bodies.append(message.body)
+                raise ValueError
+
+    assert sorted(bodies) == [b"0", b"1", b"2"]
+
+
+def test_drain_of_a_consumer_for_threads_reads_what_is_there_and_ends(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address) as consumer:
+        for message in consumer.drain(idle=0.5):
+            message.finish()
+
+    assert len(nsqd.finished("t", "c")) == 20
+
+
 # --- policies
 
 

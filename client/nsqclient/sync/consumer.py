@@ -3,6 +3,7 @@
 import queue
 import signal as signals_of_the_system
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Final, Generic, Self
 from nsqclient import consumer as asynchronous
 from nsqclient.config import Config
 from nsqclient.consumer import ConsumerStats
+from nsqclient.errors import ClosedError
 from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.retry import Retry
 from nsqclient.thread_safe import ThreadSafe, works_for
 from nsqclient.threads import LoopThread, Mailbox
+from nsqclient.wire.durations import seconds_of
 
 if TYPE_CHECKING:
     from nsqclient.in_threads import HandlerThreads
@@ -102,12 +105,47 @@ class Consumer(Generic[T]):
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Yields messages as they arrive, until the consumer is closed; each has to be answered."""
+        with suppress(ClosedError):
+            while True:
+                yield self.get()
+
+    def get(self, timeout: float | timedelta | None = None) -> Message[T]:
+        """The next message, which has to be answered.
+
+        Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
+        closed. Without *timeout* it waits.
+        """
         if self._has_handler:
             raise RuntimeError("this consumer has a handler, which gets the messages")
-        while (message := self._received.get()) is not None:
+        seconds = None if timeout is None else seconds_of(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if deadline is None else max(0, deadline - time.monotonic())
+            try:
+                message = self._received.get(timeout=left) if left != 0 else self._received.get_nowait()
+            except queue.Empty:
+                raise TimeoutError(f"no message within {seconds:g} s") from None
+            if message is None:
+                self._received.put(None)  # for other threads that wait
+                raise ClosedError("the consumer is closed")
             if not message.is_lost:
-                yield message
-        self._received.put(None)  # for others that iterate
+                return message
+
+    def drain(self, idle: float | timedelta = 2) -> Iterator[Message[T]]:
+        """Yields the messages that are there; ends when none has come for *idle* seconds.
+
+        See :meth:`nsqclient.Consumer.drain`.
+        """
+        with suppress(ClosedError):
+            while True:
+                paused = self._consumer._is_paused
+                try:
+                    message = self.get(idle)
+                except TimeoutError:
+                    if not paused and not self._consumer._is_paused:
+                        return
+                else:
+                    yield message
 
     @property
     def nsqd_addresses(self) -> list[str]:
