@@ -26,6 +26,7 @@ from nsqclient.subscriptions import Subscriptions
 from nsqclient.tasks import end, report
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
+from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
 
 if TYPE_CHECKING:
     from nsqclient.dead_letters import DeadLetterProducers
@@ -41,7 +42,10 @@ _TOUCHES_PER_TIMEOUT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """Messages received, finished and requeued since the consumer was made, and its connections now."""
+    """Messages received, finished and requeued since the consumer was made, and its connections now.
+
+    An answer that nsqd refuses, because it came after the message time-out, does not count.
+    """
 
     received: int
     finished: int
@@ -52,11 +56,11 @@ class ConsumerStats:
 class Consumer(Listener, Generic[T]):
     """Calls *handler* with each message: a return sends FIN, an exception sends REQ and starts backing off.
 
-    The handler is a coroutine function, or a plain function that is quick; :meth:`add_handler` takes handlers
-    that block and :meth:`add_batch_handler` handlers of several messages at once. Without a handler the
-    consumer is iterated over. A handler may answer the message itself with ``finish()`` or ``requeue()``;
-    with ``auto_answer=False`` it must, and may do so after its return. With ``auto_touch`` messages that take
-    long are touched, as far as nsqd allows.
+    The handler is a coroutine function, or a plain function that is quick. One that blocks is called in
+    threads (*in_threads*). :meth:`add_handler` takes further handlers and :meth:`add_batch_handler` handlers
+    of several messages. Without a handler the consumer is iterated over. A handler may answer the message
+    itself with ``finish()`` or ``requeue()``; with ``auto_answer=False`` it must, and may do so after its
+    return. With ``auto_touch`` messages that take long are touched, as far as nsqd allows.
 
     *retry* says how often a message is tried, after which delays, and what follows; by default it is tried
     until it works. *decode* makes ``message.value`` from the body. *middlewares* are called around the
@@ -73,6 +77,7 @@ class Consumer(Listener, Generic[T]):
         lookupd_addresses: Sequence[str] | str = (),
         config: Config | None = None,
         concurrency: int = 1,
+        in_threads: bool = False,
         auto_answer: bool = True,
         auto_touch: bool = False,
         retry: Retry | None = None,
@@ -103,7 +108,7 @@ class Consumer(Listener, Generic[T]):
             middlewares=middlewares,
         )
         if handler is not None:
-            self._handling.add(Job(handler, concurrency))
+            self._handling.add(Job(handler, concurrency, in_threads))
         self._tasks: list[asyncio.Task[None]] = []
         self._received = self._finished = self._requeued = 0
         self._started = False
@@ -417,6 +422,12 @@ class Consumer(Listener, Generic[T]):
         else:
             self._requeued += 1
         self._subscriptions.note(outcome)
+
+    def answer_refused(self, error: ProtocolError) -> None:
+        if error.code == E_FIN_FAILED:
+            self._finished -= 1
+        elif error.code == E_REQ_FAILED:
+            self._requeued -= 1
 
     def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._handling.failed([message], error)

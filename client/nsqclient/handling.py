@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nsqclient.jobs import Call, Decode, Job, is_awaitable
@@ -95,6 +96,8 @@ class Handling:
                 threads = HandlerThreads(self, job, f"{self._name} {number}")
                 self._threads.append(threads)
                 call = threads.call
+            elif asyncio.get_running_loop().get_debug():
+                call = partial(_watched_call, self._name, call)
             if self._middlewares:
                 call = (around_batch if job.batch_size else around_message)(self._middlewares, call)
             for _ in range(job.concurrency):
@@ -328,6 +331,22 @@ class Handling:
             raise
         # Some may have lost their connection while the batch waited.
         return [message for message in batch if not message.is_lost]
+
+
+def _watched_call(name: str, handler: Call, messages: Any) -> Awaitable[Any] | None:
+    """Call a handler in debug mode, and warn when the call blocks the event loop."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        return handler(messages)
+    finally:
+        if (seconds := loop.time() - began) >= loop.slow_callback_duration:
+            log.warning(
+                "%s: the handler %r blocked the event loop for %.3f s: use in_threads=True",
+                name,
+                handler,
+                seconds,
+            )
 
 
 def _current_task() -> asyncio.Task[Any] | None:

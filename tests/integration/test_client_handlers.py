@@ -518,3 +518,57 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
             await asyncio.to_thread(nsqd.start)
             await eventually(lambda: consumer.nsqd_addresses == [nsqd.tcp_address], "it is back", seconds=20)
+
+
+# --- slow handlers
+
+
+async def test_handler_slower_than_msg_timeout_is_reported_and_not_counted(cluster, caplog):
+    nsqd = cluster.nsqd()
+    await publish(nsqd, b"slow")
+    attempts = []
+
+    async def handle(message):
+        attempts.append(message.attempts)
+        if message.attempts == 1:
+            await asyncio.sleep(1.6)
+
+    config = Config(msg_timeout=1)
+    async with Consumer("t", "c", handle, nsqd_addresses=nsqd.tcp_address, config=config) as consumer:
+        await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "it was delivered again")
+        await eventually(lambda: "auto_touch=True" in caplog.text, "the refused answer is reported")
+
+        assert consumer.stats.received == 2
+        assert consumer.stats.finished == 1
+    [warning] = [record.getMessage() for record in caplog.records if "auto_touch" in record.getMessage()]
+    assert warning.startswith(f"t/c ({nsqd.tcp_address}): message ")
+    assert "longer than msg_timeout (1 s)" in warning
+
+
+@pytest.mark.parametrize("debug", [True, False])
+async def test_plain_handler_that_blocks_the_loop_is_reported_in_debug_mode(caplog, debug):
+    loop = asyncio.get_running_loop()
+    loop.set_debug(debug)
+    try:
+        with MemoryNsqd() as nsqd:
+            nsqd.publish("t", b"x")
+            async with Consumer("t", "c", lambda _: time.sleep(0.2), nsqd_addresses=nsqd.address) as consumer:
+                await eventually(lambda: consumer.stats.finished == 1, "it is finished")
+    finally:
+        loop.set_debug(False)
+
+    assert ("use in_threads=True" in caplog.text) is debug
+
+
+async def test_handler_of_the_constructor_may_block_in_threads():
+    threads = []
+    with MemoryNsqd() as nsqd:
+        nsqd.publish("t", b"x")
+
+        def handle(_):
+            threads.append(threading.current_thread())
+
+        async with Consumer("t", "c", handle, nsqd_addresses=nsqd.address, in_threads=True):
+            await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is finished")
+
+    assert threads[0] is not threading.main_thread()
