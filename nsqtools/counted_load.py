@@ -139,7 +139,7 @@ class LookupWatch:
         self.unanswered = 0
 
     async def run(self, config: Config) -> None:
-        async with ClusterHttp(tls=config.tls_config) as http:
+        async with ClusterHttp(tls=config.lookupd_tls_context) as http:
             lookupd = LookupdApi(http, self._address)
             while True:
                 try:

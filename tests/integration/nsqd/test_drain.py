@@ -123,7 +123,7 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
     async def handle(delivery):
         bodies.append(delivery.body)
 
-    async with Producer(leaving.tcp_address, staying.tcp_address) as producer:
+    async with Producer([leaving.tcp_address, staying.tcp_address]) as producer:
         for n in range(50):
             await producer.publish("t", b"%d" % n)
         leaving.post("/channel/create?topic=t&channel=c")
