@@ -112,17 +112,19 @@ class NsqadminDaemon:
         alerts = Alerts(self._alarm.tell, options.alert_format)
         self.collector.adder.followers.append(alerts.follow)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
+        audit = _audit(options, log)
         desk = Desk(
-            Actions(cluster),
+            Actions(cluster, [node for deed in audit.unknown() for node in deed.unknown]),
             log,
             rights=rights,
-            audit=_audit(options, log),
+            audit=audit,
             tell=self._notifier.tell,
             show=cluster.changed,
             show_node=cluster.node_changed,
             state=cluster.queues.state,
             mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )
+        self.collector.adder.followers.append(desk.follow)
         self._server = HttpListeners(
             sockets,
             routes(

@@ -8,6 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+from nsqadmin.changes.audit import outcome
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -121,4 +122,4 @@ class ClusterPolicies:
 
 def sentence(error: NodeError) -> str:
     """Say why a node did not make the change, in the node's own words."""
-    return f"{error.address}: {error.code or error.reason}"
+    return f"{error.address}: {outcome(error)}"

@@ -21,6 +21,7 @@ from nsqadmin.pages.bulk_effects import (
     summary,
     topics_effects,
 )
+from nsqadmin.pages.effects import silent_effects
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqcore.http.api import ApiError, Request, Response
@@ -109,7 +110,7 @@ class Bulk:
         topics = {one.topic for one in picked}
         silent = sorted({node for topic in topics for node in self._cluster.queues.silent_holders(topic)})
         if silent and (effects or action != "seek"):
-            effects.append(f"These are not reached, and keep what they hold: {', '.join(silent)}.")
+            effects += silent_effects(silent)
         return self._render.page(
             request,
             "bulk.html",

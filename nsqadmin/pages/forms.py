@@ -107,7 +107,7 @@ class Forms:
         except UpstreamError as error:
             self._log.error("%s", error)
             sentences = "; ".join(self._replies.sentences(error.errors))
-            return await self._refused(request, fields, f"It failed: {sentences}.", 502)
+            return await self._refused(request, fields, f"{_verdict(error)}: {sentences}.", 502)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return self._render.redirect(self._result_page(fields), self._note(fields, done))
@@ -159,7 +159,7 @@ class Forms:
             self._log.error("%s", error)
             sentences = "; ".join(self._replies.sentences(error.errors))
             return self._render.page(
-                request, "create.html", status=502, problem=f"It failed: {sentences}.", fields=fields
+                request, "create.html", status=502, problem=f"{_verdict(error)}: {sentences}.", fields=fields
             )
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
         note = PageNote(f"{what} was created.", tuple(self._replies.sentences(done.errors)))
@@ -202,7 +202,7 @@ class Forms:
             if action == "tombstone":
                 held = [record for record in total.nodes if record.node == fields["node"]]
                 return tombstone_effects(fields["node"], held)
-            silent = silent_effects(action, self._cluster.queues.silent_holders(topic))
+            silent = silent_effects(self._cluster.queues.silent_holders(topic))
             if channel:
                 found = [one for one in total.channels if one.channel_name == channel]
                 if not found and not silent:
@@ -272,8 +272,16 @@ class Forms:
                     f"Consumers of topic {topic} are not sent to {node} for a while; it was not deleted there"
                 )
         warnings = [*self._replies.sentences(done.errors)]
-        warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
+        named = {error.address for error in done.errors}
+        warnings += [
+            f"nsqd {node} was not reached: nothing changed there" for node in done.silent if node not in named
+        ]
         return PageNote(f"{text}.", tuple(warnings))
+
+
+def _verdict(error: UpstreamError) -> str:
+    """Say whether a change that no node confirmed failed, or may still happen."""
+    return "Not confirmed" if any(one.may_happen for one in error.errors) else "It failed"
 
 
 def _fields(given: dict[str, str]) -> Fields:

@@ -86,6 +86,27 @@ def test_an_action_says_which_node_it_did_not_reach(cluster):
     assert site.nsqds[0].get("/stats?format=json&topic=orders")["topics"][0]["channels"][0]["paused"]
 
 
+def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(cluster):
+    site = build_site(cluster, QUICK)
+    site.fill("orders", "a", messages=3)
+    victim = site.nsqds[0]
+
+    def deed():
+        return site.admin.get("/audit?format=json")["changes"][0]
+
+    with frozen(victim):
+        _, answer = call(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
+        before = deed()
+    wait_until(lambda: not deed()["unknown"], "the audit is completed")
+    (topic,) = victim.get("/stats?format=json&topic=orders")["topics"]
+
+    assert answer["message"].endswith("the outcome is unknown, it may still happen")
+    assert before["results"][victim.http_address] == "unknown: timed out after 0.4s, it may still happen"
+    # It was frozen, not dead: the request waited in its socket.
+    assert topic["channels"][0]["paused"]
+    assert deed()["results"][victim.http_address] == "done: seen when the node answered again"
+
+
 @pytest.mark.parametrize("registered", [0, 1])
 def test_a_topic_that_nodes_hold_without_being_registered_for_it_is_changed_there_too(cluster, registered):
     site = build_site(cluster)
