@@ -1,10 +1,10 @@
 """Tells an endpoint when troubles begin and end, except those that somebody has muted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.attention import Concern, ConcernKey, Level
+from nsqadmin.figures.attention import ALERT_S, Concern, ConcernKey, Level
 from nsqadmin.figures.instant import Instant
 
 MUTE_S: Final = 3600.0
@@ -33,6 +33,12 @@ class Alerts:
         self._muted: dict[str, Instant] = {}
         # The troubles of now, for /metrics.
         self.now: tuple[Concern, ...] = ()
+
+    def restore(self, troubles: Iterable[Concern], now: Instant) -> None:
+        """Go on with the *troubles* of an earlier run: those that were serious were told of."""
+        for one in troubles:
+            if one.level is Level.TROUBLE and one.began is not None and now.since(one.began) >= ALERT_S:
+                self._told[one.key] = one
 
     async def follow(self, this: Round) -> None:
         self.now = tuple(one for one in this.troubles if one.level is Level.TROUBLE)
@@ -63,5 +69,5 @@ class Alerts:
         place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node
         if self._form == "slack":
             word = "Over" if status == "resolved" else "Trouble"
-            return {"text": f"{word}: {place} {concern.mark}. {concern.text}"}
+            return {"text": f"{word}: {place} {concern.mark}. {concern.sentence}"}
         return {"status": status, **concern.to_json(), "messages": concern.messages}

@@ -88,6 +88,15 @@ class Member:
             tuple(owners.get(producer.identity, ())),
         )
 
+    def holds(self, topic: str, channel: str = "") -> bool:
+        """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""
+        stats = self.look.topics.get(topic) if self.look is not None else None
+        if stats is None:
+            return False
+        if not channel:
+            return bool(stats.depth or stats.paused)
+        return any(one.owed or one.paused for one in stats.channels if one.channel_name == channel)
+
     def drains(self, remaining: int | None) -> None:
         if remaining is not None:
             self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)

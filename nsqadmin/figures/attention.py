@@ -34,6 +34,12 @@ _MOST_NODES: Final = 3
 
 
 UNDER_REPLICATED: Final = "under-replicated"
+# A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
+ALERT_S: Final = 60.0
+# The marks of concerns about reaching a node: one of them takes the place of another.
+REACH: Final = frozenset({"no answer", "no figures", "left", "not listed"})
+# The marks of concerns that are never trouble.
+MILD: Final = frozenset({"paused", "timing out", "no channel", "draining"})
 
 
 class Level(IntEnum):
@@ -80,10 +86,17 @@ class Concern:
     when: When = _AT_ONCE
     # When it began, if that is known; else the book decides.
     began: Instant | None = None
+    # Why it cannot be judged now, so that its last known state is shown; empty if it was judged.
+    last_known: str = ""
 
     @property
     def key(self) -> ConcernKey:
         return self.mark, self.topic, self.channel, self.node
+
+    @property
+    def sentence(self) -> str:
+        """The text, with the reason if it is the last known state."""
+        return f"{self.text} (last known: {self.last_known})" if self.last_known else self.text
 
     @property
     def since_s(self) -> float:
@@ -96,6 +109,7 @@ class Concern:
             "level": self.level.name.lower(),
             "state": self.mark,
             "text": self.text,
+            **({"last_known": self.last_known} if self.last_known else {}),
             **{key: name for key, name in place.items() if name},
         }
         return shown | ({"since": int(self.since_s)} if self.since_s else {})

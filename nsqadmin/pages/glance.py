@@ -66,7 +66,7 @@ def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns:
     for one in concerns:
         place = "/".join(filter(None, (one.topic, one.channel))) or one.node
         since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""
-        lines.append(f"- {place}: {one.mark}{since}. {one.text}")
+        lines.append(f"- {place}: {one.mark}{since}. {one.sentence}")
     return "\n".join(lines) + "\n"
 
 
