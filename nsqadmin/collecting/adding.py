@@ -8,7 +8,15 @@ from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.views import Round
 from nsqadmin.collecting.work import Work
-from nsqadmin.figures.attention import REACH, Concern, ConcernKey, of_lookupds, of_missing, worst_first
+from nsqadmin.figures.attention import (
+    REACH,
+    Concern,
+    ConcernKey,
+    of_lookupds,
+    of_missing,
+    of_no_nodes,
+    worst_first,
+)
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
 from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
@@ -152,6 +160,8 @@ class Adder:
         owners = membership.owners
         members = membership.members.values()
         found = [concern for member in members for concern in member.view((), owners).concerns]
+        if not members and not membership.unlisted:
+            found.append(of_no_nodes())
         answering = set()
         for member in membership.unlisted.values():
             if member.answers:

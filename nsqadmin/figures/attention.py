@@ -316,7 +316,7 @@ def of_node(
             Level.TROUBLE,
             "no figures" if refuses else "no answer",
             f"{problem} ({silent}){last}; {_delivered_by(owners, pending) or 'totals are without it'}",
-            held,
+            0 if owners else held,
         )
     elif health not in {"", "OK"}:
         note(Level.TROUBLE, "unhealthy", f"nsqd reports bad health: {health}")
@@ -331,6 +331,16 @@ def of_node(
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)
     return found
+
+
+def of_no_nodes() -> Concern:
+    """Judge a cluster without any nsqd."""
+    return Concern(Level.WATCH, "no nodes", "No nsqd is registered: nothing can be published or consumed")
+
+
+def messages_away(concerns: Iterable[Concern]) -> int:
+    """Return how many messages are on nodes that are down, and on no other."""
+    return sum(one.messages for one in concerns if one.mark in REACH)
 
 
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
@@ -382,7 +392,13 @@ def of_missing(node: Missing, now: Instant) -> Concern:
     level = Level.WATCH if harmless else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
-        level, "left", text, node=node.address, weight=weight, messages=node.messages, began=node.left
+        level,
+        "left",
+        text,
+        node=node.address,
+        weight=weight,
+        messages=0 if node.owners else node.messages,
+        began=node.left,
     )
 
 

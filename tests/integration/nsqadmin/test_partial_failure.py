@@ -280,5 +280,7 @@ def test_an_empty_cluster_is_not_a_failure(cluster):
     assert admin.get("/api/nodes") == {"nodes": [], "message": ""}
     assert admin.get("/api/counter") == {"stats": {}, "message": ""}
     assert "No topics yet" in ask(admin, "GET", "/").text
+    assert "1 warning since" in ask(admin, "GET", "/").text
+    assert "No nsqd is registered" in ask(admin, "GET", "/").text
     assert "No nsqd has registered" in ask(admin, "GET", "/nodes").text
     assert ask(admin, "GET", "/counter").status == 200
