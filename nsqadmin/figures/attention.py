@@ -33,6 +33,11 @@ _STAYS_S: Final = 6.0
 _MOST_NODES: Final = 3
 
 
+# A channel that finishes hardly more than its dead letters rejects every message.
+_ALL_DEAD: Final = 1.05
+
+
+DEAD_LETTERS: Final = "dead letters"
 UNDER_REPLICATED: Final = "under-replicated"
 # A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
 ALERT_S: Final = 60.0
@@ -136,6 +141,7 @@ class Queue(Protocol):
     depth: int
     in_flight_count: int
     client_count: int
+    dead_count: int
     paused: bool
 
 
@@ -143,7 +149,8 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
     """Judge a channel by its total over all nodes and by *shares*, the nodes where messages wait."""
     found: list[Concern] = []
     # Most channels of a large cluster need no further checks.
-    if not channel.depth and not channel.paused and (trend is None or trend.timeouts <= 0):
+    quiet = trend is None or (trend.timeouts <= 0 and trend.dead <= 0)
+    if quiet and not channel.depth and not channel.paused:
         return found
 
     def note(
@@ -196,6 +203,16 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
             "timing out",
             f"consumers let {per_second(trend.timeouts)} messages a second time out",
             when=When(stays_s=_STAYS_S),
+        )
+    if trend is not None and trend.dead > 0:
+        every = trend.finished <= trend.dead * _ALL_DEAD
+        share = "every message becomes a dead letter" if every else "messages become dead letters"
+        note(
+            Level.TROUBLE,
+            DEAD_LETTERS,
+            f"{share}: {per_second(trend.dead)} a second, {channel.dead_count:,} since the nodes started",
+            channel.dead_count,
+            When(trouble_s=ALERT_S, stays_s=_STAYS_S),
         )
     if not channel.paused and channel.client_count:
         found += _of_shares(channel, shares, {concern.mark for concern in found})
@@ -279,6 +296,9 @@ def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> 
     if paused:
         text = f"paused; {waiting} in the topic" if own_depth else "paused"
         return [Concern(Level.WATCH, "paused", text, name, weight=own_depth, messages=own_depth)]
+    if name.removesuffix("#ephemeral").endswith(".dead"):
+        text = f"{plural(own_depth, 'dead letter')} to inspect, send back or delete"
+        return [Concern(Level.WATCH, DEAD_LETTERS, text, name, weight=own_depth, messages=own_depth)]
     text = f"{waiting} in the topic, because it has no channel yet"
     return [Concern(Level.WATCH, "no channel", text, name, weight=own_depth, messages=own_depth)]
 

@@ -39,6 +39,7 @@ class ChannelSum(msgspec.Struct, gc=False):
     deferred_count: int = 0
     client_count: int = 0
     message_count: int = 0
+    dead_count: int = 0
     # When the oldest owed message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
@@ -193,6 +194,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
                     share.deferred_count,
                     share.client_count,
                     share.message_count,
+                    share.dead_count,
                     share.oldest_message_time,
                     share.paused,
                 )
@@ -244,6 +246,7 @@ def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
     channel.deferred_count += share.deferred_count
     channel.client_count += share.client_count
     channel.message_count += share.message_count
+    channel.dead_count += share.dead_count
     channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
     channel.paused |= share.paused
 

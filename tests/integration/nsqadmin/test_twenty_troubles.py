@@ -127,6 +127,7 @@ TROUBLES = {
     "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
     "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),
     "messages time out on one node": (on_one(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "messages become dead letters": (everywhere(rising("dead_count", 5)), "dead letters", CHANNEL),
     "a queue grows": (everywhere(growing()), "growing", CHANNEL),
     "a node freezes": (freeze, "no answer", node),
     "a node answers with errors": (refuse, "no figures", node),

@@ -13,8 +13,8 @@ def of_topic(depth, *, paused=False, has_channels=False):
     return attention.of_topic("orders", depth, paused=paused, has_channels=has_channels)
 
 
-def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0):
-    return Trend(span_s, messages, finished, depth, timeouts)
+def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0, dead=0.0):
+    return Trend(span_s, messages, finished, depth, timeouts, dead)
 
 
 def marks(concerns):
@@ -210,3 +210,19 @@ def test_the_worst_comes_first_and_nodes_before_channels():
     assert ordered[1].weight == 20
     assert attention.worst_level(concerns) == Level.TROUBLE
     assert attention.worst_level([]) is None
+
+
+def test_channel_whose_messages_all_become_dead_letters_is_a_problem():
+    one = channel(client_count=1, dead_count=1000)
+    (every,) = attention.of_channel(one, trend(messages=18, finished=18, dead=18))
+    (some,) = attention.of_channel(one, trend(messages=18, finished=18, dead=2))
+
+    assert (every.mark, every.messages) == ("dead letters", 1000)
+    assert every.text == "every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
+    assert some.text.startswith("messages become dead letters: 2 a second")
+
+
+def test_topic_of_dead_letters_is_not_called_a_topic_without_channel():
+    (concern,) = attention.of_topic("orders.bad.dead", 9, paused=False, has_channels=False)
+
+    assert (concern.mark, concern.text) == ("dead letters", "9 dead letters to inspect, send back or delete")
