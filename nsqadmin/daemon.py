@@ -140,7 +140,7 @@ class NsqadminDaemon:
                 static,
                 self._http,
                 log,
-                Courses(self._recorder),
+                Courses(self._recorder, lambda: self.collector.adder.sum),
                 alerts,
                 _open_id(options),
             ),

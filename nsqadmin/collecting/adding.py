@@ -50,6 +50,7 @@ class Adder:
             for member in self._membership.members.values()
             if member.answers and member.look is not None
         ]
+        added = {address: look for look, _, address in looks}
         registered = self._membership.registered_topics
         began_ns = time.monotonic_ns()
 
@@ -73,6 +74,8 @@ class Adder:
         found = limited(total.topics.values(), [*self._node_concerns(now), *total.concerns], self._limits)
         self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
         total.show(self.troubles)
+        for member in self._membership.members.values():
+            member.added = added.get(member.address)
         self.sum = self._with_changed(total, began_ns)
         await self._tell(now)
 
@@ -139,7 +142,11 @@ class Adder:
             if changed_ns < since_ns:
                 del self._changed[topic]
                 continue
-            shares = _shares(self._membership.members.values(), topic)
+            members = self._membership.members.values()
+            shares = _shares(members, topic)
+            for member in members:
+                if member.added is not None and member.look is not None:
+                    member.added = member.added.with_topic_of(member.look, topic)
             newer = add_up(topic, shares) if shares else None
             concerns = limited([newer], newer.concerns, self._limits) if newer is not None else ()
             found = self._book.note(concerns, instant(), topic, self._unjudged())

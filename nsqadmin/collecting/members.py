@@ -27,6 +27,8 @@ class Member:
     producer: NodeInfo | None
     pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
+    # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
+    added: Look | None = None
     error: NodeError | None = None
     silent_since: Instant | None = None
     # Messages that a draining node still owes; None if it is not draining.

@@ -40,7 +40,7 @@ class ChannelSum(msgspec.Struct, gc=False):
     client_count: int = 0
     message_count: int = 0
     dead_count: int = 0
-    # When the oldest owed message was published: 0 if there is none, -1 if not known.
+    # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
     trend: Trend | None = None
@@ -112,7 +112,7 @@ class TopicSum:
 
     @property
     def oldest_ns(self) -> int:
-        """Return when the oldest owed message was published: 0 if there is none, -1 if not known."""
+        """Return when the oldest waiting message was published: 0 if there is none, -1 if not known."""
         found = 0
         for channel in self.channels:
             found = older(found, channel.oldest_ns)

@@ -140,10 +140,15 @@ def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) 
     return moved
 
 
+# When topic and channel were last seen with no message waiting, in ns since 1970.
+EmptyTimes: TypeAlias = dict[tuple[str, str], int]
+
+
 class NodePace:
     """The marks of one node; present figures are compared with the oldest mark of the window."""
 
     def __init__(self) -> None:
+        self.empty_ns: EmptyTimes = {}
         self._marks: deque[Counted] = deque()
         self._start_time = 0
 

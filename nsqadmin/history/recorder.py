@@ -67,7 +67,7 @@ class Recorder:
                 self._reviewed_s = now_s
                 self._review(total, points, now_s)
             for name in self._file.names:
-                point = _point(total, name, now_s)
+                point = point_of(total, name, now_s)
                 if point is not None:
                     points[name] = point
             self._file.write(now_s, points)
@@ -165,7 +165,7 @@ def _totals(total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> Point
     return Point(sums.depth, sums.rate, sums.finished, age_of(sums.oldest_ns, now_s), answering)
 
 
-def _point(total: ClusterSum, name: Name, now_s: float) -> Point | None:
+def point_of(total: ClusterSum, name: Name, now_s: float) -> Point | None:
     kind, *rest = name
     if kind == "topic":
         one = total.topics.get(rest[0])
