@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
@@ -155,7 +155,16 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
 
     So a node that is registered with one nsqlookupd only does not leave when that nsqlookupd is silent.
     """
-    return merge_nodes((register.address, register.producers) for register in registers)
+    known = list(registers)
+    silent = tuple(f"{one.address}/" for one in known if one.error is not None)
+    found = merge_nodes((register.address, register.producers) for register in known)
+    if not silent:
+        return found
+    # What a silent nsqlookupd has registered now is not known.
+    return [
+        replace(one, remote_addresses=tuple(at for at in one.remote_addresses if not at.startswith(silent)))
+        for one in found
+    ]
 
 
 def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:

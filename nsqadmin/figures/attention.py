@@ -347,7 +347,7 @@ def of_node(
         verb = "has" if under_replicated == 1 else "have"
         text = f"{plural(under_replicated, 'topic')} {verb} fewer replicas in sync than wanted"
         note(Level.TROUBLE, UNDER_REPLICATED, text)
-    if not listed:
+    if not listed and not silent:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)
     return found

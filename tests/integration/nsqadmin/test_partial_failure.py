@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from contextlib import contextmanager
 
@@ -155,6 +156,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
         "the index shows both outages",
     )
     lasting = ask(admin, "GET", "/")
+    nodes_later = ask(admin, "GET", "/nodes")
     late = cluster.nsqadmin()
     problem = ask(late, "GET", "/")
 
@@ -166,6 +168,8 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert "attention-watch" in page.body.decode()
     assert "incomplete" not in page.text + nodes.text
     assert "no answer" in nodes.text
+    assert "1 of 2" in nodes.text
+    assert not re.search(r"\d of 2 ", nodes_later.text.partition("nsqlookupd 2")[0])
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
     assert written[0] == 502
