@@ -22,6 +22,7 @@ from nsqadmin.pages.bulk_effects import (
     topics_effects,
 )
 from nsqadmin.pages.effects import silent_effects
+from nsqadmin.pages.forms import MANY_MESSAGES
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqcore.http.api import ApiError, Request, Response
@@ -64,14 +65,20 @@ class Bulk:
         to = _one(given, "to").strip()
         confirmed = bool(_one(given, "confirmed"))
         problem = ""
-        if confirmed and action == "delete" and _one(given, "typed").strip() != str(len(picked)):
-            problem = f"Nothing was done: type {len(picked)} to confirm."
+        if confirmed and self._is_typed(action, picked) and _one(given, "typed").strip() != str(len(picked)):
+            problem = f"Type {len(picked)} to confirm."
         elif confirmed and action == "seek" and (not to or to != _one(given, "shown")):
             # Only a seek whose effects were shown is carried out.
             confirmed = False
         if not confirmed or problem:
             return await self._ask(request, action, picked, to, problem)
         return await self._do(request, action, picked, to)
+
+    def _is_typed(self, action: str, picked: Sequence[BulkItem]) -> bool:
+        """Tell whether the number of what is picked must be typed to confirm the action."""
+        if action != "empty":
+            return action == "delete"
+        return sum(self._cluster.messages_in(one.topic, one.channel) for one in picked) > MANY_MESSAGES
 
     def _picked(self, given: Given, action: str) -> list[BulkItem]:
         """Read the selection; for a seek a topic stands for all its channels."""
@@ -121,6 +128,7 @@ class Bulk:
             picked=picked,
             effects=effects,
             problem=problem,
+            typed=self._is_typed(action, picked),
             to=to,
             back=self._back(picked),
         )

@@ -50,8 +50,9 @@ _DRAIN_EFFECTS: Final = {
     ],
     "undrain": ["The node takes publishes again."],
 }
-# For actions that cannot be undone the name must be typed.
+# For actions that cannot be undone the name must be typed; to empty a queue, only if it is large.
 _TYPED: Final = frozenset({"delete", "tombstone"})
+MANY_MESSAGES: Final = 10_000
 # The field that an action needs instead of a topic.
 _NEEDS: Final = {"dismiss": "node", "drain": "node", "undrain": "node", "mute": "key", "unmute": "key"}
 
@@ -100,8 +101,8 @@ class Forms:
         if fields["action"] in _MUTE_EFFECTS:
             return self._mute(request, fields)
         subject = fields["channel"] or fields["topic"]
-        if fields["action"] in _TYPED and fields["typed"] != subject:
-            return await self._refused(request, fields, f"Nothing was done: type {subject} to confirm.", 422)
+        if self._is_typed(fields) and fields["typed"] != subject:
+            return await self._refused(request, fields, f"Type {subject} to confirm.", 422)
         try:
             done = await self._carry_out(request, fields)
         except UpstreamError as error:
@@ -184,12 +185,18 @@ class Forms:
             status=status,
             fields=fields,
             verb=verb,
-            typed=fields["action"] in _TYPED,
+            typed=self._is_typed(fields),
             subject=fields["channel"] or fields["topic"] or fields["node"],
             effects=own if own is not None else await self._effects(fields),
             problem=problem,
             back=self._origin(fields),
         )
+
+    def _is_typed(self, fields: Fields) -> bool:
+        """Tell whether the name must be typed to confirm the action."""
+        if fields["action"] != "empty":
+            return fields["action"] in _TYPED
+        return self._cluster.messages_in(fields["topic"], fields["channel"]) > MANY_MESSAGES
 
     async def _refused(self, request: Request, fields: Fields, problem: str, status: int) -> Response:
         return await self._confirmation(request, fields, problem=problem, status=status)

@@ -62,10 +62,11 @@ class NodeError(Exception):
         return self.unreachable and self.sent and self.verb != "GET"
 
     def __str__(self) -> str:
-        if self.unreachable:
-            unknown = "; the outcome is unknown, it may still happen" if self.may_happen else ""
-            return f'{self.verb.capitalize()} "{self.url}": {self.reason}{unknown}'
-        return self.reason
+        if self.status == HTTPStatus.OK:
+            # The reason of an unusable answer names the address.
+            return self.reason
+        unknown = "; the outcome is unknown, it may still happen" if self.may_happen else ""
+        return f'{self.verb.capitalize()} "{self.url}": {self.reason}{unknown}'
 
     def __repr__(self) -> str:
         return f"NodeError({self.verb} {self.url}: {self.reason})"

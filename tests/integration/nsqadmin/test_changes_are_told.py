@@ -275,3 +275,26 @@ async def test_graphs_of_graphite_are_pictures_with_a_time_frame():
     assert '<img src="http' not in off.html
     assert "graphite" not in without.headers["Content-Security-Policy"]
     assert "Graphite" not in without.text
+
+
+@pytest.mark.parametrize(("depth", "typed"), [(0, False), (4000, False), (9000, True)])
+async def test_emptying_many_messages_needs_the_typed_name(depth, typed):
+    def hold(answer):
+        for topic in answer["topics"]:
+            for channel in topic["channels"]:
+                channel.update(depth=depth, in_flight_count=0, deferred_count=0)
+
+    async with stub_site(nodes=2) as site:
+        for node in site.nodes:
+            node.edit = hold
+        await site.round()
+        await site.round()
+        fields = {"action": "empty", "topic": TOPIC, "channel": "billing"}
+        question = await site.get(f"/action?action=empty&topic={TOPIC}&channel=billing")
+        plain = await site.submit(**fields)
+        named = await site.submit(**fields, typed="billing")
+        picked = await site.submit("/bulk", action="empty", channel=f"{TOPIC}/billing", confirmed="yes")
+
+    assert ('id="typed"' in question.html) is typed
+    assert [plain.status, named.status] == [422 if typed else 303, 303]
+    assert picked.status == (422 if typed else 303)
