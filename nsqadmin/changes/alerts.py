@@ -1,4 +1,4 @@
-"""Tells an endpoint when troubles begin and end, except those that somebody has muted."""
+"""Tells an endpoint of troubles that last, and when they end, except those that are muted."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -47,7 +47,8 @@ class Alerts:
         }
         serious = {one.key: one for one in self.now}
         for key, concern in serious.items():
-            if key not in self._told and key_text(key) not in self._muted:
+            lasts = concern.began is None or this.now.since(concern.began) >= ALERT_S
+            if lasts and key not in self._told and key_text(key) not in self._muted:
                 self._told[key] = concern
                 self._tell("trouble", self._news("firing", concern))
         for key in [key for key in self._told if key not in serious]:

@@ -52,7 +52,7 @@ class Adder:
         ]
         added = {address: look for look, _, address in looks}
         registered = self._membership.registered_topics
-        began_ns = time.monotonic_ns()
+        began_ns, now_s = time.monotonic_ns(), time.time()
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -63,7 +63,7 @@ class Adder:
                     if name not in tombstoned:
                         share = stats, marks, later.get(name, at_ns), address
                         shares.setdefault(name, []).append(share)
-            topics = {name: add_up(name, found) for name, found in shares.items()}
+            topics = {name: add_up(name, found, now_s) for name, found in shares.items()}
             total = ClusterSum(topics, registered - topics.keys())
             # Computed here, so that no reader has to wait for them.
             _ = total.rows, total.concerns, total.totals
@@ -147,7 +147,7 @@ class Adder:
             for member in members:
                 if member.added is not None and member.look is not None:
                     member.added = member.added.with_topic_of(member.look, topic)
-            newer = add_up(topic, shares) if shares else None
+            newer = add_up(topic, shares, time.time()) if shares else None
             concerns = limited([newer], newer.concerns, self._limits) if newer is not None else ()
             found = self._book.note(concerns, instant(), topic, self._unjudged())
             if newer is not None:

@@ -151,8 +151,8 @@ class TopicSum:
         }
 
 
-def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
-    """Add up one topic over the nodes that have it."""
+def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
+    """Add up one topic over the nodes that have it; *now_s* is the time of day."""
     topic = TopicSum(name)
     channels: dict[str, ChannelSum] = {}
     # A rate is unknown if a part of it is.
@@ -233,7 +233,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
         # Channels without concerns share the empty tuple, which saves a list for each.
-        channel.concerns = attention.of_channel(channel, channel.trend, of_shares) or ()
+        channel.concerns = attention.of_channel(channel, channel.trend, of_shares, now_s) or ()
         concerns += channel.concerns
     topic.concerns = concerns or ()
     return topic
