@@ -141,26 +141,23 @@ class Bulk:
     async def _seek_effects(self, picked: Sequence[BulkItem], to: str) -> list[str]:
         """Describe how much lies behind the place *to*. Raises BadSearchError if no node understands it."""
         gate = asyncio.Semaphore(_AT_ONCE)
-        channels: dict[str, int] = {}
-        for one in picked:
-            channels[one.topic] = channels.get(one.topic, 0) + 1
         failed: list[str] = []
         owed: dict[str, int] = {}
 
-        async def look(topic: str) -> None:
+        async def look(place: BulkItem) -> None:
             async with gate:
                 try:
-                    found = await self._reader.seek_preview(topic, to)
+                    found = await self._reader.seek_preview(place.topic, place.channel, to)
                 except UnknownError:
-                    failed.append(f"{topic} is not there any more.")
+                    failed.append(f"{place.name} is not there any more.")
                     return
                 except UpstreamError as error:
-                    failed.extend(f"{topic}: {one}." for one in self._replies.sentences(error.errors))
+                    failed.extend(f"{place.name}: {one}." for one in self._replies.sentences(error.errors))
                     return
             for one in found.value:
-                owed[one.node] = owed.get(one.node, 0) + channels[topic] * one.owed
+                owed[one.node] = owed.get(one.node, 0) + one.owed
 
-        await asyncio.gather(*map(look, channels))
+        await asyncio.gather(*map(look, picked))
         sums = [one for one in map(self._channel_sum, picked) if one is not None]
         now = sum(one.depth + one.in_flight_count + one.deferred_count for one in sums)
         return [*seeks_effects(now, owed), *failed[:_MOST_WARNINGS]]
