@@ -194,7 +194,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "policies", "all policies, and which one is in force", "topic channel", answer=JSON, refusals=(400,)
     ),
     ("PUT", "/policies"): Operation(
-        "policies", "set one policy, or all", "name apply", answer=JSON, body=JSON, refusals=(400, 409, 413)
+        "policies",
+        "set one policy, or all",
+        "name apply dry_run",
+        answer=JSON,
+        body=JSON,
+        refusals=(400, 409, 413),
     ),
     ("DELETE", "/policies"): Operation(
         "policies", "take a policy away", "name! apply", answer=JSON, refusals=(400, 404, 409)
