@@ -104,6 +104,9 @@ def test_a_paused_channel_is_read_as_well(case):
     for nsqd in case.nsqds:
         nsqd.post("/channel/pause?topic=t&channel=archive")
         nsqd.post("/topic/pause?topic=t")
+        (paused,) = nsqd.get("/stats?format=json&topic=t")["topics"]
+        assert paused["paused"]
+        assert [channel["paused"] for channel in paused["channels"]] == [True]
 
     assert case.query.run() == ""
     case.exact()

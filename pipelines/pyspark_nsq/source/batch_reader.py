@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -54,7 +55,12 @@ class NsqBatchReader(DataSourceReader):
             counts=counts(cuts, end, logs),
         )
         cluster.close()
-        return [InputPartition(part) for part in plan_ranges(Offset(start), planned, _where(found))]
+        ranges = plan_ranges(Offset(start), planned, _where(found))
+        return [
+            # nsqd may remove the first messages between planning and reading, as it may have before planning.
+            InputPartition(replace(part, from_log_start=self._given_start(part.producer) is None))
+            for part in ranges
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
@@ -88,7 +94,7 @@ class NsqBatchReader(DataSourceReader):
         """Return the first position to read and the one after the last, as the options say."""
         options, bounds = self._options, log.bounds
         topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
-        first = given_position(options.starting_positions, topic, nsqd)
+        first = self._given_start(name)
         end = given_position(options.ending_positions, topic, nsqd)
         if options.starting_timestamp_ns is not None:
             first = self._at(name, log, options.starting_timestamp_ns)
@@ -100,6 +106,10 @@ class NsqBatchReader(DataSourceReader):
             max(first, bounds.first),
             bounds.readable_end if end is None else min(end, bounds.readable_end),
         )
+
+    def _given_start(self, name: str) -> int | None:
+        topic, nsqd = place_of(name)
+        return given_position(self._options.starting_positions, topic or self._options.topic, nsqd)
 
     def _at(self, name: str, log: FoundLog, time_ns: int) -> int:
         options = self._options.on(place_of(name)[0])

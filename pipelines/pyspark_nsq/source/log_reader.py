@@ -17,8 +17,9 @@ from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
 from pyspark_nsq.source.reasons import explain_while_read
 
 # The codes of nsqd if a range, or a part of it, no longer exists.
+_SEQUENCE_GONE: Final = "SEQUENCE_GONE"
 _GONE: Final = {
-    "SEQUENCE_GONE": "the first of them were removed there since the batch was planned",
+    _SEQUENCE_GONE: "the first of them were removed there since the batch was planned",
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
@@ -49,6 +50,9 @@ def read_range(
             except NodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(explain_while_read(part.producer, error)) from error
+                if error.code == _SEQUENCE_GONE and part.from_log_start:
+                    position, _ = _remaining(node, options, position, end)
+                    continue
                 if options.fail_on_data_loss:
                     raise DataLossError(
                         f"nsqd {part.producer} does not have the messages {position} to {end} of topic "

@@ -39,6 +39,8 @@ class LogRange:
     """The topic, when the query has several."""
     count: int | None = None
     """How many messages there were when the range was planned."""
+    from_log_start: bool = False
+    """The range begins where the log begins when it is read: messages below that position are no loss."""
 
     @property
     def nsqd(self) -> str:
