@@ -13,7 +13,7 @@ from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
-from pyspark_nsq.source.offsets import Offset, place_of
+from pyspark_nsq.source.offsets import Offset, nsqd_of, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_ranges
@@ -93,9 +93,8 @@ class NsqBatchReader(DataSourceReader):
     def _limits_of(self, name: str, log: FoundLog) -> tuple[int, int]:
         """Return the first position to read and the one after the last, as the options say."""
         options, bounds = self._options, log.bounds
-        topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
         first = self._given_start(name)
-        end = given_position(options.ending_positions, topic, nsqd)
+        end = given_position(options.ending_positions, *place_of(name))
         if options.starting_timestamp_ns is not None:
             first = self._at(name, log, options.starting_timestamp_ns)
         if options.ending_timestamp_ns is not None:
@@ -108,8 +107,7 @@ class NsqBatchReader(DataSourceReader):
         )
 
     def _given_start(self, name: str) -> int | None:
-        topic, nsqd = place_of(name)
-        return given_position(self._options.starting_positions, topic or self._options.topic, nsqd)
+        return given_position(self._options.starting_positions, *place_of(name))
 
     def _at(self, name: str, log: FoundLog, time_ns: int) -> int:
         options = self._options.on(place_of(name)[0])
@@ -120,7 +118,7 @@ class NsqBatchReader(DataSourceReader):
             return log.first
         position = log.acknowledged.get(self._options.channel)
         if position is None:
-            raise SourceError(f"channel {self._options.channel!r} does not exist on nsqd {name}")
+            raise SourceError(f"channel {self._options.channel!r} does not exist on nsqd {nsqd_of(name)}")
         return position
 
 
