@@ -51,7 +51,8 @@ def report_lag(spark: "SparkSession") -> None:
     """Add the lag of all queries that start from now on to Spark's metrics.
 
     ``nsq.lag.QUERY`` is the lag of a query, by its name or else its id, and ``nsq.lag.QUERY.TOPIC@NSQD`` the
-    part of it in one topic of one nsqd. Raises SourceError in a client of Spark Connect, which cannot reach the metrics.
+    part of it in one topic of one nsqd. Raises SourceError in a client of Spark Connect, which
+    cannot reach the metrics.
     """
     from pyspark_nsq.lag_metrics import LagListener, LagMetrics
 
