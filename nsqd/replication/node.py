@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
@@ -281,6 +282,9 @@ class ReplicationNode:
             if topic is not None and isinstance(store, TopicStore):
                 store.checkpoints.begin_anew()
                 topic.changed = True
+                if isinstance(topic, ReplicaTopic):
+                    # The checkpointer does not visit a deleted one.
+                    self.state.to_checkpoint[topic] = None
 
     def _forget_silent(self) -> None:
         """Forget holders that were not heard for a week."""

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import CopyKind
+from nsqd.storage.topic_store import store_of
 from tests.campaign.replication.node import DATA, SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
 
@@ -179,6 +180,24 @@ def test_topic_of_a_promoted_copy_is_deleted_for_good():
     site.advance(5)
 
     assert take(site.nodes[2]) == []
+
+
+def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site):
+    origin = site.nodes[1].identity
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(40)
+    node = site.nodes[2]
+    node.delete_topic("t")
+    site.advance(2)
+    (copy,) = copies_of(node, origin)
+    topic = copy.topics["t"]
+
+    log_of(node, origin).state.primaries[copy].want_checkpoint(store_of(topic))
+    site.advance(2)
+
+    assert not topic.has_changed
 
 
 def test_shown_replica_is_caught_up_or_unreachable(site):
