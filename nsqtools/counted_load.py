@@ -165,7 +165,7 @@ async def producers_of(
     if tcp_service:
         found["service"] = Producer(tcp_service, config=config)
         found["service-retry"] = Producer(tcp_service, retry_seconds=60, config=config)
-        if not config.tls_v1 and not config.auth_secret:
+        if not config.tls and not config.auth_secret:
             found["raw"] = RawProducer(tcp_service)
     if http_service:
         found["http"] = HttpProducer(http_service, keep_alive=False)
