@@ -45,7 +45,7 @@ browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark
 	./test spark
-bench: dev ## measure nsqd; see docs/performance.md
+bench: dev ## measure nsqd; see docs/evidence/performance.md
 	$(B)/python -m bench
 peers: dev ## compare our nsqd with the other installed brokers; data in ROOT: make peers ROOT=/var/tmp
 	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
