@@ -7,8 +7,8 @@ help:      ## this list
 dev:       ## install the project and its tools into .venv
 	scripts/install dev
 fmt: dev   ## format, and fix lint findings that can be fixed automatically
-	$(B)/ruff check --fix . ; $(B)/ruff format . ; $(B)/mdformat *.md docs/*.md client/*.md pipelines/*.md
-lint: dev  ## ruff, mypy, mdformat, import rules
+	$(B)/ruff check --fix . ; $(B)/ruff format . ; $(B)/mdformat *.md docs/*.md docs/evidence/*.md docs/internals/*.md client/*.md pipelines/*.md
+lint: dev  ## ruff, mypy, mdformat, import rules, words of the pages
 	./test lint
 types: dev ## mypy only
 	$(B)/mypy

@@ -54,7 +54,7 @@ class Consumer(Listener, Generic[T]):
     """Calls *handler* with each message: a return sends FIN, an exception sends REQ and starts backing off.
 
     The handler is a coroutine function, or a plain function that is quick; :meth:`add_handler` takes handlers
-    that block and :meth:`add_batch_handler` handlers of several messages at once. Without a handler the
+    that block and :meth:`add_batch_handler` handlers of several messages. Without a handler the
     consumer is iterated over. A handler may answer the message itself with ``finish()`` or ``requeue()``;
     with ``auto_answer=False`` it must, and may do so after its return. With ``auto_touch`` messages that take
     long are touched, as far as nsqd allows.
@@ -202,7 +202,7 @@ class Consumer(Listener, Generic[T]):
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1, in_threads: bool = False) -> None:
         """Add a handler; each message goes to one that is free.
 
-        With ``in_threads`` it is a plain function that may block. Up to *concurrency* calls run at once.
+        With ``in_threads`` it is a plain function that may block. Up to *concurrency* calls run concurrently.
         """
         self._handling.add(Job(handler, concurrency, in_threads))
 

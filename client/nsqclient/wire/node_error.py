@@ -7,7 +7,7 @@ from typing import Final
 TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 # The node was decommissioned: another one owns its messages now.
-DECOMMISSIONED: Final = "HANDED_OVER"
+DECOMMISSIONED: Final = "DECOMMISSIONED"
 # At most so many characters of what a node says are shown: anything may answer at its address.
 _MOST_TEXT: Final = 1000
 

@@ -275,7 +275,7 @@ class TopicsApi:
 def refuse_when_decommissioning(broker: Broker) -> None:
     """Refuse a change, which would not be made at the nsqd that has the messages now. Raises ApiError."""
     if broker.decommissioning:
-        raise ApiError(503, "HANDED_OVER")
+        raise ApiError(503, "DECOMMISSIONED")
 
 
 def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:

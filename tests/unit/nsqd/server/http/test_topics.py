@@ -127,7 +127,7 @@ async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(n
     bench.broker.decommissioning = True
     disk.gate.set()
 
-    with pytest.raises(ApiError, match="HANDED_OVER"):
+    with pytest.raises(ApiError, match="DECOMMISSIONED"):
         await deleting
 
     assert "t" in bench.broker.topics
