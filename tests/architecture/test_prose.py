@@ -26,9 +26,7 @@ def test_pages_and_labels_of_the_tree_have_no_problem(capsys):
     assert prose.main() == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "word", ["nobody", "Meanwhile", "at once", "keepers", "hand-over", "owes"]
-)
+@pytest.mark.parametrize("word", ["nobody", "Meanwhile", "at once", "keepers", "hand-over", "owes"])
 def test_word_that_the_glossary_replaces_is_named_with_its_line(problems, word):
     (found,) = problems(f"# Title\n\nOne line.\nHere is {word} to read.\n")
 
