@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
+.PHONY: docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -7,9 +7,11 @@ help:      ## this list
 dev:       ## install the project and its tools into .venv
 	scripts/install dev
 fmt: dev   ## format, and fix lint findings that can be fixed automatically
-	$(B)/ruff check --fix . ; $(B)/ruff format . ; $(B)/mdformat *.md docs/*.md client/*.md pipelines/*.md
-lint: dev  ## ruff, mypy, mdformat, import rules
+	$(B)/ruff check --fix . ; $(B)/ruff format . ; $(B)/mdformat *.md docs/*.md docs/evidence/*.md docs/internals/*.md client/*.md pipelines/*.md
+lint: dev  ## ruff, mypy, mdformat, import rules, words of the pages
 	./test lint
+docs: dev  ## the documentation site, into .site
+	$(B)/mkdocs build --strict
 types: dev ## mypy only
 	$(B)/mypy
 arch: dev  ## import rules only
@@ -45,7 +47,7 @@ browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark
 	./test spark
-bench: dev ## measure nsqd; see docs/performance.md
+bench: dev ## measure nsqd; see docs/evidence/performance.md
 	$(B)/python -m bench
 peers: dev ## compare our nsqd with the other installed brokers; data in ROOT: make peers ROOT=/var/tmp
 	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)

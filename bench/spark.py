@@ -163,7 +163,7 @@ def table(
 
 
 def table_as_advised(bench: Bench, topic: str) -> tuple[Path, float]:
-    """Do the same as docs/pipelines.md advises: day and hour from the source, and settings for Parquet."""
+    """As docs/evidence/spark.md advises: day and hour from the source, and settings for Parquet."""
     schema = StructType([*SCHEMA, *CALENDAR])
     return table(bench, topic, lambda rows: rows, schema, archive.parquet_settings())
 

@@ -54,7 +54,7 @@ def argument_parser() -> ArgumentParser:
     parser.add_argument("--data", type=Path, default=Path("data"), metavar="FOLDER", help="default: ./data")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
-        "--keep", dest="fresh", action="store_false", help="go on with the data of the last run (default)"
+        "--keep", dest="fresh", action="store_false", help="keep the data of the last run (default)"
     )
     kept.add_argument("--fresh", action="store_true", help="delete the data of the last run first")
     parser.add_argument("--port-offset", type=int, default=0, metavar="N", help="add N to every port")
@@ -67,7 +67,7 @@ def argument_parser() -> ArgumentParser:
         type=float,
         default=10,
         metavar="SECONDS",
-        help="a line of figures this often, default 10",
+        help="a line of statistics this often, default 10",
     )
     parser.add_argument(
         "--sign-in",

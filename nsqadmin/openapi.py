@@ -16,7 +16,7 @@ _ARGUMENTS: Final[Arguments] = {
     ),
     "action": ({"type": "string", "enum": [action.value for action in QueueAction]}, "what is done to it"),
     "metric": ({"type": "string", "enum": ["rate"]}, "messages per second"),
-    "target": (TEXT, "what Graphite is asked for"),
+    "target": (TEXT, "the target in Graphite"),
     "format": ({"type": "string", "enum": ["png", "json", "csv", "raw"]}, "png when it is left out"),
 }
 
@@ -41,7 +41,7 @@ OPERATIONS: Final = {
     ),
     ("GET", "/api/topics/:topic"): Operation(
         "topics and channels",
-        "figures of a topic: its sum, its nodes and its channels",
+        "statistics of a topic: its sum, its nodes and its channels",
         "topic!",
         answer=JSON,
         refusals=_TOPIC,
@@ -60,7 +60,7 @@ OPERATIONS: Final = {
     ),
     ("GET", "/api/topics/:topic/:channel"): Operation(
         "topics and channels",
-        "figures of a channel: its sum, its nodes and its consumers",
+        "statistics of a channel: its sum, its nodes and its consumers",
         "topic! channel!",
         answer=JSON,
         refusals=_CHANNEL,
@@ -91,7 +91,7 @@ OPERATIONS: Final = {
         "nodes", "all nsqds, with their topics", answer=JSON, refusals=(_UPSTREAM,)
     ),
     ("GET", "/api/nodes/:node"): Operation(
-        "nodes", "figures of all that an nsqd holds", "node!", answer=JSON, refusals=_NODE
+        "nodes", "statistics of an nsqd", "node!", answer=JSON, refusals=_NODE
     ),
     ("DELETE", "/api/nodes/:node"): Operation(
         "nodes",
@@ -138,7 +138,7 @@ OPERATIONS: Final = {
         refusals=("400 INVALID_ARG_FORMAT", "500 INTERNAL_ERROR"),
     ),
     ("GET", "/ping"): Operation("process", "the process answers", answer=PLAIN),
-    ("GET", "/metrics"): Operation("process", "figures for Prometheus", answer=PLAIN),
+    ("GET", "/metrics"): Operation("process", "metrics for Prometheus", answer=PLAIN),
     ("GET", "/openapi.json"): Operation("process", "this description", answer=JSON),
 }
 

@@ -41,10 +41,10 @@ class NsqadminOptions(HttpsOptions):
         help="file with the AUTH secret to send to nodes, for nsqds that run with --http-auth",
     )
     collect_interval: Duration = option(
-        2 * SECOND, kind=DURATION, help="how often each nsqd and nsqlookupd is asked for its figures"
+        2 * SECOND, kind=DURATION, help="how often nsqadmin asks each nsqd and nsqlookupd"
     )
     history: bool = option(
-        True, kind=BOOL, help="keep figures of the last hour and day, even while nobody looks at them"
+        True, kind=BOOL, help="keep statistics of the last hour and day, also while no page is open"
     )
     history_file: str = option(
         "", help="file for the history, 64 MiB; without a file the history is lost when nsqadmin ends"
@@ -53,7 +53,7 @@ class NsqadminOptions(HttpsOptions):
         "", help="file to which every change that an admin makes is appended, one JSON object per line"
     )
     alert_http_endpoint: str = option(
-        "", help="HTTP endpoint (fully qualified) to which the beginning and end of each trouble is POSTed"
+        "", help="HTTP endpoint (fully qualified) to which the beginning and end of each problem is POSTed"
     )
     alert_format: str = option(
         "json", help='format of what is POSTed to --alert-http-endpoint: "json" or "slack"'
@@ -62,7 +62,7 @@ class NsqadminOptions(HttpsOptions):
         (),
         flag="alert-limit",
         kind=STR_LIST,
-        help="PATTERN:depth:N reports a trouble when a channel of a matching topic has more than N waiting"
+        help="PATTERN:depth:N reports a problem when a channel of a matching topic has more than N waiting"
         " messages; PATTERN:off never reports one (may be given multiple times; the first match counts)",
     )
     graphite_url: str = option("", help="graphite HTTP address")
@@ -101,7 +101,7 @@ class NsqadminOptions(HttpsOptions):
         flag="role",
         kind=STR_LIST,
         help="ROLE:WHO[:TOPICS], with viewer, reader, operator or admin for user=NAME, group=NAME or *"
-        " (may be given multiple times; nobody else may then do anything)",
+        " (may be given multiple times; all others may then do nothing)",
     )
     api_token_file: str = option(
         "", help="file with the tokens of programs, one line NAME ROLE SHA256 [TOPICS] for each"

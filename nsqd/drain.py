@@ -193,7 +193,7 @@ def argument_parser() -> ArgumentParser:
     duration(
         "--poll-interval",
         60 * SECOND,
-        "how often consumers look for topics; a topic that nobody has read for that long is not waited for",
+        "how often consumers look for topics; topics without consumers for that long are not waited for",
     )
     return parser
 

@@ -246,10 +246,10 @@ class NsqdOptions(DaemonOptions):
         True, kind=BOOL, help="be a replica for other nsqd; only with --cluster-secret-file"
     )
     queue_scan_worker_pool_max: int = option(
-        4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
+        4, kind=INT, help="[no effect] timeouts are kept in a heap, not scanned"
     )
     queue_scan_selection_count: int = option(
-        20, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
+        20, kind=INT, help="[no effect] timeouts are kept in a heap, not scanned"
     )
 
     msg_timeout: Duration = option(
@@ -294,7 +294,7 @@ class NsqdOptions(DaemonOptions):
     output_buffer_timeout: Duration = option(
         250 * MILLISECOND,
         kind=DURATION,
-        help="default duration between flushing to a client (data is sent at once)",
+        help="default duration between flushing to a client (data is sent without delay)",
     )
     max_channel_consumers: int = option(
         0,

@@ -55,7 +55,7 @@ OPERATIONS: Final = {
     ),
     ("POST", "/topic/delete"): Operation(
         "changing",
-        "forget a topic and its channels, if they are known; no nsqd is told",
+        "forget a topic and its channels, if they are known; every nsqd keeps them",
         "topic!",
         refusals=_TOPIC,
     ),
@@ -70,7 +70,7 @@ OPERATIONS: Final = {
     ),
     ("POST", "/channel/delete"): Operation(
         "changing",
-        "forget a channel; no nsqd is told",
+        "forget a channel; every nsqd keeps it",
         "topic! channel!",
         refusals=(*_CHANNEL, "404 CHANNEL_NOT_FOUND"),
     ),
@@ -83,7 +83,7 @@ OPERATIONS: Final = {
         refused_in=PLAIN,
     ),
     ("GET", "/info"): Operation("process", "version and build", answer=JSON),
-    ("GET", "/metrics"): Operation("process", "figures for Prometheus", answer=PLAIN),
+    ("GET", "/metrics"): Operation("process", "metrics for Prometheus", answer=PLAIN),
     ("GET", "/openapi.json"): Operation("process", "this description", answer=JSON),
 }
 

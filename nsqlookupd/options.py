@@ -36,7 +36,7 @@ class NsqlookupdOptions(HttpsOptions):
         flag="lookupd-http-address",
         check=address_check("lookupd-http-address", 4161, split_host_port),
         kind=STR_LIST,
-        help="HTTP address of another nsqlookupd, which is asked at start for its nsqds, for /ready"
+        help="HTTP address of another nsqlookupd, whose nsqds /ready waits for after a start"
         " (may be given multiple times; its own address does no harm)",
     )
     reconnect_interval: Duration = option(

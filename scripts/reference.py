@@ -231,9 +231,9 @@ def metrics_page() -> Iterator[str]:
 
 # The reasons that stand behind `PUB failed`, `MPUB failed` and `DPUB failed`.
 NOT_STORED: Final = (
-    "`draining`: the node is being emptied; publish to another. `topic is full`: a policy bounds what a "
-    "channel owes; wait, or consume. `disk is nearly full`: less is free than `--disk-watermark`. "
-    "`0 of 1 replicas are in sync`: `--replicas-missing=refuse`. `exiting`: the topic was deleted meanwhile. "
+    "`draining`: the node is being emptied; publish to another. `topic is full`: the backlog of a "
+    "channel is at its bound; wait, or consume. `disk is nearly full`: less is free than `--disk-watermark`. "
+    "`0 of 1 replicas are in sync`: `--replicas-missing=refuse`. `exiting`: the topic was deleted. "
     "Any other reason is the error of the disk, which `/ping` and the log name as well."
 )
 # Code -> what to do about it; the catalogue and this table must have the same codes.
@@ -311,14 +311,14 @@ def codes() -> list[str]:
 
 
 def errors_page() -> Iterator[str]:
+    """Yield a row for each sentence; the first of a code says what to do."""
     found = sentences()
-    yield from table(
-        ["code", "sentences", "what to do"],
-        (
-            [f"`{code}`", "<br>".join(cell(one) for one in sorted(found[code])), CURES[code]]
-            for code in codes()
-        ),
-    )
+    rows = []
+    for code in codes():
+        first, *others = sorted(found[code]) or [""]
+        rows.append([f"`{code}`", cell(first), CURES[code]])
+        rows += [["", cell(one), ""] for one in others]
+    yield from table(["code", "sentence", "what to do"], rows)
 
 
 # -- HTTP ----------------------------------------------------------------------

@@ -234,7 +234,7 @@ class Consumer(Listener, Generic[T]):
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1, in_threads: bool = False) -> None:
         """Add a handler; each message goes to one that is free.
 
-        With ``in_threads`` it is a plain function that may block. Up to *concurrency* calls run at once.
+        With ``in_threads`` it is a plain function that may block. Up to *concurrency* calls run concurrently.
         """
         self._handling.add(Job(handler, concurrency, in_threads))
 

@@ -166,7 +166,7 @@ class Message(Generic[T]):
 
         Without *delay* the message is treated as after a failing handler: the consumer's ``retry`` says how
         long it waits, and whether the consumer backs off. With *delay* it does not. *backoff* overrides both.
-        ``requeue(0)`` has the message delivered again at once.
+        ``requeue(0)`` has the message delivered again without a delay.
         """
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
@@ -182,7 +182,7 @@ class Message(Generic[T]):
         self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED, self.received_at)
 
     def touch(self) -> None:
-        """Ask nsqd for more time: the message time-out starts again from now."""
+        """Ask nsqd for more time: the message timeout starts again from now."""
         if not self.answered:
             self._source.touch(self.id)
 

@@ -32,7 +32,7 @@ class Producer:
 
     With fixed addresses it stays with the one that works; with ``spread`` it uses all of them in turn and
     skips those that are slow to answer. With ``lookupd_addresses`` it spreads over all nsqd that nsqlookupd
-    knows, including those that join later. When an nsqd owes an answer for ``publish_timeout`` seconds, the
+    knows, including those that join later. When an nsqd is silent for ``publish_timeout`` seconds, the
     producer disconnects from it and sends the unconfirmed messages to another.
 
     While no nsqd is reachable it keeps at most ``max_unconfirmed`` messages and ``max_unconfirmed_bytes``

@@ -30,7 +30,7 @@ class AdminCollector(Collector):
         yield actions
         troubles = GaugeMetricFamily(
             "nsqadmin_trouble",
-            "troubles of now: 1, or 0 while muted",
+            "current problems: 1, or 0 while muted",
             labels=["state", "topic", "channel", "node"],
         )
         for one in self._alerts.now:

@@ -58,8 +58,8 @@ def argument_parser() -> ArgumentParser:
     add("--from-time", type=_time, default=0, metavar="TIME", help="published then or later, such as "
         "2026-11-21T18:30:00Z")  # fmt: skip
     add("--to-time", type=_time, default=EVERYTHING, metavar="TIME", help="published earlier than that")
-    add("--channel", default="", metavar="NAME", help="only what this channel is owed")
-    add("--owed", action="store_true", help="say by which channels each message is owed")
+    add("--channel", default="", metavar="NAME", help="only the pending messages of this channel")
+    add("--owed", action="store_true", help="name the channels in which each message is pending")
     add_rescue_arguments(
         stopped("decommission", "transfer all logs of a data path without an nsqd").add_argument
     )

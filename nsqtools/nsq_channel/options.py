@@ -51,7 +51,7 @@ class CreateOptions(ChannelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SeekOptions(ChannelOptions):
-    to: str = option("", help=f"from where on all is owed again: {_PLACE}")
+    to: str = option("", help=f"all stored messages from here on become pending: {_PLACE}")
 
     def problem(self) -> str | None:
         return super().problem() or (None if self.to else "--to required")
@@ -140,7 +140,7 @@ ACTIONS: Final[dict[str, type[ActionOptions]]] = {
 HELP: Final = """Usage of nsq_channel:
   nsq_channel ACTION -topic=... -channel=... -lookupd-http-address=... [flags]
 
-  create    make the channel; with -start it is owed what is kept from there on
+  create    make the channel; with -start it gets the stored messages from there on
   delete    delete the channel
   empty     throw away all that it owes
   pause     deliver nothing more

@@ -27,7 +27,7 @@ class PeekOptions(AskingOptions):
     state: str = option("", help="only messages that are waiting, deferred, in_flight or finished")
     contains: str = option("", help="only messages with this text in their body")
     json_field: str = option("", help="only messages whose JSON has this value, as user.id=42, or this field")
-    follow: bool = option(False, kind=BOOL, help="go on with what is published from now on")
+    follow: bool = option(False, kind=BOOL, help="continue with new messages")
     interval: Duration = option(SECOND // 2, kind=DURATION, help="how often --follow looks for more")
     headers: bool = option(False, kind=BOOL, help="print the headers of messages, as JSON")
     output: str = option("text", help="text, json (a line each) or body (nothing else)")

@@ -28,7 +28,7 @@ def requests_of(cell):
 @pytest.mark.parametrize("request_", NEEDS, ids=" ".join)
 def test_each_request_is_in_the_row_of_what_its_secret_has_to_grant(request_):
     method, path = request_
-    table = rows("operations.md", "| requests | the secret has to grant |")
+    table = rows("security.md", "| requests | the secret has to grant |")
 
     named = [
         needs

@@ -1,4 +1,4 @@
-"""Some seconds of each kind of trouble; `make client-campaign` is the long run. docs/reliability.md"""
+"""Some seconds of each kind of fault; `make client-campaign` is the long run (docs/evidence/)."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Faults of a process: repeated kill -9, SIGSTOP, no descriptors, a full disk, a bad network.
 
-``CYCLES=200 pytest tests/chaos/test_process_faults.py`` is the long run; docs/reliability.md has its figures.
+``CYCLES=200 pytest tests/chaos/test_process_faults.py`` is the long run (docs/evidence/).
 """
 
 import os

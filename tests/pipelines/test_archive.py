@@ -370,7 +370,7 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
     assert process.poll() is None, archive.said()
     assert bodies(archive) == EXPECTED
 
-    # The lag is among Spark's metrics, as docs/pipelines.md has it.
+    # The lag is among Spark's metrics, as docs/spark-reference.md has it.
     wait_until(lambda: len(found := lag_metrics(port)) == 3 and set(found.values()) == {0}, "there is no lag")
     assert all(
         name.startswith("metrics_mine_driver_AccumulatorSource_nsq_lag_") for name in lag_metrics(port)

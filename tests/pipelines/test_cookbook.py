@@ -5,6 +5,7 @@ import runpy
 import sqlite3
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -54,6 +55,21 @@ def test_json_becomes_the_columns_of_a_table(cook, nodes, orders, capsys):
     )
     assert [depth(nsqd, orders, "table") for nsqd in nodes.nsqds] == [0, 0]
     assert "spent" in capsys.readouterr().out
+
+
+def test_finished_messages_of_a_day_are_read_while_a_policy_retains_them(cook, nodes, orders, capsys):
+    policy = json.dumps({"topic": f"^{orders}$", "definition": {"retain_time": "2d"}}).encode()
+    for nsqd in nodes.nsqds:
+        assert nsqd.request("PUT", f"/policies?name={orders}", policy)[0] == 200
+        nsqd.post(f"/channel/create?topic={orders}&channel=done&start=earliest")
+        nsqd.post(f"/message/finish?topic={orders}&channel=done&all=true")
+        assert depth(nsqd, orders, "done") == 0
+    today = datetime.now(UTC).date()
+    folder = cook("yesterday.py", orders, more=(str(today),))
+    cook("yesterday.py", orders)
+
+    assert {json.loads(row["body"])["order"] for row in rows(folder / str(today))} == set(range(6))
+    assert f"0 messages of {today - timedelta(days=1)}" in capsys.readouterr().out
 
 
 def test_each_minute_has_its_orders(cook, spark, orders):

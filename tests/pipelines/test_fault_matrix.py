@@ -1,10 +1,10 @@
-"""docs/pipelines-faults.md names the test of each fault; these tests check that the named ones exist."""
+"""docs/evidence/pipelines-faults.md names the test of each fault; the named tests exist."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-TABLE = (TESTS.parents[1] / "docs" / "pipelines-faults.md").read_text(encoding="utf-8")
+TABLE = (TESTS.parents[1] / "docs" / "evidence" / "pipelines-faults.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`(test_\w+)`", TABLE)
 ROWS = re.findall(r"^\| (\d+) \|", TABLE, re.MULTILINE)
 

@@ -1,7 +1,7 @@
 """Faults around a query, case by case: each message is stored once, or the query says why not.
 
-docs/pipelines-faults.md has the table. These tests do what Spark's engine does, without a JVM; those that
-need a JVM are in test_spark.py and test_archive_survives_kill.py.
+docs/evidence/pipelines-faults.md has the table. These tests do what Spark's engine does, without a JVM; those
+that need a JVM are in test_spark.py and test_archive_survives_kill.py.
 """
 
 import json

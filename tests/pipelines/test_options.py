@@ -139,7 +139,7 @@ def test_an_address_may_say_https():
 
 
 def test_every_option_is_described_in_the_documentation(pytestconfig):
-    page = (pytestconfig.rootpath / "docs/pipelines.md").read_text()
+    page = (pytestconfig.rootpath / "docs/spark-reference.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in page] == []
 

@@ -34,6 +34,6 @@ def test_a_mistake_is_named(changes, sentence):
 
 
 def test_every_option_is_described_in_the_documentation(pytestconfig):
-    page = (pytestconfig.rootpath / "docs/pipelines.md").read_text()
+    page = (pytestconfig.rootpath / "docs/spark-reference.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in page] == []

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-# A job as in docs/pipelines.md.
+# A job as in docs/spark-reference.md.
 JOB = """
 import sys
 from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ class NsqBroker(AsyncBroker):
     """``broker = NsqBroker("127.0.0.1:4150")``; the label ``delay`` (seconds) of a task defers it.
 
     A task is finished when taskiq acknowledges it; when its worker dies before that, another worker runs it
-    again. While it runs its message is touched, so it may take longer than nsqd's message time-out.
+    again. While it runs its message is touched, so it may take longer than nsqd's message timeout.
     """
 
     def __init__(

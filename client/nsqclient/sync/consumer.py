@@ -177,7 +177,7 @@ class Consumer(Generic[T]):
         return self._consumer.stats
 
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
-        """Add a handler; each message goes to one that is free. Up to *concurrency* calls run at once."""
+        """Add a handler; each message goes to a free one. Up to *concurrency* calls run together."""
         self._has_handler = True
         self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
 

@@ -66,17 +66,17 @@ _CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
     ("paused", "1 while paused", all_logs.is_paused),
 )
 _CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
-    ("messages", "messages owed since the channel was created", lambda channel: channel.message_count),
+    ("messages", "messages that the channel got since it was created", lambda channel: channel.message_count),
     ("requeued", "messages requeued by consumers", lambda channel: channel.requeue_count),
     ("returned", "messages given back because their consumer left", lambda channel: channel.returned_count),
     ("timed_out", "messages not answered in time", lambda channel: channel.timeout_count),
-    ("lost", "messages that were owed but are no longer readable", lambda channel: channel.lost_count),
+    ("lost", "pending messages that are no longer readable", lambda channel: channel.lost_count),
 )
 # Shown for channels with a policy, or from which a policy has removed messages.
 _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
     (
         "dropped",
-        "messages dropped because a policy bounds what is owed",
+        "messages dropped because a policy bounds the backlog",
         lambda channel: channel.dropped_count,
     ),
     (
@@ -152,7 +152,7 @@ class NsqdCollector(PacedCollector):
             yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL)
         yield Family(
             "nsqd_channel_oldest_message_age_seconds",
-            "age of the oldest message owed, 0 while none is",
+            "age of the oldest pending message, 0 without one",
             owed.seen(self._oldest(time.time_ns())),
             _CHANNEL,
         )

@@ -19,7 +19,7 @@ _ARGUMENTS: Final[Arguments] = {
     "channel": (NAME, "name of a channel"),
     "format": ({"type": "string"}, "json for statistics, ndjson for messages a line each"),
     "include_clients": (_TRUTH, "whether clients are listed"),
-    "include_mem": (_TRUTH, "whether figures of the process are listed"),
+    "include_mem": (_TRUTH, "whether to list statistics of the process"),
     "defer": (_NUMBER, "milliseconds to wait"),
     "binary": (_TRUTH, "the body is laid out as MPUB has it, not a message a line"),
     "ext": (TEXT, "headers of the message, a JSON object"),
@@ -41,7 +41,7 @@ _ARGUMENTS: Final[Arguments] = {
     "log": (TEXT, "instead of this nsqd's own log a promoted copy, by the identity of its origin"),
     "exact": (_TRUTH, "each body as base64, byte for byte"),
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
-    "all": (_TRUTH, "every message the channel owes"),
+    "all": (_TRUTH, "every pending message of the channel"),
     "dry_run": (_TRUTH, "count, and do nothing"),
     "grace": (_NUMBER, "milliseconds in which publishes are accepted"),
     "cancel": (_TRUTH, "take publishes again"),
@@ -124,12 +124,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/topic/unpause"): Operation("topics", "let messages flow again", _TOPIC, refusals=_NAMED),
     ("POST", "/channel/create"): Operation(
         "channels",
-        "create a channel; with start it is owed what is kept from there on",
+        "create a channel; with start it gets the stored messages from there on",
         _CHANNEL + "start",
         refusals=(400, 404, 410, 416),
     ),
     ("POST", "/channel/delete"): Operation("channels", "delete a channel", _CHANNEL, refusals=_NAMED),
-    ("POST", "/channel/empty"): Operation("channels", "drop all it owes", _CHANNEL, refusals=_NAMED),
+    ("POST", "/channel/empty"): Operation("channels", "finish the whole backlog", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/pause"): Operation("channels", "deliver nothing", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/unpause"): Operation("channels", "deliver again", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/commit"): Operation(
@@ -137,7 +137,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ),
     ("POST", "/channel/seek"): Operation(
         "channels",
-        "owe all that is kept from a place on, and nothing before",
+        "make the stored messages from a position on pending, and none before it",
         _CHANNEL + "to!",
         answer=JSON,
         refusals=(400, 404, 410, 416, 503),
@@ -221,7 +221,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         refusals=(400, 409),
     ),
     ("GET", "/decommission"): Operation("node", "how far the transfer of all logs is", answer=JSON),
-    ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=PLAIN),
+    ("GET", "/metrics"): Operation("node", "metrics for Prometheus", answer=PLAIN),
     ("GET", "/live"): Operation("node", "the process answers", answer=PLAIN),
     ("GET", "/ready"): Operation(
         "node", "publishes are taken", answer=PLAIN, refusals=(503,), refused_in=PLAIN

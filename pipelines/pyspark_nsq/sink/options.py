@@ -31,7 +31,7 @@ def without_sparks_own(given: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of ``write.format("nsq")``; docs/pipelines.md explains each."""
+    """The options of ``write.format("nsq")``; docs/spark-reference.md explains each."""
 
     topic: str = ""
     lookupd_http_addresses: tuple[str, ...] = ()

@@ -89,7 +89,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of ``format("nsq")``; docs/pipelines.md explains each."""
+    """The options of ``format("nsq")``; docs/spark-reference.md explains each."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""

@@ -95,7 +95,7 @@ def test_a_channel_page_says_that_nobody_is_connected(site):
     text = page(site, "/topics/pages.lonely/a")
 
     assert "Channel a" in text
-    assert "Nobody is connected." in text
+    assert "No consumers connected." in text
 
 
 def test_the_node_pages_show_every_node_and_what_it_holds(site):

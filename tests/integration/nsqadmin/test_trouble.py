@@ -47,7 +47,7 @@ def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
         rf"left {victim.http_address} Down for \d+ s. 3 messages in 1 topic are unavailable", index
     )
     assert "Left 1" in nodes
-    assert "These are its last figures" in its_page
+    assert "Last known values" in its_page
     assert "nsqd answers" not in its_page
     assert f'href="/nodes/{victim.http_address}"' in ask(site.admin, "GET", "/").body.decode()
     victim.start()
@@ -104,9 +104,9 @@ def test_a_frozen_node_is_named_and_keeps_its_last_figures(cluster):
 
     assert f"no answer {victim} nsqd does not answer" in index
     assert "it held 5 messages when it last did" in index
-    assert f"1 of 2 nsqds gives no figures: {victim}" in heading
+    assert f"1 of 2 nsqds is unreachable: {victim}" in heading
     assert re.search(rf"{victim} .* no answer .* as of \d\d:\d\d:\d\d", topic)
-    assert "These are its last figures" in node
+    assert "Last known values" in node
     wait_until(lambda: ("no answer", victim) not in concerns(site), "it answers again")
 
 

@@ -51,7 +51,7 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
     ) -> NsqSubscriber:
         """Handle the messages of a channel; without *channel* it is that of the broker.
 
-        Up to *max_workers* calls of the handlers run at once. *retry* and *auto_touch* are those of
+        Up to *max_workers* calls of the handlers run together. *retry* and *auto_touch* are those of
         :class:`nsqclient.Consumer`.
         """
         outer = cast("NsqBrokerConfig", self.config)

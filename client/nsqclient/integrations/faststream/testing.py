@@ -16,7 +16,7 @@ from nsqclient.retry import Retry
 
 
 class TestNsqBroker(TestBroker[NsqBroker, EnterType], broker=NsqBroker):
-    """Delivers each published message once to every channel of its topic, at once whatever its delay.
+    """Delivers each published message once to every channel of its topic, immediately whatever its delay.
 
     async with TestNsqBroker(broker) as tested:
         await tested.publish({"number": 17}, "orders")
