@@ -14,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.node_error import NodeError
+from nsqclient.wire.pieces import add_piece
 from nsqclient.wire.version import ACCEPT
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.version import POLL_HEADERS
@@ -194,7 +195,7 @@ class ClusterHttp:
             size += len(chunk)
             if size > self._most_answer:
                 raise ValueError(f"its answer is longer than {self._most_answer} bytes")
-            chunks.append(chunk)
+            add_piece(chunks, chunk)
         return b"".join(chunks)
 
 

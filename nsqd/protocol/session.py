@@ -19,6 +19,7 @@ from nsqclient.wire.errors import (
 )
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 from nsqclient.wire.identify import parse_identity
+from nsqclient.wire.pieces import add_piece
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import GONE, Sink
 from nsqd.engine.topic import Refused, Topic
@@ -109,7 +110,7 @@ class Session(Conversation):
 
     def _add(self, piece: bytes, now_ns: int) -> None:
         """Add *piece* to what was kept, and apply that once it is complete."""
-        self._pieces.append(piece)
+        add_piece(self._pieces, piece)
         self._have += len(piece)
         if self._have < self._need or self.waits():
             return
