@@ -12,3 +12,8 @@ def add_piece(pieces: list[bytes], piece: bytes) -> None:
         pieces[-1] += piece
     else:
         pieces.append(piece)
+
+
+def from_byte(data: bytes, start: int) -> bytes:
+    """*data* from *start* on; *data* itself for 0, which a slice would copy in compiled code."""
+    return data[start:] if start else data
