@@ -67,7 +67,7 @@ class ClusterHttp:
         # A session belongs to the running loop, so it cannot be made earlier. The pool is unbounded: with a
         # bound, requests to healthy nodes would wait for those to a frozen node.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
             # Answers are not unpacked, because a short one could become endless.
             headers={"Accept": ACCEPT, "Accept-Encoding": "identity"},
@@ -170,6 +170,7 @@ class ClusterHttp:
                 data=content,
                 # Requests that come every few seconds need not fill the logs of the nodes.
                 headers={**secret, **(POLL_HEADERS if verb == "GET" else {})},
+                ssl=self._trust(url),
                 allow_redirects=False,
             ) as response:
                 await self._bodies.acquire()
@@ -187,6 +188,13 @@ class ClusterHttp:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
+
+    def _trust(self, url: str) -> ssl.SSLContext | bool:
+        """What to trust at *url*; without authorities of its own, those of the system."""
+        if self._tls is None and _is_https(url):
+            # Reading them takes long. aiohttp's own context may be without them.
+            self._tls = ssl.create_default_context()
+        return self._tls or True
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         chunks: list[bytes] = []
