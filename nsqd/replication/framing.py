@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from nsqclient.wire.pieces import add_piece
 from nsqd.replication import frames
 from nsqd.replication.fields import (
     CHANNEL,
@@ -159,7 +160,7 @@ class FrameReader:
 
         Raises BadFrame, after the frames before it.
         """
-        self._pieces.append(data)
+        add_piece(self._pieces, data)
         self._have += len(data)
         if self._have < self._need:
             return

@@ -6,7 +6,9 @@ import ssl
 
 import pytest
 
+from nsqcore.cluster.http import ClusterHttp
 from tests.support.certificates import Authority
+from tests.support.http_doors import Doors
 from tests.support.waiting import wait_until
 
 DAEMONS = ("nsqlookupd", "nsqadmin")
@@ -153,3 +155,14 @@ def test_nsqadmin_trusts_an_authority_that_is_added_to_its_file_without_a_restar
     file.write_bytes(file.read_bytes() + authority.file.read_bytes())
 
     wait_until(lambda: b'"t"' in admin.request("GET", "/api/topics")[1], "it is trusted")
+
+
+async def test_requests_over_https_trust_the_system_without_authorities_of_their_own(tmp_path, monkeypatch):
+    authority = Authority(tmp_path / "tls")
+    tls = {"tls_cert": str(authority.certificate), "tls_key": str(authority.key)}
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    async with (
+        Doors(tmp_path / "data", https_address="127.0.0.1:0", **tls) as doors,
+        ClusterHttp() as http,
+    ):
+        assert await http.fetch(f"https://127.0.0.1:{doors.nsqd.https.port}", "/ping", {}) == b"OK"
