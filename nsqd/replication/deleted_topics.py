@@ -56,7 +56,9 @@ class DeletedTopics:
     def take(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
         """The origin has deleted a topic; its frame begins at this position of the connection."""
         log = self._logs.get(frame.origin)
-        for copy in [] if log is None else log.unstreamed():
+        for copy in [] if log is None else log.copies:
+            if copy.is_origin or copy.is_streamed:
+                continue
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self._node.broker, topic, frame.below):
                 self._node.to_checkpoint[topic] = None

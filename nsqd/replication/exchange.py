@@ -176,7 +176,7 @@ class Exchange:
     def _head(self, copy: LocalCopy, now_ns: int) -> Status:
         """The status of a copy, without serials."""
         counted = self._log.counted(copy, self.opened_ns, now_ns)
-        holders = self._log.holders_of(copy)
+        holders = self._log.holders.of(copy)
         return Status(
             *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner or copy.node),
             fully_replicated=counted is not None,

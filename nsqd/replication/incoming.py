@@ -114,17 +114,6 @@ class IncomingLog:
         """Make everything written durable in this thread; for a stop. Raises OSError."""
         CopySync(list(self._changed)).run(disk)
 
-    @property
-    def topics(self) -> Iterable[str]:
-        """The names of the topics."""
-        return self._names
-
-    @property
-    def unreadable(self) -> dict[str, str]:
-        """Topics with files of a newer format, and which format that is."""
-        folders = [topic.folder for topic in self._topics.values() if topic.folder is not None]
-        return {folder.topic: folder.unreadable for folder in folders if folder.unreadable}
-
     def close(self) -> None:
         """The connection is gone, or the log is streamed no more."""
         self.state = IncomingState.CLOSED

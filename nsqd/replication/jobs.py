@@ -54,7 +54,7 @@ class Jobs:
             self.forget_topic(topic)
         # Nothing is learned for it any more.
         copy.is_open = False
-        self._node.jobs.append(DropCopy(copy, self._node.copies, topics, self._node.data.disk))
+        self._node.jobs.append(DropCopy(copy, self._node.copies, topics))
 
     def forget_topic(self, topic: Topic) -> None:
         """A topic of a copy is about to be closed or removed."""

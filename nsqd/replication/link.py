@@ -173,14 +173,8 @@ class PeerLink:
                     self._take(frame, at - self._base, now_ns)
                 if self.has_ended():
                     return
-        except BadFrame as error:
-            self.refuse(Refuse.BAD_FRAME, str(error))
-            return
-        except Mismatch as error:
-            self.refuse(Refuse.DAMAGED, str(error))
-            return
-        except OSError as error:
-            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+        except (BadFrame, Mismatch, OSError) as error:
+            self._refuse_for(error)
             return
         self._go_on(now_ns)
 
@@ -248,12 +242,8 @@ class PeerLink:
             return
         try:
             one.ended(job, error)
-        except BadFrame as failed:
-            self.refuse(Refuse.BAD_FRAME, str(failed))
-        except Mismatch as failed:
-            self.refuse(Refuse.DAMAGED, str(failed))
-        except OSError as failed:
-            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(failed)}")
+        except (BadFrame, Mismatch, OSError) as failed:
+            self._refuse_for(failed)
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""
@@ -272,6 +262,12 @@ class PeerLink:
             self._out.append(encode(Refuse(code, sentence)))
             self.node.refused(code)
             self.end(sentence)
+
+    def _refuse_for(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+        else:
+            self.refuse(Refuse.DAMAGED if isinstance(error, Mismatch) else Refuse.BAD_FRAME, str(error))
 
     def end(self, reason: str) -> None:
         """End this side: the connection is gone, or is to go."""

@@ -102,7 +102,7 @@ class LogCopies:
         """The nodes that hold copies of this log, as any copy here knows them."""
         found: dict[bytes, str] = {}
         for copy in self.copies:
-            found |= self.state.holders_of(copy)
+            found |= self.state.holders.of(copy)
         return found
 
     # --- peers ---
@@ -301,10 +301,6 @@ class LogCopies:
                 if topic is None or size_of(ranges) > size_of(finished_here(topic, key, ranges)):
                     return False
         return True
-
-    def unstreamed(self) -> list[LocalCopy]:
-        """The copies of another node's log into which nothing is streamed."""
-        return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]
 
 
 class Logs(dict[bytes, LogCopies]):

@@ -24,7 +24,6 @@ class KnownCopy:
     number: int
     kind: int = CopyKind.NONE
     epoch: int = 0
-    seen: int = 0
     owner: bytes = b""
     fully_replicated: bool = False
     counted: tuple[CopyId, ...] = ()
@@ -49,7 +48,7 @@ class KnownCopy:
 
     def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
         """Replace what is known by a newer status."""
-        self.kind, self.epoch, self.seen, self.owner = status.kind, status.epoch, status.seen, status.owner
+        self.kind, self.epoch, self.owner = status.kind, status.epoch, status.owner
         self.fully_replicated, self.counted = status.fully_replicated, status.counted
         self.received_ns = now_ns
         if status.full:
@@ -89,10 +88,6 @@ class LogState:
         self._stale: dict[LocalCopy, set[str]] = {}
 
     # --- copies here ---
-
-    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
-        """The other nodes that hold copies of this log, as this copy knows them."""
-        return self.holders.of(copy)
 
     def forget(self, copy: LocalCopy) -> None:
         """Forget what is known of a copy here."""

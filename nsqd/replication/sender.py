@@ -131,21 +131,6 @@ MAX_LAG_BYTES: Final = 2 * MAX_APPEND
 class Sender:
     """The frames of one connection after its handshake, counted in bytes; times are nanoseconds."""
 
-    __slots__ = (
-        "_acks",
-        "_out",
-        "_stalled_at",
-        "_sync_requested",
-        "_under_way",
-        "closed",
-        "sent",
-        "sent_ns",
-        "stalled",
-        "strict",
-        "synced",
-        "written",
-    )
-
     def __init__(self, now_ns: int, *, strict: bool) -> None:
         """With *strict* only what is durable at the replica is acknowledged to publishers."""
         self.strict = strict

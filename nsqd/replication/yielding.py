@@ -90,7 +90,7 @@ class Yielding:
 
         After a failover a holder that was not reached for the failover timeout is not waited for.
         """
-        peers = self._log.holders_of(copy).keys() - self._log.without_copy
+        peers = self._log.holders.of(copy).keys() - self._log.without_copy
         if failover:
             self._unreached |= peers - self._exchanges.keys()
         peers -= self._unreached
@@ -105,7 +105,7 @@ class Yielding:
         for copy in self._log.copies:
             if not copy.old_ends:
                 continue
-            missing = self._log.holders_of(copy).keys() - self._log.without_copy - {self._log.node.identity}
+            missing = self._log.holders.of(copy).keys() - self._log.without_copy - {self._log.node.identity}
             missing -= self._unreached
             missing -= {peer for peer, one in self._exchanges.items() if one.answered}
             if copy.asks_until_ns > now_ns and missing:

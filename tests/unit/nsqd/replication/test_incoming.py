@@ -362,6 +362,5 @@ def test_frames_after_the_end_are_ignored(shelf, shop, sent):
     assert shelf.names() == []
     assert log.unwritten_from is None
     assert not log.owns(object())
-    assert list(log.topics) == ["t"]
     assert DATA in shelf.record.path.parents
     assert len(records(shelf.copies)) == 1

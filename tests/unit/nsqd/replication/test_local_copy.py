@@ -98,7 +98,7 @@ def test_promoted_copy_is_found_as_such_by_the_next_start(node, copy):
 
 
 def test_dropped_copy_is_not_found_by_the_next_start(node, copy):
-    DropCopy(copy, node.replication.copies, [], node.disk).run(node.disk)
+    DropCopy(copy, node.replication.copies, []).run(node.disk)
 
     assert [one for one in Copies(node.disk, DATA).scan() if one.origin == copy.origin] == []
 
@@ -106,7 +106,7 @@ def test_dropped_copy_is_not_found_by_the_next_start(node, copy):
 def test_copy_whose_folder_was_never_made_can_be_dropped(node):
     copies = node.replication.copies
     copy = LocalCopy(ME, node.identity, copies.new(ME, OWNER))
-    DropCopy(copy, copies, [], node.disk).run(node.disk)
+    DropCopy(copy, copies, []).run(node.disk)
 
     assert copy.record.is_dropped
 
