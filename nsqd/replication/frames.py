@@ -69,7 +69,6 @@ class Refuse:
     DAMAGED: ClassVar[int] = 5
     EARLIER_INCARNATION: ClassVar[int] = 6
     TWO_NODES: ClassVar[int] = 7
-    PROMOTED: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
     STOPPING: ClassVar[int] = 10
 
@@ -83,7 +82,6 @@ REFUSALS: Final = {
     Refuse.DAMAGED: "damaged",
     Refuse.EARLIER_INCARNATION: "earlier_incarnation",
     Refuse.TWO_NODES: "two_nodes_with_one_identity",
-    Refuse.PROMOTED: "promoted",
     Refuse.BAD_FRAME: "bad_frame",
     Refuse.STOPPING: "stopping",
 }

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from nsqd.log.disk import Disk
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_folder import CopyFolder
@@ -109,10 +108,6 @@ class IncomingLog:
         """Have everything taken so far made durable by a job."""
         if self._unsynced_from is not None:
             self._sync_wanted = True
-
-    def sync_now(self, disk: Disk) -> None:
-        """Make everything written durable in this thread; for a stop. Raises OSError."""
-        CopySync(list(self._changed)).run(disk)
 
     def close(self) -> None:
         """The connection is gone, or the log is streamed no more."""

@@ -8,7 +8,7 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeAlias
 
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_jobs import ReplicaJob
@@ -434,8 +434,3 @@ class PeerLink:
         if now != self._acknowledged:
             self._acknowledged = now
             self._out.append(encode(Ack(*now)))
-
-    def sync_now(self, disk: Disk) -> None:
-        """Make everything of the incoming logs durable, in this thread; for a stop. Raises OSError."""
-        for one in self.incoming.values():
-            one.sync_now(disk)

@@ -1,7 +1,7 @@
 """Replication of one node: its logs, copies and connections joined. No socket, no clock, no thread.
 
 The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the connections of
-:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`ReplicationNode.take_jobs` in any thread.
+:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`Holders.take_jobs` in any thread.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.job_results import JobResults, make_primary
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import LocalCopy, NodeJob
+from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_copies import Logs
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
@@ -44,7 +44,7 @@ class ReplicationNode:
         self._own_log = self.logs[state.identity]
         self._own_stores: dict[str, TopicStore] = {}
         self._streams = Streams(state, holders, jobs, self.logs)
-        self._results = JobResults(state, holders, jobs, self.logs)
+        self.job_results = JobResults(state, holders, jobs, self.logs)
         self._deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._ticked_ns = 0
         self._next_second_ns = 0
@@ -206,16 +206,6 @@ class ReplicationNode:
             return
         exchange.take(frame, now_ns)
         exchange.send(now_ns)
-
-    # --- jobs ---
-
-    def take_jobs(self) -> list[NodeJob]:
-        """Jobs to be run now, in any thread."""
-        return self.holders.take_jobs()
-
-    def ended(self, job: NodeJob, error: Exception | None, now_ns: int) -> None:
-        """A job has run, or failed."""
-        self._results.ended(job, error, now_ns)
 
     # --- decommission ---
 

@@ -309,7 +309,7 @@ def newer(content):
     [
         (lambda content: content[:-9], "copy.json is damaged: "),
         (lambda content: content.replace(b'"epoch": 2', b'"epoch": 3'), "its checksum is wrong"),
-        (lambda _content: b"[]", "it is no object"),
+        (lambda _content: b"[]", "'list' object has no attribute"),
         (lambda _content: b"", "copy.json is damaged: "),
         (newer, "copy.json has version 2, this nsqd knows 1"),
     ],

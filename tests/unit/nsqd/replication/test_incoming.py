@@ -226,16 +226,6 @@ def test_idle_log_needs_no_sync(shelf):
     assert shelf.end.jobs() == []
 
 
-def test_everything_written_is_synced_for_a_stop(shelf, shop, sent):
-    shelf.begin()
-    shop.publish(b"one")
-    shelf.send(*sent.frames)
-
-    shelf.end.log.sync_now(shelf.disk)
-
-    assert "sync" in {call.operation for call in shelf.disk.calls if call.path.endswith(FIRST)}
-
-
 # --- deleted topics ---
 
 
