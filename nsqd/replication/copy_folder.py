@@ -108,7 +108,7 @@ class CopyFolder:
                 continue
             self.files[name] = found
             if found.is_log and not (found.problem or found.sealed):
-                # Nobody knows whether a write of an earlier process is on the disk.
+                # A write of an earlier process may not be on the disk.
                 self.dirty[name] = found
         self.is_loaded = True
 
@@ -398,7 +398,7 @@ class CopyFolder:
 
 
 def _continues(found: CopyFile, offset: int) -> bool:
-    """Whether a log file goes on at this offset.
+    """Whether a log file continues at this offset.
 
     A file that was found with its index may be longer at the primary: another owner, or a start of this node,
     has made the index.

@@ -125,17 +125,17 @@ class Exchange:
         copies = [one for one in log.copies if not (one.is_gone or (one.is_origin and is_transferred))]
         heads = [self._head(copy, now_ns) for copy in copies] or [no_copy(log.origin, log.node.identity)]
         news = self._sends_states and any(
-            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.tells_state
+            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.has_state
         )
         acks = self._ack_sent < self._ack_wanted <= self._checkpointed
         if not (news or acks or self.asks or self._must_answer or heads != self._sent):
             return
         self._sent, self._ack_sent = heads, self._checkpointed
         self._must_answer = False
-        for place, head in enumerate(heads):
+        for index, head in enumerate(heads):
             self._serial += 1
-            full = bool(copies) and self._send_states(copies[place])
-            is_last = place + 1 == len(heads)
+            full = bool(copies) and self._send_states(copies[index])
+            is_last = index + 1 == len(heads)
             self.link.send(
                 replace(
                     head,
@@ -151,7 +151,7 @@ class Exchange:
     def _send_states(self, copy: LocalCopy) -> bool:
         """Send the channel state of a copy; True when it is the full state."""
         number = copy.number
-        if not (self._sends_states and copy.tells_state):
+        if not (self._sends_states and copy.has_state):
             return False
         full = number in self._full
         names = list(copy.topics) if full else sorted(self._changed.get(number, ()))

@@ -110,7 +110,7 @@ class Log:
     """The sender is the primary of this log and streams it to the receiver.
 
     *number* is that of the log on this connection. *copy* is the number of the primary's copy, *epoch* that
-    of its claim. *place* is the receiver's place in the list of replicas. With *strict* the primary answers
+    of its claim. *index* is the receiver's index in the list of replicas. With *strict* the primary answers
     publishers after the fsync of its replicas.
     """
 
@@ -119,7 +119,7 @@ class Log:
     origin: bytes
     epoch: int
     copy: int
-    place: int
+    index: int
     strict: bool
     holders: tuple[Holder, ...]
 
@@ -163,7 +163,7 @@ class Have:
 class Ready:
     """The primary has named all topics of the log, or the replica has answered all of them.
 
-    *has_copy*: the replica has an earlier copy that it may go on with. *others* is the number of topics in
+    *has_copy*: the replica has an earlier copy that the stream may enter. *others* is the number of topics in
     it that the primary has not named. The primary sends zeros.
     """
 
@@ -357,7 +357,7 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """The receiver promotes its copy of this log at once, under this epoch."""
+    """The receiver promotes its copy of this log under this epoch."""
 
     KIND: ClassVar[int] = 19
     log: int

@@ -90,7 +90,7 @@ class Incarnations:
     def check(self, hello: Hello) -> Refuse | None:
         """Why that start of the node is refused. A later start is remembered.
 
-        Two processes with one identity are told apart by the tokens of their starts: each start names the
+        Two processes with one identity have different tokens of their starts: each start names the
         token of the start before.
         """
         new, last = (hello.incarnation, hello.token), self._last.get(hello.identity)

@@ -175,7 +175,7 @@ class IncomingLog:
         else:
             self.record = record = self.candidate
             record.owner, record.opened = self.owner, False
-        record.epoch, record.place = self.log.epoch, self.log.place
+        record.epoch, record.index = self.log.epoch, self.log.index
         record.seen = max(record.seen, self.log.epoch)
         record.holders |= {one.identity: one.address for one in self.log.holders}
         self.state = IncomingState.BEGINNING
@@ -280,7 +280,7 @@ class IncomingLog:
 
     def _next_jobs(self) -> Iterable[ReplicaJob]:
         if self.state is IncomingState.BEGINNING:
-            # The folder of the copy may be renamed, so nothing else is done meanwhile.
+            # The folder of the copy may be renamed, so no other job runs.
             yield from self._beginning()
             return
         yield from self._deletions()
@@ -395,7 +395,7 @@ class IncomingLog:
             self._sync_wanted = True
 
     def _began(self, job: BeginCopy) -> None:
-        """The copy is there: apply what came meanwhile."""
+        """The copy exists: apply the frames that wait for it."""
         self.state = IncomingState.STREAMING
         self._unwritten.pop(job.record, None)
         resumed = set(job.resumed)
@@ -411,7 +411,7 @@ class IncomingLog:
         for folder in job.folders:
             topic = self._names.get(folder.topic)
             if topic is None or topic.folder is not folder:
-                # It was deleted meanwhile.
+                # It was deleted before its folder was made.
                 continue
             if folder.topic in job.occupied:
                 raise Mismatch(f"the copy has files of topic {folder.topic} already")

@@ -96,8 +96,8 @@ class PeerLink:
         self.peer_drains = False
         # It accepts no stream any more.
         self.peer_accepts_none = False
-        # What this node has said of itself.
-        self.said_draining: Draining | None = None
+        # The last `Draining` that was sent.
+        self.sent_draining: Draining | None = None
         self.heard_ns = now_ns
         self.sender = Sender(now_ns, strict=node.settings.strict)
         # The logs that are streamed to the peer, and those that come from it, by their numbers.
@@ -339,10 +339,10 @@ class PeerLink:
 
     # --- the primary's side ---
 
-    def begin_stream(self, primary: Primary, place: int, now_ns: int) -> LogStream:
+    def begin_stream(self, primary: Primary, index: int, now_ns: int) -> LogStream:
         """Stream a log to the peer."""
         number, self._next_log = self._next_log, self._next_log + 1
-        stream = LogStream(primary, self.peer, self.sender, number, place, self._draw_topic, now_ns)
+        stream = LogStream(primary, self.peer, self.sender, number, index, self._draw_topic, now_ns)
         self.streams[number] = stream
         return stream
 
@@ -355,7 +355,7 @@ class PeerLink:
         return next((one for one in self.streams.values() if one.primary is primary), None)
 
     def delete_topic(self, frame: DeleteTopic) -> None:
-        """Tell the peer of a deleted topic; the node is told when the peer has acknowledged it."""
+        """Send a deletion; its acknowledgement is reported to the node."""
         self.send(frame)
         self._deletions.append((self.sender.sent, frame))
 

@@ -109,8 +109,8 @@ class LocalCopy:
         return self.own_seen if self.record is None else self.record.seen
 
     @property
-    def place(self) -> int:
-        return 0 if self.record is None else self.record.place
+    def index(self) -> int:
+        return 0 if self.record is None else self.record.index
 
     @property
     def kind(self) -> int:
@@ -123,16 +123,16 @@ class LocalCopy:
         return CopyKind.OPEN if self.is_open else CopyKind.REPLICA
 
     @property
-    def tells_state(self) -> bool:
-        """Whether its topics are known here, so that its channel state can be told and changed."""
+    def has_state(self) -> bool:
+        """Whether its topics are open, so that its channel state can be sent and changed."""
         return not self.is_streamed and (self.is_origin or self.is_open)
 
     def asks(self, now_ns: int) -> bool:
         """Whether old messages wait for the answers of the holders."""
         return bool(self.old_ends) and self.asks_until_ns > now_ns
 
-    def held_back(self, topic: str) -> Ranges:
-        """Messages of the topic that are not delivered now, whoever has them pending."""
+    def suspended_ranges(self, topic: str) -> Ranges:
+        """Messages of the topic whose delivery is suspended."""
         if self.is_transferring:
             return [(0, EVERYTHING)]
         end = self.old_ends.get(topic, 0)
@@ -272,7 +272,7 @@ NodeJob: TypeAlias = CopyJob | SaveNode
 def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
-    Nobody may write into the folder from now on. Raises OSError, and NewerVersion.
+    No other object may write into the folder. Raises OSError and NewerVersion.
     """
     store = CopyStore(data.disk, folder, data.warn, data.cache, data.open_files)
     state = store.checkpoints.load(data.warn, name)

@@ -35,7 +35,7 @@ class LogCopies:
         self._jobs = jobs
         self._fresh: frozenset[tuple[bytes, int]] = frozenset()
         # The replicas with pending messages that no owner delivers.
-        self._alone: dict[LocalCopy, bool] = {}
+        self._undelivered: dict[LocalCopy, bool] = {}
         self._yielding = Yielding(self.state, self.exchanges)
         self._checks = ReplicationChecks(self.state, self.exchanges)
         self._dropping = Dropping(self.state, self.exchanges)
@@ -56,7 +56,7 @@ class LogCopies:
         if primary is not None:
             primary.close()
         self.state.forget(copy)
-        self._alone.pop(copy, None)
+        self._undelivered.pop(copy, None)
         self.state.changed()
 
     def state_changed(self, copy: LocalCopy) -> None:
@@ -138,7 +138,7 @@ class LogCopies:
             self._see_new_messages()
         if state.has_changed:
             state.has_changed = False
-            self._alone.clear()
+            self._undelivered.clear()
             self._yielding.apply(now_ns)
         for copy in list(self.copies):
             copy.waits_for = self._apply(copy, now_ns)
@@ -228,13 +228,13 @@ class LogCopies:
         exchange = self.exchanges.get(known.node)
         return known.is_full and (exchange is None or exchange.answered)
 
-    def _has_alone(self, copy: LocalCopy, now_ns: int) -> bool:
+    def _has_undelivered(self, copy: LocalCopy, now_ns: int) -> bool:
         """Whether a replica has pending messages that no owner delivers."""
-        found = self._alone.get(copy)
+        found = self._undelivered.get(copy)
         if found is None:
             owners = [one.pending for one in self.state.owners(now_ns)]
             owners += [self.state.delivered(one) for one in self.copies if one.is_owner]
-            found = self._alone[copy] = bool(subtract(self.state.pending(copy), owners))
+            found = self._undelivered[copy] = bool(subtract(self.state.pending(copy), owners))
         return found
 
     def next_check_ns(self, now_ns: int) -> int:
@@ -243,7 +243,7 @@ class LogCopies:
             return now_ns + _S // 10
         wait_ns = self._node.settings.failover_ns
         due = [
-            copy.since_ns + takeover_wait_ns(wait_ns, copy.place)
+            copy.since_ns + takeover_wait_ns(wait_ns, copy.index)
             if copy.is_open
             else copy.detached_ns + open_after_ns(self._node.settings.failover_ns)
             for copy in self.copies
@@ -267,7 +267,7 @@ class LogCopies:
         if copy.take_over_epoch:
             self._promote(copy, copy.take_over_epoch, failover=False)
             return
-        if not self._has_alone(copy, now_ns):
+        if not self._has_undelivered(copy, now_ns):
             copy.since_ns = now_ns
             return
         owners = self.state.owners(now_ns)
@@ -277,9 +277,9 @@ class LogCopies:
         present = [one.received_ns > copy.detached_ns for one in owners if one.epoch >= copy.epoch]
         # An owner that is silent for less than the failover timeout may have more than it said last.
         if present and all(present):
-            if waited_ns >= STAGGER_NS * copy.place:
+            if waited_ns >= STAGGER_NS * copy.index:
                 self._promote(copy, copy.epoch, failover=False)
-        elif waited_ns >= takeover_wait_ns(self._node.settings.failover_ns, copy.place):
+        elif waited_ns >= takeover_wait_ns(self._node.settings.failover_ns, copy.index):
             self._promote(copy, max(copy.epoch, copy.seen) + 1, failover=True)
 
     # --- transfer and streams ---

@@ -103,7 +103,7 @@ class LogState:
 
     def pending(self, copy: LocalCopy) -> Pending:
         """The messages that are pending in a copy here and can be read."""
-        if not copy.tells_state:
+        if not copy.has_state:
             return {}
         found = self._pending.get(copy)
         if found is None:
@@ -196,7 +196,7 @@ class LogState:
         """Take over the channel state of another copy; returns the topics for which it was news."""
         news: set[Topic] = set()
         for copy in self.copies:
-            if copy.tells_state:
+            if copy.has_state:
                 for state in states:
                     topic = self._merge_into(copy, state)
                     if topic is not None:
@@ -205,7 +205,7 @@ class LogState:
 
     def merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
         """Take over the channel state of a topic from one copy here to another."""
-        if target is not source and source.tells_state and target.tells_state and topic.name in target.topics:
+        if target is not source and source.has_state and target.has_state and topic.name in target.topics:
             for state in states_of(topic, self.origin, source.number, {}):
                 self._merge_into(target, state)
 

@@ -144,7 +144,7 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
-        self.state.say_draining(link)
+        self.state.send_draining(link)
         if link.connector:
             self._deleted.send(link)
             self.state.remember_draining(link)
@@ -286,7 +286,7 @@ class ReplicationNode:
                 exchange.ask()
             for copy in log.copies:
                 copy.since_ns = now_ns
-                if copy.is_owner and copy.tells_state:
+                if copy.is_owner and copy.has_state:
                     log.ask(copy, now_ns)
 
     # --- shown to operators ---

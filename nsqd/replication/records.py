@@ -198,7 +198,7 @@ class CopyRecord:
     """A copy of a log on this node; *path* is its folder.
 
     *number* is never that of another copy here. *epoch* is that of the claim: of the owner that streamed it
-    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *place* is the place in the
+    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *index* is the index in the
     owner's list of replicas. *opened* is set when the topics were recovered here and may have checkpoints of
     this node. *holders* are the other nodes with copies, and where they were last found.
     """
@@ -210,7 +210,7 @@ class CopyRecord:
     origin_node_id: int = 0
     epoch: int = 0
     seen: int = 0
-    place: int = 0
+    index: int = 0
     holders: dict[bytes, str] = field(default_factory=dict)
     promoted: bool = False
     opened: bool = False
@@ -235,7 +235,7 @@ def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> byte
         "epoch": record.epoch,
         "replica_epoch": record.epoch if promoted_from is None else promoted_from,
         "seen": record.seen,
-        "place": record.place,
+        "index": record.index,
         "opened": record.opened,
         "holders": {identity.hex(): address for identity, address in dict(record.holders).items()},
     }
@@ -260,7 +260,7 @@ def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyR
         epoch,
         # A promotion that was not completed has used the epoch.
         max(_number(fields["seen"]), _number(fields["epoch"])),
-        _number(fields["place"]),
+        _number(fields["index"]),
         {_identity(identity): str(address) for identity, address in fields["holders"].items()},
         promoted,
         bool(fields["opened"]),

@@ -124,7 +124,7 @@ class AckQueue:
                 pending.lost()
 
 
-# A replica with so many unacknowledged bytes is disconnected; the next stream goes on from the disk.
+# A replica with so many unacknowledged bytes is disconnected; the next stream continues from the disk.
 MAX_LAG_BYTES: Final = 2 * MAX_APPEND
 
 
@@ -180,7 +180,7 @@ class Sender:
     # --- acknowledgements ---
 
     def acknowledged(self, ack: Ack) -> None:
-        """Take an acknowledgement; :meth:`notify` tells publishers. Raises BadFrame."""
+        """Take an acknowledgement; :meth:`notify` answers publishers. Raises BadFrame."""
         if not (self.written <= ack.written <= self.sent and self.synced <= ack.synced <= ack.written):
             raise BadFrame("an acknowledgement of bytes that were not sent")
         self.written, self.synced = ack.written, ack.synced

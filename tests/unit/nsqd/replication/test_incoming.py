@@ -53,7 +53,7 @@ def test_new_copy_has_what_the_log_says(shelf):
     shelf.send(Snapshot(1, resume=False))
 
     (found,) = Shelf(shelf.disk).copies.scan()
-    assert (found.origin, found.owner, found.epoch, found.seen, found.place) == (ORIGIN, ORIGIN, 5, 5, 1)
+    assert (found.origin, found.owner, found.epoch, found.seen, found.index) == (ORIGIN, ORIGIN, 5, 5, 1)
     assert found.holders == {b"h" * 16: "holder:4150"}
     assert found.origin_node_id == 1
 
