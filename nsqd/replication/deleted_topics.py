@@ -50,7 +50,7 @@ class DeletedTopics:
     # --- copies here ---
 
     def promoted(self, topics: Iterable[Topic]) -> None:
-        """An own topic was deleted, and with it these topics of promoted copies: their checkpoints say so."""
+        """These topics of promoted copies were deleted with the own topic: their checkpoints record it."""
         self._node.to_checkpoint.update(dict.fromkeys(topics))
 
     def take(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:

@@ -86,7 +86,7 @@ class Exchange:
     def peer(self) -> bytes:
         return self.link.peer
 
-    # --- what this node says ---
+    # --- sent ---
 
     def ask(self) -> None:
         """Ask the peer for the full state of its copies."""
@@ -188,7 +188,7 @@ class Exchange:
         """Whether the peer has a copy that can learn channel state."""
         return any(one.is_owner or one.kind == CopyKind.OPEN for one in self._log.known_at(self.peer))
 
-    # --- what the peer says ---
+    # --- received ---
 
     def take_state(self, state: ChannelState) -> None:
         """Take the channel state of a topic; the status of its copy follows."""

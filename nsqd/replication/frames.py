@@ -89,7 +89,7 @@ REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StartTls:
-    """The connector asks for TLS before its hello; the acceptor says the same, and both begin it."""
+    """The connector asks for TLS before its hello; the acceptor answers the same, and both begin it."""
 
     KIND: ClassVar[int] = 4
 
@@ -306,7 +306,7 @@ class CopyId:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the sender says of one of its copies of a log; `ChannelState` frames precede it.
+    """The status of one copy of the sender; `ChannelState` frames precede it.
 
     *serial* counts the statuses about this log on this connection. *checkpointed* is the serial of the
     receiver's last status whose channel state is in a checkpoint here and at the replicas of this owner.
@@ -368,7 +368,7 @@ class TakeOver:
 class Draining:
     """The replica is about to leave or has no room: the primary chooses another one.
 
-    With *fewer_copies* it accepts no stream, even if there is no other node: the operator said so.
+    With *fewer_copies* it accepts no stream, even if there is no other node: the operator has ordered that.
     """
 
     KIND: ClassVar[int] = 20

@@ -137,7 +137,7 @@ class Holders:
         found = []
         for peer in peers:
             if peer not in wanted:
-                # The owner that streams into the copy says who holds the log.
+                # The owner that streams into the copy sends the holders of the log.
                 self._heard_s[peer] = now_s
             elif now_s - self._heard_s.setdefault(peer, now_s) > _FORGET_AFTER_S:
                 found.append(peer)

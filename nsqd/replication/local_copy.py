@@ -1,7 +1,7 @@
 """The copies of one log on this node, and the jobs on their files, for any thread.
 
 The origin's own copy has the topics of the broker. A replica into which no owner streams is *opened*: its
-topics are recovered as a start would, so that it can say what is pending, learn what is finished, and take
+topics are recovered as a start would, so that it can send what is pending, learn what is finished, and take
 over. A promoted copy is attached to the broker and delivers.
 """
 

@@ -116,7 +116,7 @@ class LogCopies:
         return found
 
     def link_ended(self, link: PeerLink) -> None:
-        """A connection is gone; what the peer said counts for the failover timeout."""
+        """A connection is gone; the last status of the peer counts for the failover timeout."""
         exchange = self.exchanges.get(link.peer)
         if exchange is not None and exchange.link is link:
             del self.exchanges[link.peer]
@@ -224,7 +224,7 @@ class LogCopies:
         self.state.changed()
 
     def _has_answered(self, known: KnownCopy) -> bool:
-        """Whether an owner has said what is pending and finished there, since a copy here was opened."""
+        """Whether an owner has sent its whole channel state since a copy here was opened."""
         exchange = self.exchanges.get(known.node)
         return known.is_full and (exchange is None or exchange.answered)
 
@@ -275,7 +275,7 @@ class LogCopies:
             return
         waited_ns = now_ns - copy.since_ns
         present = [one.received_ns > copy.detached_ns for one in owners if one.epoch >= copy.epoch]
-        # An owner that is silent for less than the failover timeout may have more than it said last.
+        # An owner that is silent for less than the failover timeout may have more than its last status names.
         if present and all(present):
             if waited_ns >= STAGGER_NS * copy.index:
                 self._promote(copy, copy.epoch, failover=False)

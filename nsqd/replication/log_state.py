@@ -18,7 +18,7 @@ from nsqd.replication.primary import Primary, Replicated
 
 @dataclass(slots=True, eq=False)
 class KnownCopy:
-    """What a peer said last of one of its copies of a log, over which connection."""
+    """The last status of a copy of a peer, and the connection over which it came."""
 
     node: bytes
     number: int
@@ -77,7 +77,7 @@ class LogState:
         self.origin = origin
         self.copies: list[LocalCopy] = []
         self.known: dict[tuple[bytes, int], KnownCopy] = {}
-        # Peers that said that they have no copy of this log.
+        # Peers without a copy of this log, by their own status.
         self.without_copy: set[bytes] = set()
         # The streams of each owner here, and the checks whether it is fully replicated.
         self.primaries: dict[LocalCopy, Primary] = {}
@@ -153,7 +153,7 @@ class LogState:
             del self.known[key]
 
     def learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
-        """Take what a peer says of one of its copies; returns the topics for which its state was news."""
+        """Take the status of a peer's copy; returns the topics for which its channel state was news."""
         peer = link.peer
         known = self.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
         known.take(status, states, now_ns)

@@ -187,14 +187,14 @@ class ReplicationNode:
         self._deleted.acknowledged(peer, frame)
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
-        """A peer says what is finished and pending in a copy; its status follows."""
+        """Channel state of a copy of a peer; its status follows."""
         log = self.logs.get(frame.origin)
         exchange = None if log is None or not log.copies else log.exchange(link, link.heard_ns)
         if exchange is not None and exchange.link is link:
             exchange.take_state(frame)
 
     def take_status(self, link: PeerLink, frame: Status, now_ns: int) -> None:
-        """A peer says what it has of a log."""
+        """The status of a copy of a peer."""
         log = self.logs.get(frame.origin)
         if log is None or not (log.copies or link.peer in log.exchanges):
             if frame.kind:
