@@ -86,6 +86,6 @@ class DeletedTopics:
                 self._waiting.append(one)
             else:
                 copy.is_busy = True
-                self._node.jobs.append(
+                self._node.waiting_jobs.append(
                     DeleteTopicOfCopy(copy, self._node.copies, frame.name, frame.below, link, position)
                 )

@@ -55,7 +55,7 @@ class NodeState:
         self.target = ""
         self.refusals: Counter[str] = Counter()
         # Jobs to be run, in any thread.
-        self.jobs: list[NodeJob] = []
+        self.waiting_jobs: list[NodeJob] = []
         # Topics whose state was changed by another copy and that the checkpointer does not visit.
         self.to_checkpoint: dict[Topic, None] = {}
         # A note was staged, or messages became deliverable.
