@@ -61,7 +61,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
     frames.Refuse: (("code", U8), ("sentence", TEXT)),
     frames.StartTls: (),
     frames.Log: (
-        *(("number", U32), ("origin", IDENTITY), ("epoch", U64), ("copy", U64), ("place", U8)),
+        *(("number", U32), ("origin", IDENTITY), ("epoch", U64), ("copy", U64), ("index", U8)),
         *(("strict", FLAG), ("holders", HOLDERS)),
     ),
     frames.Topic: (("log", U32), ("topic", U32), ("name", TOPIC)),

@@ -138,7 +138,7 @@ class PeerConnection(asyncio.Protocol):
             transport.writelines(out)
 
     def close(self, reason: str, code: int = 0) -> None:
-        """End the connection; with a code the peer is told why."""
+        """End the connection; with a code the peer gets the reason."""
         if self.link is not None:
             if code and not self.link.is_closed:
                 self.link.refuse(code, reason)
@@ -150,9 +150,9 @@ class PeerConnection(asyncio.Protocol):
 
 def behind(pieces: list[bytes], size: int) -> list[bytes]:
     """What is left of the pieces after the first *size* bytes."""
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         if size < len(piece):
-            return [piece[size:], *pieces[place + 1 :]] if size else pieces[place:]
+            return [piece[size:], *pieces[index + 1 :]] if size else pieces[index:]
         size -= len(piece)
     return []
 

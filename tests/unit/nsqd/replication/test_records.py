@@ -88,8 +88,8 @@ def test_node_record_of_another_identity_does_not_count(disk):
         b"null",
         b"\xff\xfe",
         b"{}",
-        b'{"format": 2}',
-        b'{"format": 2, "check": ""}',
+        b'{"version": 2}',
+        b'{"version": 2, "check": ""}',
         b"[" * 5000,
         bytes(512),
     ],
@@ -124,10 +124,10 @@ def test_node_record_refuses_values_of_another_kind(change):
         NodeRecord.from_json({**FULL.to_json(), **change})
 
 
-def test_node_record_refuses_a_later_format(disk):
-    disk.replace(PATH / FILE_NAME, json.dumps({"format": 3, "check": ""}).encode(), durable=True)
+def test_node_record_refuses_a_later_version(disk):
+    disk.replace(PATH / FILE_NAME, json.dumps({"version": 3, "check": ""}).encode(), durable=True)
 
-    with pytest.raises(DamagedRecord, match="has format 3, this release reads format 2"):
+    with pytest.raises(DamagedRecord, match="has version 3, this nsqd knows 2"):
         load(disk)
 
 
