@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.replication.frames import Refuse
 from nsqd.replication.framing import encode
 from nsqd.replication.link import PeerLink
-from nsqd.server.layers import Tls
 from nsqd.server.replication.connection import START_TLS, Connections, PeerConnection
 
 # A peer that sends nothing for so long before its hello is disconnected.
