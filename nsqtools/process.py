@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.process import output
-from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
+from nsqcore.process.lifecycle import StartupError, raise_file_limit, run_until_stopped
 from nsqcore.process.logs import timestamp
 
 # Half of the import time of a command, and not needed for --help and --version.
@@ -46,7 +46,7 @@ def run(
     except output.Unwritable as failure:
         tell(f"ERROR: {failure}")
         return 1
-    except Failed as failure:
+    except (Failed, StartupError) as failure:
         tell(str(failure))
         return 1
     except KeyboardInterrupt:  # before the signal handlers were installed

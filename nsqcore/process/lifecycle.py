@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
 _STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
+# The event loop, the ports and the data path take about twenty.
+_LEAST_FILES: Final = 32
 # Log rotation and monitoring send these to processes that know nothing of them.
 _HARMLESS_SIGNALS: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM))
 
@@ -62,8 +64,13 @@ def run_until_stopped(
 
     Without *hang_up_stops* SIGHUP means something else, such as reading a file again: it is ignored until
     *main* handles it, which must begin before that file is read first. A signal that the parent ignores, as
-    nohup does with SIGHUP, stays ignored.
+    nohup does with SIGHUP, stays ignored. Raises StartupError when too few files may be open.
     """
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most_files < _LEAST_FILES:
+        raise StartupError(
+            f"at most {most_files} files may be open (ulimit -n), and {_LEAST_FILES} are needed"
+        )
     stop_signals = _STOP_SIGNALS if hang_up_stops else _STOP_SIGNALS - {signal.SIGHUP}
     for number in _STOP_SIGNALS:
         _set_handler(number, _end if number in stop_signals else _ignore)

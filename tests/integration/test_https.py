@@ -174,7 +174,10 @@ def test_client_without_a_certificate_gets_an_alert(cluster, authority):
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
         https(daemon, authority.client(), "/ping")
 
-    wait_until(lambda: "handshake failed - tls: peer did not return a certificate" in daemon.logs(), "it is in the log")
+    wait_until(
+        lambda: "handshake failed - tls: peer did not return a certificate" in daemon.logs(),
+        "it is in the log",
+    )
 
 
 def test_client_that_refuses_the_certificate_is_in_the_log(secure):

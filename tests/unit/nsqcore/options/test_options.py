@@ -220,6 +220,10 @@ def test_the_key_is_the_one_declared(config):
     assert options.lookupds == ("a:1",)
 
 
+def test_file_may_begin_with_a_byte_order_mark(config):
+    assert read(config("\ufeffsync_every = 3\n")).sync_every == 3
+
+
 @pytest.mark.parametrize(
     ("line", "field", "value"),
     [

@@ -73,6 +73,18 @@ def test_where_a_hang_up_means_something_else_it_does_not_end_what_is_still_load
     assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
+def test_process_with_too_few_open_files_says_so():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+
+    with daemon("serve", preexec_fn=limit) as process:
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert err.endswith("at most 12 files may be open (ulimit -n), and 32 are needed\n")
+    assert err.count("\n") == 1
+
+
 def test_signal_that_the_parent_ignores_stays_ignored():
     for mode in ("serve", "reloads"):
         with daemon(mode, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
