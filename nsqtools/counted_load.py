@@ -27,6 +27,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.output import tell
 from nsqtools.counted_producers import HttpProducer, Publisher, RawProducer
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
@@ -196,7 +197,7 @@ async def load(
     ):
         counted = CountedLoad(by_kind, topic, rate)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, counted.stop)
+            handle_signal(number, counted.stop)
         if seconds:
             loop.call_later(seconds, counted.stop)
         began = time.monotonic()

@@ -8,7 +8,7 @@ from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.near_misses import meant_address
-from nsqcore.options.kinds import INT, STR_LIST, Kind
+from nsqcore.options.kinds import DIAL_LIST, INT, Kind
 from nsqcore.options.options import CommandOptions, option
 from nsqcore.process.logs import timestamp
 
@@ -77,10 +77,10 @@ class ConsumingOptions(ToolOptions):
     """The options of the tools that consume."""
 
     nsqd_tcp_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="nsqd TCP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="nsqd TCP address (may be given multiple times)"
     )
     lookupd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="lookupd HTTP address (may be given multiple times)"
     )
     max_in_flight: int = option(200, kind=INT, help="max number of messages to allow in flight")
     consumer_opt: tuple[str, ...] = option(

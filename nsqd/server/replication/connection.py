@@ -12,12 +12,12 @@ from typing import Final, cast
 
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.log.disk import Disk
 from nsqd.replication.frames import Refuse, StartTls
 from nsqd.replication.framing import encode
 from nsqd.replication.link import LinkJob, PeerLink
 from nsqd.server.clock import now_ns
-from nsqd.server.layers import Tls
 
 START_TLS: Final = encode(StartTls())
 # The most pieces that the system takes in one call.

@@ -8,9 +8,17 @@ from typing import Any, Final, cast
 
 from nsqclient.net.layers import Layer
 from nsqcore.process.listen import shown_peer
+from nsqcore.process.logs import Log
 from nsqcore.process.tls import reason
 
 HANDSHAKE_S: Final = 5.0
+# Longer for HTTPS, as in other servers.
+_HTTPS_HANDSHAKE_S: Final = 60.0
+_PLAIN_HTTP: Final = b"This port speaks HTTPS: the address has to begin with https://\n"
+_USE_HTTPS: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"
+    b"Connection: close\r\n\r\n%b" % (len(_PLAIN_HTTP), _PLAIN_HTTP)
+)
 _HANDSHAKE_RECORD: Final = b"\x16"
 # Decrypted bytes are passed on in one piece, as a read without TLS would bring them: a record has at most
 # 16 KiB, and each piece costs the work that follows a read.
@@ -31,6 +39,7 @@ class Tls(Layer):
         above: asyncio.Protocol,
         context: ssl.SSLContext,
         done: Callable[["Tls", str], None],
+        patience_s: float = HANDSHAKE_S,
     ) -> None:
         """*done* is called when the handshake ends, with the reason if it failed, or "".
 
@@ -41,15 +50,16 @@ class Tls(Layer):
         self._to_send = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self._done = done
-        self._begun = False
+        # The first bytes of the peer.
+        self.first = b""
         self._open = False
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._timed_out)
+        self._timer = asyncio.get_running_loop().call_later(patience_s, self._timed_out)
 
     # --- the handshake ---
 
     def _shake_hands(self, data: bytes) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self.first:
+            self.first = data
             if not data.startswith(_HANDSHAKE_RECORD):
                 self._failed("tls: first record does not look like a TLS handshake")
                 return
@@ -149,3 +159,50 @@ class Tls(Layer):
     def _flush(self) -> None:
         if self._to_send.pending:
             self._below.write(self._to_send.read())
+
+
+class Handshake(asyncio.Protocol):
+    """The TLS handshake of one client; then the connection belongs to the factory's protocol."""
+
+    def __init__(
+        self,
+        kind: str,
+        factory: Callable[[], asyncio.Protocol],
+        log: Log,
+        context: ssl.SSLContext,
+        unfinished: "set[Handshake]",
+    ) -> None:
+        self._kind = kind
+        self._factory = factory
+        self._log = log
+        self._context = context
+        self._unfinished = unfinished
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._unfinished.add(self)
+        Tls(self._transport, self, self._context, self._done, _HTTPS_HANDSHAKE_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._unfinished.discard(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _done(self, tls: Tls, why_not: str) -> None:
+        if not why_not:
+            self._unfinished.discard(self)
+            protocol = self._factory()
+            tls.set_protocol(protocol)
+            protocol.connection_made(tls)
+            return
+        if tls.first[:1].isalpha():
+            why_not = "plain HTTP"
+            self._transport.write(_USE_HTTPS)
+        elif why_not == "EOF":
+            why_not = "the client closed the connection, as one that refuses the certificate does"
+        if tls.first:
+            peer = shown_peer(self._transport.get_extra_info("peername"))
+            self._log.warning("%s: [%s] handshake failed - %s", self._kind, peer, why_not)
+        self._transport.close()
