@@ -53,7 +53,54 @@ class ConsumerStats:
     connections: int
 
 
-class Consumer(Listener, Generic[T]):
+class _Events(Listener):
+    """Counts what happens on the connections of a consumer, and passes it on."""
+
+    subscriptions: Subscriptions
+
+    def __init__(self, retry: Retry, handling: Handling, dead_letters: "DeadLetterProducers | None") -> None:
+        self.retry = retry
+        self._handling = handling
+        self._dead_letters = dead_letters
+        self.received = self.finished = self.requeued = 0
+
+    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
+        self.received += len(messages)
+        self.subscriptions.rdy.heard(connection.address, messages[0].received_at)
+        self._handling.receive(messages)
+
+    def message_answered(self, outcome: Outcome) -> None:
+        if outcome is Outcome.FINISHED:
+            self.finished += 1
+            if self.subscriptions.backoff.phase is Phase.RUNNING:
+                return  # the common path
+        elif outcome is Outcome.GIVEN_UP:
+            self.finished += 1
+            return  # the next message says whether the handler works
+        elif outcome is Outcome.DEAD:
+            self.finished += 1
+            outcome = Outcome.FAILED
+        else:
+            self.requeued += 1
+        self.subscriptions.note(outcome)
+
+    def answer_refused(self, error: ProtocolError) -> None:
+        if error.code == E_FIN_FAILED:
+            self.finished -= 1
+        elif error.code == E_REQ_FAILED:
+            self.requeued -= 1
+
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
+        self._handling.failed([message], error)
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        self._handling.forget(connection)
+        self.subscriptions.lost(connection, error)
+        if self._dead_letters is not None:
+            self._dead_letters.leave(connection.address)
+
+
+class Consumer(Generic[T]):
     """Calls *handler* with each message: a return sends FIN, an exception sends REQ and starts backing off.
 
     The handler is a coroutine function, or a plain function that is quick. One that blocks is called in
@@ -95,22 +142,25 @@ class Consumer(Listener, Generic[T]):
         self._auto_touch = auto_touch
         self._dead_letters = _dead_letters(self.retry.dead_letters_of(topic, channel), self.config)
         self._addresses = Addresses(nsqds, lookupds, topic, self.config)
-        self._subscriptions = Subscriptions(self, topic, channel, self.config, self._addresses, choose)
-        self._connections = self._subscriptions.open
         self._handling = Handling(
             f"{topic}/{channel}",
             retry=self.retry,
             auto_answer=auto_answer,
             auto_touch=auto_touch,
             is_starved=lambda: self.is_starved,
-            bury=self._dead_letters.publish if self._dead_letters is not None else None,
+            publish_dead_letter=self._dead_letters.publish if self._dead_letters is not None else None,
             decode=decode,
             middlewares=middlewares,
         )
+        self._events = _Events(self.retry, self._handling, self._dead_letters)
+        self._subscriptions = Subscriptions(
+            self._events, topic, channel, self.config, self._addresses, choose
+        )
+        self._events.subscriptions = self._subscriptions
+        self._connections = self._subscriptions.open
         if handler is not None:
             self._handling.add(Job(handler, concurrency, in_threads))
         self._tasks: list[asyncio.Task[None]] = []
-        self._received = self._finished = self._requeued = 0
         self._started = False
         self._start_error: BaseException | None = None
         self._iterated = False  # without a handler no messages are asked for before
@@ -221,13 +271,9 @@ class Consumer(Listener, Generic[T]):
         return self._subscriptions.backoff.phase is Phase.STOPPED
 
     @property
-    def is_called_by_a_handler(self) -> bool:
-        """Whether the caller runs in one of its handlers."""
-        return self._handling.is_called_by_a_handler
-
-    @property
     def stats(self) -> ConsumerStats:
-        return ConsumerStats(self._received, self._finished, self._requeued, len(self._connections))
+        counts = self._events
+        return ConsumerStats(counts.received, counts.finished, counts.requeued, len(self._connections))
 
     # --- settings
 
@@ -369,7 +415,7 @@ class Consumer(Listener, Generic[T]):
         This takes at most *drain_seconds* and a little more for closing the connections. Raises RuntimeError
         in a handler, which would wait for itself: a handler calls :meth:`stop`.
         """
-        if self.is_called_by_a_handler:
+        if self._handling.is_called_by_a_handler:
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         if self._closing:
             await self._closed.wait()
@@ -400,43 +446,6 @@ class Consumer(Listener, Generic[T]):
             all_received=self._handling.expect_no_more,
         )
         self._handling.give_back()
-
-    # --- listener of the connections
-
-    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
-        self._received += len(messages)
-        self._subscriptions.rdy.heard(connection.address, messages[0].received_at)
-        self._handling.receive(messages)
-
-    def message_answered(self, outcome: Outcome) -> None:
-        if outcome is Outcome.FINISHED:
-            self._finished += 1
-            if self._subscriptions.backoff.phase is Phase.RUNNING:
-                return  # the common path
-        elif outcome is Outcome.GIVEN_UP:
-            self._finished += 1
-            return  # the next message says whether the handler works
-        elif outcome is Outcome.DEAD:
-            self._finished += 1
-            outcome = Outcome.FAILED
-        else:
-            self._requeued += 1
-        self._subscriptions.note(outcome)
-
-    def answer_refused(self, error: ProtocolError) -> None:
-        if error.code == E_FIN_FAILED:
-            self._finished -= 1
-        elif error.code == E_REQ_FAILED:
-            self._requeued -= 1
-
-    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
-        self._handling.failed([message], error)
-
-    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
-        self._handling.forget(connection)
-        self._subscriptions.lost(connection, error)
-        if self._dead_letters is not None:
-            self._dead_letters.leave(connection.address)
 
     # --- inside
 

@@ -43,13 +43,13 @@ class Handling:
         auto_answer: bool,
         auto_touch: bool,
         is_starved: Callable[[], bool],
-        bury: Callable[[Message[Any], str], asyncio.Future[None]] | None = None,
+        publish_dead_letter: Callable[[Message[Any], str], asyncio.Future[None]] | None = None,
         decode: Decode[Any] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
+        """*publish_dead_letter* takes a message and the reason for the headers of its dead letter."""
         self._name = name
-        self._verdicts = Verdicts(name, retry, bury)
+        self._verdicts = Verdicts(name, retry, publish_dead_letter)
         self._auto_answer = auto_answer
         self._auto_touch = auto_touch
         self._is_starved = is_starved
@@ -202,7 +202,7 @@ class Handling:
     async def _is_fit(self, message: Message[Any]) -> bool:
         """Return whether a handler gets the message; otherwise it is given up or treated as failed."""
         if message.attempts > self._verdicts.max_attempts:
-            await self._verdicts.abandon(message)
+            await self._verdicts.give_up(message)
             return False
         if self._decode is not None:
             try:
@@ -269,7 +269,7 @@ class Handling:
                 continue
             tried_too_often = await run.go()
             if tried_too_often is not None:
-                await self._verdicts.abandon(tried_too_often)
+                await self._verdicts.give_up(tried_too_often)
 
     # --- many at a time
 

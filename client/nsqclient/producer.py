@@ -209,7 +209,7 @@ class Producer:
             links.note_turn()
         return link.submit(topic, body)
 
-    def offer(self, topic: str, body: bytes, answer: Answer) -> bool:
+    def _offer(self, topic: str, body: bytes, answer: Answer) -> bool:
         """Like :meth:`submit`, but sets *answer* instead of a new future; False when there is no room yet."""
         self._dispatch.check_open()
         if self._passage is not None:
@@ -232,7 +232,7 @@ class Producer:
         link.publish(topic, body, answer)
         return True
 
-    async def wait_for_room(self, size: int) -> None:
+    async def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for a message of *size* bytes; raises ClosedError when it is closed."""
         if self._passage is not None:
             await self._passage.room()

@@ -28,15 +28,15 @@ class Verdicts:
         self,
         name: str,
         retry: Retry,
-        bury: Callable[[Message[Any], str], asyncio.Future[None]] | None,
+        publish_dead_letter: Callable[[Message[Any], str], asyncio.Future[None]] | None,
     ) -> None:
-        """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
+        """*publish_dead_letter* takes a message and the reason for the headers of its dead letter."""
         self._name = name
         self._retry = retry
         self.max_attempts = retry.max_attempts or 1 << 16  # attempts are 16 bits
-        self._bury = bury
+        self._publish_dead_letter = publish_dead_letter
         self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
-        self._dying: set[Message[Any]] = set()  # being published as dead letters
+        self._moving: set[Message[Any]] = set()  # being published as dead letters
 
     def failed(self, messages: list[Message[Any]], error: BaseException | None) -> None:
         """A handler has failed: requeue the messages it did not answer, or publish them as dead letters.
@@ -44,15 +44,28 @@ class Verdicts:
         *error* is None when a framework has logged it; the exception being handled is then the reason.
         """
         if error is not None:
-            log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
+            self._log_failure(messages, error)
         for message in messages:
-            if message.answered or message in self._dying:
+            if message.answered or message in self._moving:
                 continue
-            if self._bury is not None and message.attempts >= self.max_attempts:
+            if self._publish_dead_letter is not None and message.attempts >= self.max_attempts:
                 outcome = Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP
-                self._to_the_dead(message, outcome, _reason_of(error or sys.exception()))
+                self._move_to_dead_letters(message, outcome, _reason_of(error or sys.exception()))
             else:
-                self._put_off(message)
+                self._requeue(message)
+
+    def _log_failure(self, messages: list[Message[Any]], error: BaseException) -> None:
+        """Log the traceback of a last attempt; that of an attempt that is repeated only at DEBUG."""
+        if any(message.attempts >= self.max_attempts for message in messages):
+            log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
+            return
+        log.warning(
+            "%s: handler failed for %r, which is delivered again: %s",
+            self._name,
+            messages[0],
+            _reason_of(error),
+            exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
+        )
 
     def returned(self, call: Callable[..., object], result: object) -> None:
         """A handler has returned a value, which may be meant as an answer; raises TypeError for False."""
@@ -68,7 +81,7 @@ class Verdicts:
             call,
         )
 
-    async def abandon(self, message: Message[Any]) -> None:
+    async def give_up(self, message: Message[Any]) -> None:
         """Give up a message that was delivered more often than it is to be tried."""
         log.warning(
             "%s: message %s attempted %d times, giving up",
@@ -84,49 +97,53 @@ class Verdicts:
                     await pending
             if message.answered:
                 return
-            if self._bury is not None:
-                self._to_the_dead(message, Outcome.GIVEN_UP, f"delivered {message.attempts} times")
+            if self._publish_dead_letter is not None:
+                self._move_to_dead_letters(message, Outcome.GIVEN_UP, f"delivered {message.attempts} times")
             else:
                 message._end(Outcome.GIVEN_UP)
         except asyncio.CancelledError as error:
             if is_stopping(before):
                 give_back([message])
                 raise
-            self._not_kept(message, error)
+            self._giving_up_failed(message, error)
         except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
             # The message could not be kept elsewhere, so it must not be finished.
-            self._not_kept(message, error)
+            self._giving_up_failed(message, error)
 
     def undecodable(self, message: Message[Any], error: BaseException) -> None:
         """Publish a message that no handler can use as a dead letter, or treat it as failed."""
-        if self._bury is None:
+        if self._publish_dead_letter is None:
             self.failed([message], error)
             return
         log.error("%s: %r cannot be decoded", self._name, message, exc_info=error)
-        self._to_the_dead(message, Outcome.GIVEN_UP, _reason_of(error))
+        self._move_to_dead_letters(message, Outcome.GIVEN_UP, _reason_of(error))
 
-    def _to_the_dead(self, message: Message[Any], outcome: Outcome, reason: str) -> None:
+    def _move_to_dead_letters(self, message: Message[Any], outcome: Outcome, reason: str) -> None:
         """Publish the message as a dead letter, and finish it with *outcome* when nsqd has confirmed that."""
-        if self._bury is not None:
+        if self._publish_dead_letter is not None:
             self.in_hand.add(message)
-            self._dying.add(message)
-            self._bury(message, reason).add_done_callback(partial(self._buried, message, outcome))
+            self._moving.add(message)
+            self._publish_dead_letter(message, reason).add_done_callback(
+                partial(self._dead_letter_confirmed, message, outcome)
+            )
 
-    def _buried(self, message: Message[Any], outcome: Outcome, confirmation: asyncio.Future[None]) -> None:
+    def _dead_letter_confirmed(
+        self, message: Message[Any], outcome: Outcome, confirmation: asyncio.Future[None]
+    ) -> None:
         self.in_hand.discard(message)
-        self._dying.discard(message)
+        self._moving.discard(message)
         error = None if confirmation.cancelled() else confirmation.exception()
         if confirmation.cancelled() or error is not None:
-            self._not_kept(message, error or ConnectionError("it was cancelled"))
+            self._giving_up_failed(message, error or ConnectionError("it was cancelled"))
         elif not message.answered:
             message._end(outcome)
 
-    def _not_kept(self, message: Message[Any], error: BaseException) -> None:
+    def _giving_up_failed(self, message: Message[Any], error: BaseException) -> None:
         log.error("%s: %r was given up and could not be kept", self._name, message, exc_info=error)
         if not message.answered:
-            self._put_off(message, backoff=True)
+            self._requeue(message, backoff=True)
 
-    def _put_off(self, message: Message[Any], *, backoff: bool | None = None) -> None:
+    def _requeue(self, message: Message[Any], *, backoff: bool | None = None) -> None:
         """Requeue after the delay of the retry, or after the usual one if that cannot be used.
 
         The delay may be a function of the program. If its error ended a worker, no message would be handled.

@@ -735,6 +735,25 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
     assert sorted(set(levels)) in ([1, 2], [1, 2, 3])
 
 
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"])
+async def test_only_the_last_failed_attempt_is_an_error_with_a_traceback(nsqd, caplog, level):
+    caplog.set_level(level, logger="nsqclient")
+    nsqd.publish("t", b"x")
+
+    def fail(message):
+        raise ValueError("first line\nsecond line")
+
+    async with consumer_of(nsqd, fail, retry=Retry(2, Fixed(5), backoff=False)):
+        await eventually(lambda: nsqd.deferred("t", "c"), "it failed once")
+        nsqd.advance(5)
+        await eventually(lambda: nsqd.finished("t", "c"), "it failed for the last time")
+
+    first, last = (one for one in caplog.records if "handler failed" in one.getMessage())
+    assert (first.levelname, bool(first.exc_info)) == ("WARNING", level == "DEBUG")
+    assert first.getMessage().endswith("which is delivered again: ValueError: first line")
+    assert (last.levelname, bool(last.exc_info)) == ("ERROR", True)
+
+
 # --- headers
 
 

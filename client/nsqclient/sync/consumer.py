@@ -278,7 +278,7 @@ class Consumer(Generic[T]):
         """
         if self._thread.is_inherited:
             return
-        if self._consumer.is_called_by_a_handler or works_for(self):
+        if self._consumer._handling.is_called_by_a_handler or works_for(self):
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         self._thread.check_caller()
         self._closing = True

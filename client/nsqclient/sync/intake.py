@@ -91,7 +91,7 @@ class Intake:
         """
         if self._taking is not None:
             return  # it waits for room
-        offer, submitted = self._producer.offer, self._submitted
+        offer, submitted = self._producer._offer, self._submitted
         taken = size = 0
         while submitted:
             topic, body, outcome = submitted[0]
@@ -119,7 +119,7 @@ class Intake:
 
     async def _wait_and_take(self) -> None:
         try:
-            await self._producer.wait_for_room(len(self._submitted[0][1]))
+            await self._producer._wait_for_room(len(self._submitted[0][1]))
         except ClosedError as error:
             self._fail(error)
         finally:

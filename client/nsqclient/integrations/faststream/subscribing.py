@@ -91,7 +91,9 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = consumer.close(self._outer_config.graceful_timeout or 0)
-            if consumer.is_called_by_a_handler:  # it raised StopConsume, and cannot wait for its own end
+            if (
+                consumer._handling.is_called_by_a_handler
+            ):  # it raised StopConsume, and cannot wait for its own end
                 self._closing = asyncio.create_task(closing)
             else:
                 await closing
