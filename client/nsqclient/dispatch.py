@@ -206,8 +206,11 @@ class Dispatch(Listener):
     def publishes_lost(self, connection: Connection, publishes: list[Publish]) -> None:
         reason = connection.failure or ClosedError("the producer was closed before this was confirmed")
         for publish in publishes:
-            # A publish lost because another message was refused has not used up a try: many may be refused.
-            self._lost(publish, reason, tries=0 if connection.was_refused else 1)
+            # The first connection may be dead already when the message is sent. And many messages may be lost
+            # because others were refused.
+            free = connection.was_refused or not publish.was_lost
+            publish.was_lost = True
+            self._lost(publish, reason, tries=0 if free else 1)
 
     def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
         if error.code in _NODE_FAILED:
@@ -296,8 +299,8 @@ class Dispatch(Listener):
 
     @property
     def _most_tries(self) -> int:
-        # One more than there are addresses: the first may go to a connection that is already dead.
-        return len(self.links.roster) + 1
+        """Once for each address."""
+        return max(1, len(self.links.roster))
 
     async def _hand_over_backlog(self) -> None:
         """Send the backlog as far as connections have room; all at once could be a hundred megabytes."""

@@ -37,7 +37,10 @@ def publish_of(publication: Publication, answer: Confirmation, *, with_headers: 
     if headers and publication.delay:
         raise UnsupportedError("a deferred message cannot have headers")
     if publication.delay:
-        delay_ms = round(seconds_of(publication.delay) * 1000)
+        delay = seconds_of(publication.delay)
+        if delay < 0:
+            raise ValueError(f"delay {delay:g} s is negative")
+        delay_ms = round(delay * 1000)
         return Publish(commands.dpub(topic, bodies[0], delay_ms), [answer])
     if publication.together:
         command = commands.mpub_ext(topic, bodies, headers) if headers else commands.mpub(topic, bodies)

@@ -59,7 +59,7 @@ class Publish(PendingCommand):
     Single messages for one topic that are published at the same moment share one, which is sent as MPUB.
     """
 
-    __slots__ = ("asked", "bodies", "error", "give_up_at", "has_headers", "topic", "tries")
+    __slots__ = ("asked", "bodies", "error", "give_up_at", "has_headers", "topic", "tries", "was_lost")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class Publish(PendingCommand):
         self.topic = topic
         self.bodies: list[bytes] = []
         self.tries = 0
+        self.was_lost = False  # with a connection, before it was answered
         self.error: Exception | None = None
         self.give_up_at: float | None = None
         self.asked = False  # whether nsqlookupd was asked before giving it up
@@ -119,6 +120,7 @@ class Publish(PendingCommand):
             one = Publish(commands.pub(self.topic, body), [answer])
             one.give_up_at = self.give_up_at
             one.asked = self.asked
+            one.was_lost = self.was_lost
             parts.append(one)
         return parts
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
+from nsqclient.testing.lookupd import MemoryLookupd
 from nsqclient.testing.queues import Channel, Stored, Topic
 from nsqclient.threads import LoopThread
 from nsqclient.wire.frames import (
@@ -38,13 +39,17 @@ class MemoryNsqd:
 
         with MemoryNsqd() as nsqd:
             producer = Producer(nsqd.address)
+            consumer = Consumer("orders", "billing", handle, lookupd_addresses=nsqd.lookupd_address)
 
+    At *lookupd_address* an nsqlookupd names this nsqd for every topic.
     With *headers* it takes and sends headers of messages. *msg_timeout* is in seconds of its own clock.
     """
 
     def __init__(self, *, headers: bool = False, msg_timeout: float = 60, port: int = 0) -> None:
         self.now = 0.0
         self.address = ""
+        self.lookupd_address = ""
+        self._lookupd: MemoryLookupd | None = None
         self.connections_made = 0
         self._port = port
         self._headers = headers
@@ -118,7 +123,10 @@ class MemoryNsqd:
         self._call(lambda: self._advance(seconds))
 
     def refuse(self, *codes: str) -> None:
-        """Answer the next publishes with these errors, such as ``E_PUB_FAILED``, one each."""
+        """Answer the next publishes with these errors, such as ``E_PUB_FAILED``, one each.
+
+        A producer that knows no other nsqd raises them.
+        """
         self._refusals.extend(codes)
 
     def freeze(self) -> None:
@@ -159,8 +167,12 @@ class MemoryNsqd:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 20)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
+        self._lookupd = MemoryLookupd(self.address, self.goes_on)
+        self.lookupd_address = await self._lookupd.start()
 
     async def _close(self) -> None:
+        if self._lookupd is not None:
+            await self._lookupd.close()
         if self._server is not None:
             # asyncio forgets a connection that was accepted just when its server is closed, and a session
             # that is cancelled before it has begun cannot close it. So first nobody more is accepted.
