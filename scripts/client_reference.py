@@ -26,7 +26,7 @@ FURTHER: Final = {
     "integrations.faststream.broker": ("NsqBroker",),
     "integrations.faststream.routing": ("NsqRegistrator", "NsqRouter", "NsqRoute"),
     "integrations.faststream.testing": ("TestNsqBroker",),
-    "integrations.taskiq": ("NsqBroker",),
+    "integrations.taskiq": ("NsqBroker", "DeadLetters"),
     "testing.server": ("MemoryNsqd",),
 }
 # The module from which users import, if that is not the one that defines the name.

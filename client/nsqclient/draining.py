@@ -52,8 +52,8 @@ class LastWait:
         connections = [*connections, *leaving]
         waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
         late = await self._until_deadline(waits, deadline)
-        if late:
-            in_flight = sum(one.in_flight for one in connections if not one.is_closed)
+        in_flight = sum(one.in_flight for one in connections if not one.is_closed)
+        if late and in_flight:
             log.warning("%s: %d messages not handled in time", self._name, in_flight)
 
     async def _until_deadline(self, waits: list[asyncio.Task[None]], deadline: float) -> bool:

@@ -50,7 +50,7 @@ class Verdicts:
                 continue
             if self._publish_dead_letter is not None and message.attempts >= self.max_attempts:
                 outcome = Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP
-                self._move_to_dead_letters(message, outcome, _reason_of(error or sys.exception()))
+                self._move_to_dead_letters(message, outcome, reason_of(error or sys.exception()))
             else:
                 self._requeue(message)
 
@@ -63,7 +63,7 @@ class Verdicts:
             "%s: handler failed for %r, which is delivered again: %s",
             self._name,
             messages[0],
-            _reason_of(error),
+            reason_of(error),
             exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
         )
 
@@ -116,7 +116,7 @@ class Verdicts:
             self.failed([message], error)
             return
         log.error("%s: %r cannot be decoded", self._name, message, exc_info=error)
-        self._move_to_dead_letters(message, Outcome.GIVEN_UP, _reason_of(error))
+        self._move_to_dead_letters(message, Outcome.GIVEN_UP, reason_of(error))
 
     def _move_to_dead_letters(self, message: Message[Any], outcome: Outcome, reason: str) -> None:
         """Publish the message as a dead letter, and finish it with *outcome* when nsqd has confirmed that."""
@@ -170,7 +170,7 @@ def give_back(messages: Iterable[Message[Any]]) -> None:
             message.requeue(0)
 
 
-def _reason_of(error: BaseException | None) -> str:
+def reason_of(error: BaseException | None) -> str:
     """The type of an exception and the first line of its text, as a header can hold it."""
     if error is None:
         return "handler failed"
