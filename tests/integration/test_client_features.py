@@ -29,8 +29,8 @@ from nsqclient import (
     UnsupportedError,
     sync,
 )
-from nsqclient.backoff import Phase
-from nsqclient.passage import MOST_ENTERING
+from nsqclient._backoff import Phase
+from nsqclient._passage import MOST_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually, wait_until
 

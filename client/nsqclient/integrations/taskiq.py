@@ -13,12 +13,12 @@ from typing import Any, Final
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware, TaskiqResult
 from taskiq.exceptions import NoResultError
 
-from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
-from nsqclient.consumer import Consumer
-from nsqclient.errors import UnsupportedError
-from nsqclient.message import Message
-from nsqclient.producer import Producer
-from nsqclient.verdicts import reason_of
+from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
+from nsqclient._consumer import Consumer
+from nsqclient._errors import UnsupportedError
+from nsqclient._message import Message
+from nsqclient._producer import Producer
+from nsqclient._verdicts import reason_of
 
 # How many tasks a worker takes ahead, unless max_in_flight says otherwise.
 _TASKS_AHEAD: Final = 100

@@ -15,8 +15,9 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, SubscriberSpec
 
-from nsqclient.consumer import Consumer
-from nsqclient.errors import ClosedError
+from nsqclient._consumer import Consumer
+from nsqclient._errors import ClosedError
+from nsqclient._message import Message
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqSubscriberConfig,
@@ -24,7 +25,6 @@ from nsqclient.integrations.faststream.config import (
 )
 from nsqclient.integrations.faststream.message import decode_body, parse_message
 from nsqclient.integrations.faststream.publishing import NsqReplyPublisher
-from nsqclient.message import Message
 
 
 class NsqSubscriberSpecification(SubscriberSpecification[NsqBrokerConfig, NsqSubscriberSpecificationConfig]):
