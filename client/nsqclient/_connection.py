@@ -223,7 +223,10 @@ class Connection(asyncio.Protocol):
             self.idle.set()
         if self._closing or self._failure is not None:
             return  # it does not reach nsqd, which delivers the message again
-        self.send(command)
+        if self._outbox:
+            self._outbox.append(command)  # a flush is scheduled, and a consumer has no publish that others join
+        else:
+            self.send(command)
         if received_at < self._late_before:
             self._note_late(command, received_at)
         self._listener.message_answered(outcome)
