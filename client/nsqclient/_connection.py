@@ -224,7 +224,9 @@ class Connection(asyncio.Protocol):
         if self._closing or self._failure is not None:
             return  # it does not reach nsqd, which delivers the message again
         if self._outbox:
-            self._outbox.append(command)  # a flush is scheduled, and a consumer has no publish that others join
+            self._outbox.append(
+                command
+            )  # a flush is scheduled, and a consumer has no publish that others join
         else:
             self.send(command)
         if received_at < self._late_before:

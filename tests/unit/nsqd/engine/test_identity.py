@@ -1,7 +1,7 @@
 import pytest
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.identify import Identity, IdentityLimits, check_identity, parse_identity
+from nsqd.engine.identity import Identity, IdentityLimits, check_identity, parse_identity
 
 LIMITS = IdentityLimits(
     max_heartbeat_interval=60_000,

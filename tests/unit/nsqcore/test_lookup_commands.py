@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import (
+from nsqcore.lookup_protocol import (
     MAGIC_V1,
     MAX_BODY,
     MAX_LINE,
