@@ -20,9 +20,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._producer import Producer
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi

@@ -18,10 +18,10 @@ from nsqclient.wire.errors import (
     ProtocolError,
 )
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
-from nsqclient.wire.identify import parse_identity
 from nsqclient.wire.pieces import add_piece, from_byte
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import GONE, Sink
+from nsqd.engine.identity import parse_identity
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
 from nsqd.protocol import consume as consuming
