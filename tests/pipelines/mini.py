@@ -37,7 +37,7 @@ class Query:
 
         *die* is "planned" or "stored": the driver is killed after that step of the first batch.
         """
-        reader = NsqStreamReader(self.nodes.parsed(self.topic, **self.options, **changes))
+        reader = NsqStreamReader(self.nodes.parsed(self.topic, **{**self.options, **changes}))
         try:
             self._run(reader, ReadMaxRows(limit), batches, die)
         except SourceError as error:
