@@ -25,7 +25,7 @@ class Failover:
         self.first, self.second = nodes(cluster, 2, f"--lookupd-tcp-address={lookupd.tcp_address}")
         self.nodes = Nodes.of(cluster, lookupd, [self.first, self.second])
         self.published = Counter()
-        self.query = Query(self.nodes, "t", {"retrySeconds": "1", "startingOffsets": "earliest"})
+        self.query = Query(self.nodes, "t", {"retryTimeout": "1", "startingOffsets": "earliest"})
         for nsqd in self.nodes.nsqds:
             nsqd.post("/topic/create?topic=t")
             nsqd.post("/channel/create?topic=t&channel=archive")
@@ -110,7 +110,7 @@ def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
     empty_path(failover.first)
     assert lost not in bounds(failover.second, "t")["promoted"]
 
-    assert query.run(retrySeconds="60") == ""
+    assert query.run(retryTimeout="60") == ""
     failover.exact()
 
 

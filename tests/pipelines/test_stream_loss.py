@@ -325,7 +325,7 @@ def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topi
 def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted, topic):
     joins, stays = compacted.nsqds
     reader = NsqStreamReader(
-        compacted.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=stays.http_address)
+        compacted.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=stays.http_address)
     )
     compacted.publish(stays, topic, b"a")
     start = reader.initialOffset()

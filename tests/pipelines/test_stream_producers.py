@@ -140,7 +140,7 @@ def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_produce
 
 def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
     _, start, nsqd = doomed
-    reader = NsqStreamReader(fragile.parsed(topic, retrySeconds="15"))
+    reader = NsqStreamReader(fragile.parsed(topic, retryTimeout="15"))
     nsqd.kill()
     nsqd.spawn()
     end = reader.latestOffset(start, ALL)

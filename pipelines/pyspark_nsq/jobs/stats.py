@@ -96,9 +96,9 @@ def parse(argv: Sequence[str]) -> StatsOptions:
     try:
         nodes = SinkOptions.parse(
             {
-                "lookupd_http_addresses": ",".join(given.lookupd_http_address),
-                "nsqd_http_addresses": ",".join(given.nsqd_http_address),
-                "retrySeconds": "0",
+                "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
+                "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
+                "retryTimeout": "0",
                 "authSecretFile": given.auth_secret_file,
                 "tlsRootCaFile": given.tls_root_ca_file,
             }

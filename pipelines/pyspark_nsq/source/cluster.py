@@ -132,7 +132,7 @@ class TopicCluster:
     ) -> tuple[dict[Place, Answer], dict[tuple[str, str], FoundLog]]:
         """Ask all places that are listed or noted; return their answers, and each log by topic and identity.
 
-        While a place does not answer, all are asked again for retrySeconds, unless its log was found at
+        While a place does not answer, all are asked again for retryTimeout, unless its log was found at
         another place: nsqd came back at another address, or a replica took over.
         """
         options = self.options

@@ -47,7 +47,7 @@ class SourceDiscovery:
         """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
 
         For a read that happens once: while an nsqd or nsqlookupd restarts, it would be incomplete or empty.
-        Raises SourceError when retrySeconds are over, unless data loss is accepted.
+        Raises SourceError when retryTimeout are over, unless data loss is accepted.
         """
         options = self._options
         if options.nsqd_http_addresses:
