@@ -41,7 +41,7 @@ class Query:
         try:
             self._run(reader, ReadMaxRows(limit), batches, die)
         except SourceError as error:
-            return str(error)
+            return error.sentence
         except Killed:
             return "killed"
         finally:

@@ -127,7 +127,7 @@ def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
     with pytest.raises(SourceError) as caught:
         publisher(nsqdHttpAddresses=address).publish(mpub(b"a", topic=topic))
 
-    assert str(caught.value).startswith(
+    assert caught.value.sentence.startswith(
         f"no nsqd took the messages for topic '{topic}' within 0 s; the last one said: nsqd {address} "
     )
     assert "0 messages of this partition are published and will be published again" in str(caught.value)

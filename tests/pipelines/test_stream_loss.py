@@ -225,7 +225,7 @@ def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, cap
 
     with pytest.raises(DataLossError) as lost:
         begin(starting(before["first"]), kind)
-    assert str(lost.value) == (
+    assert lost.value.sentence == (
         f"option startingOffsets has {before['first']} for nsqd {nsqd.http_address}, but the log there is "
         f"kept from {first} on only: what lies between is gone "
         "(failOnDataLoss=false goes on with what there is)"

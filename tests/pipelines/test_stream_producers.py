@@ -104,7 +104,7 @@ def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
     with pytest.raises(SourceError) as caught:
         reader.latestOffset(start, ALL)
 
-    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Get ")
+    assert str(caught.value).startswith(f"[NSQ_UNREACHABLE] nsqd {nsqd.http_address} does not answer: Get ")
     assert "connection refused" in str(caught.value)
 
 

@@ -108,7 +108,7 @@ def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]
     try:
         parsed = SourceOptions.parse(source).for_stream()
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     if not parsed.topic:
         parser.error("--topic must be one topic")
     return source

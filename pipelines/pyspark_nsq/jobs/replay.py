@@ -70,7 +70,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
             }
         )
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     if not Path(given.input).exists():
         parser.error(f"--input={given.input} does not exist")
     if given.rate < 0:

@@ -104,7 +104,7 @@ def parse(argv: Sequence[str]) -> StatsOptions:
             }
         )
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     for flag, value in (("every", given.every), ("file-every", given.file_every), ("looks", given.looks)):
         if value is not None and not value > 0:
             parser.error(f"--{flag}={value:g} is not above 0")

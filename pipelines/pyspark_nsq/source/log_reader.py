@@ -9,7 +9,7 @@ import pyarrow as pa
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.columns import Columns, Origin
-from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
 from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, open_node
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
@@ -49,7 +49,8 @@ def read_range(
                 answer = _fetch(node, options, part, position, end, headers=columns.has_headers)
             except NodeError as error:
                 if error.code not in _GONE:
-                    raise SourceError(explain_while_read(part.nsqd, error)) from error
+                    kind = UnreachableError if error.unreachable else SourceError
+                    raise kind(explain_while_read(part.nsqd, error)) from error
                 if error.code == _SEQUENCE_GONE and part.from_log_start:
                     position, _ = _remaining(node, options, part, position, end)
                     continue

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
-from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.errors import CheckpointError, DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
 from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
@@ -294,13 +294,13 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledged |= self._cluster.acknowledge(still, where, offset.data_paths)
 
     def _parsed(self, value: Any) -> Offset:
-        """Read an offset of the checkpoint. Raises SourceError if it is of other topics or channels."""
+        """Read an offset of the checkpoint. Raises CheckpointError if it is of other topics or channels."""
         offset = Offset.parse(value, self._options.topic)
         channel, topics = offset.channel or self._options.channel, offset.topics
         kept = any(self._options.is_chosen(topic) or topic in self._options.forget_topics for topic in topics)
         if channel == self._options.channel and (kept or not topics):
             return offset
-        raise SourceError(
+        raise CheckpointError(
             f"the checkpoint is of topic {', '.join(map(repr, sorted(topics)))} and channel {channel!r}, but "
             f"the query reads topic {self._options.described} on channel {self._options.channel!r}: "
             "it needs a checkpoint of its own"
