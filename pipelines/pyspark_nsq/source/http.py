@@ -26,6 +26,8 @@ _HTTPS: Final = "https://"
 _AUTH_REQUIRED: Final = "AUTH_REQUIRED"
 # nsqd's code when it cannot read its disk at the moment; that may pass.
 CANNOT_READ: Final = "CANNOT_READ"
+# The code of an nsqd that has no log of that identity, neither its own nor a promoted copy.
+LOG_NOT_FOUND: Final = "LOG_NOT_FOUND"
 # The reason when the port speaks NSQ's own protocol.
 NOT_HTTP: Final = "the answer is not HTTP"
 # Pauses between attempts; the last one is repeated.
