@@ -162,19 +162,19 @@ class Cluster:
         await self._collector.node_changed(node)
 
     async def fresh_list(self) -> None:
-        """Update the list of nodes if it was last requested a while ago."""
+        """Request the list of nodes; callers during a request share the next one."""
         await self._collector.ready()
-        await self._collector.fresh_list()
+        await self._collector.fresh_list(0.0)
 
     async def fresh_names(self) -> None:
-        """Update the names of topics if they were last requested a while ago."""
+        """Request the names of topics, like :meth:`fresh_list`."""
         await self._collector.ready()
-        await self._collector.fresh_names()
+        await self._collector.fresh_names(0.0)
 
     async def fresh_figures(self) -> None:
-        """Update the figures of all nodes if they were last requested a while ago."""
+        """Request the figures of all nodes, like :meth:`fresh_list`."""
         await self._collector.ready()
-        await self._collector.fresh_figures()
+        await self._collector.fresh_figures(0.0)
 
     @property
     def figures_at_s(self) -> float:

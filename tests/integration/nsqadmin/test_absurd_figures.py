@@ -279,6 +279,8 @@ async def test_a_port_that_no_nsqlookupd_can_list_is_an_unusable_answer():
 class Stumbling:
     """Stands in for what remembers a node's earlier figures."""
 
+    empty_ns = {}  # noqa: RUF012 - as a pace has
+
     def note(self, *_):
         raise TypeError("unexpected")
 

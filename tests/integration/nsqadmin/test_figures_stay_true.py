@@ -261,11 +261,11 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
                 mark.at_ns -= 6 * SECOND
 
         async def stuck():
-            return ("trouble", "stuck", channel) in await site.concerns()
+            return any(one[1:] == ("stuck", channel) for one in await site.concerns())
 
         await site.until(stuck, "one whose consumers take nothing is")
 
-    assert ("trouble", "stuck", channel) not in seen
+    assert all(one[1:] != ("stuck", channel) for one in seen)
 
 
 async def test_totals_say_that_a_node_left_and_what_it_held():
