@@ -185,6 +185,14 @@ class Audit:
         """Return the deeds whose outcome on a node is unknown."""
         return [deed for deed in self._deeds if deed.unknown]
 
+    def paused_by(self, topic: str, channel: str) -> Deed | None:
+        """Return the last change that paused a topic, or its *channel*."""
+        action = "pause_channel" if channel else "pause_topic"
+        for deed in reversed(self._deeds):
+            if (deed.action, deed.topic, deed.channel) == (action, topic, channel) and deed.ok:
+                return deed
+        return None
+
     def latest(self) -> list[Deed]:
         """Return the last deeds, the newest first."""
         return list(reversed(self._deeds))

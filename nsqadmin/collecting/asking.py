@@ -76,7 +76,7 @@ class FigureAsker:
             self._failed(member, error)
         else:
             if silent:
-                self._log.info("nsqd %s gives figures again", member.address)
+                self._log.info("nsqd %s gives statistics again", member.address)
         member.asked.set()
 
     def _take(self, member: Member, look: Look, asked_ns: int, *, by_hand: bool) -> None:
@@ -89,7 +89,7 @@ class FigureAsker:
 
     def _failed(self, member: Member, error: NodeError) -> None:
         if member.error is None:
-            self._log.warning("nsqd %s gives no figures: %s", member.address, error)
+            self._log.warning("nsqd %s gives no statistics: %s", member.address, error)
         member.failed(error, instant())
 
     async def _look(self, member: Member, nsqd: NsqdApi, body: bytes) -> Look:

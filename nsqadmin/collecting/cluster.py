@@ -1,7 +1,7 @@
 """Questions about the cluster, answered from collected figures; actions ask the nodes again."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
@@ -16,6 +16,7 @@ from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview
 from nsqadmin.figures import aggregate
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
@@ -128,6 +129,16 @@ class Cluster:
     def topic_sum(self, topic: str) -> TopicSum | None:
         """Return the sums of *topic* in the list of topics, or None."""
         return self._collector.adder.topic_sum(topic)
+
+    def troubles_of(
+        self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
+    ) -> list[Concern]:
+        """Return the troubles of a topic or channel, and those of *nodes*."""
+        return [
+            one
+            for one in self._collector.adder.troubles
+            if (topic and one.topic == topic and channel in {"", one.channel}) or one.node in nodes
+        ]
 
     def messages_in(self, topic: str, channel: str) -> int:
         """Return how many messages are deleted if *channel*, or the queue of *topic* itself, is emptied."""

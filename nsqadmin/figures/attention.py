@@ -49,7 +49,7 @@ UNDER_REPLICATED: Final = "under-replicated"
 # A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
 ALERT_S: Final = 60.0
 # The marks of concerns about reaching a node: one of them takes the place of another.
-REACH: Final = frozenset({"no answer", "no figures", "left", "not listed"})
+REACH: Final = frozenset({"unreachable", "no statistics", "down", "not registered"})
 # The marks of concerns that are never trouble.
 MILD: Final = frozenset({"paused", "timing out", "no channel", "draining"})
 
@@ -362,11 +362,11 @@ def of_node(
 ) -> list[Concern]:
     """Judge an nsqd.
 
-    *silent* is why it gives no figures; with *refuses* it answers, but not with figures. *held* is the number
-    of messages that it had not delivered at its last figures, *health* its own report, *remaining* the number
-    that it still owes while it drains, *listed* whether consumers find it, *under_replicated* how many of its
-    topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted copies, where
-    *pending* of them are left.
+    *silent* is why it gives no statistics; with *refuses* it answers with something else. *held* is the
+    number of messages that it had not delivered at its last answer, *health* its own report. *remaining* is
+    the number of messages left while it drains, *listed* whether consumers find it. *under_replicated* is how
+    many of its topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted
+    copies, where *pending* of them are left.
     """
     found: list[Concern] = []
 
@@ -375,10 +375,10 @@ def of_node(
 
     if silent:
         last = f"; it held {plural(held, 'message')} when it last did" if held else ""
-        problem = "nsqd answers, but gives no figures" if refuses else "nsqd does not answer"
+        problem = "nsqd answers, but gives no statistics" if refuses else "nsqd does not answer"
         note(
             Level.TROUBLE,
-            "no figures" if refuses else "no answer",
+            "no statistics" if refuses else "unreachable",
             f"{problem} ({silent}){last}; {_delivered_by(owners, pending) or 'totals are without it'}",
             0 if owners else held,
         )
@@ -395,7 +395,7 @@ def of_node(
         note(Level.TROUBLE, UNDER_REPLICATED, text)
     if not listed and not silent:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
-        note(Level.TROUBLE, "not listed", text)
+        note(Level.TROUBLE, "not registered", text)
     return found
 
 
@@ -438,7 +438,7 @@ def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]
     return [
         Concern(
             level,
-            "lookup down",
+            "nsqlookupd down",
             f"nsqlookupd does not answer ({reason}); {rest}",
             node=address,
             weight=float("inf") if everyone else 0.0,
@@ -476,7 +476,7 @@ def of_missing(node: Missing, now: Instant) -> Concern:
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
         level,
-        "left",
+        "down",
         text,
         node=node.address,
         weight=weight,

@@ -165,7 +165,7 @@ def test_selected_topics_are_paused_together_and_the_audit_says_who_did(page, si
 
 def test_a_trouble_is_muted_and_told_again(page, site):
     page.goto("/")
-    trouble = page.locator(".attention li").filter(has_text="orders / audit")
+    trouble = page.locator(".card").filter(has_text="orders / audit")
     trouble.get_by_role("link", name="Mute…").click()
     page.get_by_role("dialog").get_by_role("button", name="Mute").click()
 
@@ -182,10 +182,10 @@ def test_a_node_is_drained_and_taken_back_from_its_page(page, site):
         page.get_by_role("link", name="Drain…").click()
         page.get_by_role("dialog").get_by_role("button", name="Drain nsqd").click()
         expect(page.get_by_role("heading", name="What is left on it")).to_be_visible(timeout=15000)
-        expect(page.locator("#left-head + ul")).to_contain_text("nobody there consumes it")
-        page.get_by_role("link", name="Take publishes again…").click()
-        page.get_by_role("dialog").get_by_role("button", name="Take publishes again nsqd").click()
-        expect(page.locator("[data-note]")).to_contain_text("told to take publishes again")
+        expect(page.locator("#left-head + ul")).to_contain_text("no consumers there")
+        page.get_by_role("link", name="Resume publishing…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Resume publishing nsqd").click()
+        expect(page.locator("[data-note]")).to_contain_text("Publishing resumed")
         assert not node.get("/drain")["draining"]
     finally:
         node.post("/drain?cancel=true")

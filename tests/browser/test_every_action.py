@@ -71,7 +71,7 @@ def steps(topic: str, site: Site) -> list[Step]:
     messages, channel = f"/messages?topic={topic}&channel=a", f"/topics/{topic}/a"
     node, other = (nsqd.http_address for nsqd in site.nsqds)
     dead = f"/messages?topic=sick-{topic}.a.dead"
-    muted = lambda page: page.locator(".attention li").filter(has_text="orders / audit")  # noqa: E731
+    muted = lambda page: page.locator(".card").filter(has_text="orders / audit")  # noqa: E731
     return [
         Step("publish", f"/messages?topic={topic}", "Publish…", "Publish", "was published to", {"Body": "x"}),
         Step("finish", f"{messages}&state=waiting", "Finish…", "Finish", "was finished.", of_a_row=True),
@@ -88,15 +88,15 @@ def steps(topic: str, site: Site) -> list[Step]:
         Step("pause", channel, "Pause…", "Pause channel", "was paused on 2 nsqds."),
         Step("unpause", channel, "Resume…", "Resume channel", "was resumed on 2 nsqds."),
         Step("empty", channel, "Empty…", "Empty channel", "was emptied on 2 nsqds."),
-        Step("mute", "/", "Mute…", "Mute", "It is muted for an hour.", within=muted),
-        Step("unmute", "/", "Unmute…", "Unmute", "It is told of again.", within=muted),
-        Step("drain", f"/nodes/{other}", "Drain…", "Drain nsqd", "told to drain"),
+        Step("mute", "/", "Mute…", "Mute", "Muted for 1 hour.", within=muted),
+        Step("unmute", "/", "Unmute…", "Unmute", "Alerts are sent again.", within=muted),
+        Step("drain", f"/nodes/{other}", "Drain…", "Drain nsqd", "Draining started"),
         Step(
             "undrain",
             f"/nodes/{other}",
-            "Take publishes again…",
-            "Take publishes again nsqd",
-            "told to take publishes again",
+            "Resume publishing…",
+            "Resume publishing nsqd",
+            "Publishing resumed",
         ),
         Step(
             "send_back",

@@ -100,7 +100,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
     admin = cluster.nsqadmin(f"--lookupd-http-address={lookupd.http_address}")
     wait_until(lambda: nsqd.http_address in ask(admin, "GET", "/nodes").text, "nsqadmin to know nsqd")
     lookupd.kill()
-    wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
+    wait_until(lambda: "unreachable" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
 
     page = ask(admin, "GET", "/policies")
     text = note(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}'))
@@ -288,7 +288,7 @@ async def test_a_node_that_does_not_answer_is_named_and_not_waited_for():
         node.frozen.clear()
 
         async def noticed():
-            return "no answer" in (await site.get("/nodes")).text
+            return "unreachable" in (await site.get("/nodes")).text
 
         await site.until(noticed, "its silence is noticed")
         node.asked.clear()

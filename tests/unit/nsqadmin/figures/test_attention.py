@@ -122,7 +122,7 @@ def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():
     (one,) = attention.of_lookupds([("l:4161", "timed out")], 2)
     every = attention.of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
 
-    assert (one.level, one.mark) == (Level.WATCH, "lookup down")
+    assert (one.level, one.mark) == (Level.WATCH, "nsqlookupd down")
     assert [concern.level for concern in every] == [Level.TROUBLE, Level.TROUBLE]
     assert "the others do" in one.text
     assert "no nsqlookupd does" in every[0].text
@@ -133,8 +133,8 @@ def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
     (concern,) = attention.of_node("a:4151", silent="got response 500", refuses=True)
 
     assert (concern.mark, concern.text) == (
-        "no figures",
-        "nsqd answers, but gives no figures (got response 500); totals are without it",
+        "no statistics",
+        "nsqd answers, but gives no statistics (got response 500); totals are without it",
     )
 
 
@@ -179,7 +179,7 @@ def test_a_paused_topic_is_watched():
 
 
 def test_a_silent_or_unhealthy_node_is_trouble():
-    assert marks(attention.of_node("a:4151", silent="timed out")) == [("no answer", Level.TROUBLE)]
+    assert marks(attention.of_node("a:4151", silent="timed out")) == [("unreachable", Level.TROUBLE)]
     assert marks(attention.of_node("a:4151", health="NOK - disk full")) == [("unhealthy", Level.TROUBLE)]
     assert not attention.of_node("a:4151")
 
@@ -190,12 +190,12 @@ def test_a_draining_node_says_what_remains_unless_it_is_silent():
     assert (concern.mark, concern.level) == ("draining", Level.WATCH)
     assert concern.text.endswith("1,200 messages remain")
     assert marks(attention.of_node("a:4151", silent="timed out", remaining=3)) == [
-        ("no answer", Level.TROUBLE)
+        ("unreachable", Level.TROUBLE)
     ]
 
 
 def test_a_node_that_answers_but_is_not_listed_is_trouble():
-    assert marks(attention.of_node("a:4151", listed=False)) == [("not listed", Level.TROUBLE)]
+    assert marks(attention.of_node("a:4151", listed=False)) == [("not registered", Level.TROUBLE)]
 
 
 def test_the_worst_comes_first_and_nodes_before_channels():
@@ -208,7 +208,7 @@ def test_the_worst_comes_first_and_nodes_before_channels():
 
     ordered = attention.worst_first(concerns)
 
-    assert [concern.mark for concern in ordered] == ["no answer", "no consumers", "no consumers", "paused"]
+    assert [concern.mark for concern in ordered] == ["unreachable", "no consumers", "no consumers", "paused"]
     assert ordered[1].weight == 20
     assert attention.worst_level(concerns) == Level.TROUBLE
     assert attention.worst_level([]) is None
