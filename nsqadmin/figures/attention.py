@@ -194,12 +194,12 @@ def of_channel(
     grows = trend is not None and trend.depth > max(1.0, trend.messages * _GROWTH_SHARE)
     growing = f", {per_second(trend.depth)} more each second" if trend is not None and grows else ""
     if channel.paused:
-        note(Level.WATCH, "paused", f"paused; {waiting}{growing}" if channel.depth else "paused")
+        note(Level.WATCH, "paused", f"{waiting}{growing}" if channel.depth else "No messages wait")
     elif channel.depth and not channel.client_count:
         note(
             Level.TROUBLE,
             "no consumers",
-            f"{waiting} and nobody consumes{growing}",
+            f"{waiting}, no consumers{growing}",
             when=When(trouble_s=ALERT_S),
         )
     elif channel.depth and trend is not None and trend.span_s >= _STUCK_S and not trend.finished:
@@ -276,7 +276,7 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
     note(
         "no consumers",
         bare,
-        " and nobody consumes there, while other nodes have consumers",
+        ", no consumers there, while other nodes have consumers",
         When(trouble_s=_FOUND_S),
     )
     still = [
@@ -337,7 +337,7 @@ def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> 
         return []
     waiting = _waiting(own_depth)
     if paused:
-        text = f"paused; {waiting} in the topic" if own_depth else "paused"
+        text = f"{waiting} in the topic" if own_depth else "No messages wait"
         return [Concern(Level.WATCH, "paused", text, name, weight=own_depth, messages=own_depth)]
     if name.removesuffix("#ephemeral").endswith(".dead"):
         text = f"{plural(own_depth, 'dead letter')} to inspect, send back or delete"

@@ -98,8 +98,8 @@ class Incident:
             return self.only.sentence
         topics = {one.topic for one in self.concerns if one.topic}
         where = f" in {plural(len(topics), 'topic')}" if topics else ""
-        kept = sorted({one.last_known for one in self.concerns if one.last_known})
-        known = f" (last known: {'; '.join(kept[:2])})" if kept else ""
+        kept = [one.last_known for one in self.concerns if one.last_known]
+        known = f" ({len(kept):,} of them last known: {kept[0]})" if kept else ""
         return f"{plural(self.messages, 'message')}{where}{known}"
 
     @property

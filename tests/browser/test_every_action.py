@@ -81,7 +81,7 @@ def steps(topic: str, site: Site) -> list[Step]:
             "Requeue all of these…",
             "Requeue all of these",
             "were requeued.",
-            {"Put off by": "1h"},
+            {"Delay": "1h"},
         ),
         Step("send", f"{messages}&state=deferred", "Send now…", "Send now", "was sent.", of_a_row=True),
         Step("cancel", f"{messages}&state=deferred", "Cancel…", "Cancel", "was cancelled.", of_a_row=True),
@@ -198,7 +198,7 @@ def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, wa
     way.follow(page.get_by_role("link", name="Seek…"))
     question = page.locator("[data-confirm]")
     way.fill(question.get_by_label("To"), "latest")
-    way.follow(question.get_by_role("button", name="Show what it means"))
+    way.follow(question.get_by_role("button", name="Preview"))
     expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
     way.follow(page.get_by_role("button", name="Seek", exact=True))
     expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
@@ -222,7 +222,7 @@ def test_what_is_made_and_selected_is_changed_together(page, site, way, request)
         for label, text in fields.items():
             way.fill(question.get_by_label(label), text)
         if word == "Seek":
-            way.follow(page.get_by_role("button", name="Show what it means"))
+            way.follow(page.get_by_role("button", name="Preview"))
             expect(page.locator(".effects")).to_contain_text("afterwards")
         # Seek applies to all channels of the topic.
         what = "1 channel" if word == "Seek" else "1 topic"

@@ -164,8 +164,8 @@ def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
 
     assert "Seek 2 channels?" in first.text
     assert nonsense.status == 422
-    assert "and 12 afterwards" in shown.text
-    assert "and 12 afterwards" in unseen.text
+    assert "→ 12" in shown.text
+    assert "→ 12" in unseen.text
     assert {one["depth"] for node in before for one in node} == {0}
     assert "2 channels of 2 were set to earliest." in result.text
     assert [[one["depth"] for one in node] for node in after] == [[3, 3], [3, 3]]

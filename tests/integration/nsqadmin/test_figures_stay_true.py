@@ -119,7 +119,7 @@ async def test_a_node_that_nobody_consumes_from_is_named_although_the_channel_is
         await site.until(named, "the share is judged")
         page = await site.get("/topics/topic.0000.events/billing")
 
-    assert f"21,506 messages wait on {site.address(7)} and nobody consumes there" in page.text
+    assert f"21,506 messages wait on {site.address(7)} , no consumers there" in page.text
 
 
 async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
@@ -442,7 +442,7 @@ async def test_page_has_one_number_for_one_thing():
 
         for path in (f"/topics/{TOPIC}/billing", f"/topics/{TOPIC}"):
             text = (await site.get(path)).text
-            numbers = re.findall(r"([\d,]{4,}) messages wait and nobody consumes", text)
+            numbers = re.findall(r"([\d,]{4,}) messages wait, no consumers", text)
             # The sentence, the tile or row, and with nodes their total.
             assert numbers
             assert text.count(numbers[0]) >= 2, text

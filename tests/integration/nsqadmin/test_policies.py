@@ -217,9 +217,9 @@ def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_mea
     gone = post(admin, confirmed="", delete="a")
 
     assert [answer.status for answer in (new, other, gone)] == [200, 200, 200]
-    assert "Something else is in force for 1 channel: orders/billing: a → b" in new.text
+    assert "Another policy applies to 1 channel: orders/billing: a → b" in new.text
     assert re.search(r"max_depth 5 6", other.text)
-    assert "Something else is in force for 1 topic, 1 channel" in other.text
+    assert "Another policy applies to 1 topic, 1 channel" in other.text
     assert "orders: a → none" in gone.text
     assert [names(nsqd) for nsqd in nsqds] == [["a"], ["a"]]
 

@@ -32,14 +32,14 @@ def test_messages_that_nobody_consumes_are_trouble():
     (concern,) = attention.of_channel(channel(depth=1200), None)
 
     assert marks([concern]) == [("no consumers", Level.TROUBLE)]
-    assert concern.text == "1,200 messages wait and nobody consumes"
+    assert concern.text == "1,200 messages wait, no consumers"
     assert (concern.topic, concern.channel) == ("orders", "audit")
 
 
 def test_how_fast_the_trouble_grows_is_said():
     (concern,) = attention.of_channel(channel(depth=1), trend(messages=20, depth=20))
 
-    assert concern.text == "1 message waits and nobody consumes, 20 more each second"
+    assert concern.text == "1 message waits, no consumers, 20 more each second"
 
 
 def test_a_channel_without_consumers_and_without_messages_is_at_rest():
@@ -85,7 +85,7 @@ def test_a_node_that_nobody_consumes_from_is_named_although_others_are_consumed(
 
     assert concern.mark == "no consumers"
     assert concern.text == (
-        "21,506 messages wait on b:4151 and nobody consumes there, while other nodes have consumers"
+        "21,506 messages wait on b:4151, no consumers there, while other nodes have consumers"
     )
     # A consumer asks for new nodes once a minute.
     assert concern.when.trouble_s == 65
@@ -115,7 +115,7 @@ def test_many_nodes_are_not_all_named():
 
     (concern,) = attention.of_channel(channel(depth=5, client_count=1), trend(finished=1), shares)
 
-    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more and nobody")
+    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more, no consumers")
 
 
 def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():
@@ -175,7 +175,7 @@ def test_a_topic_that_holds_messages_for_want_of_a_channel_is_watched():
 def test_a_paused_topic_is_watched():
     (concern,) = of_topic(depth=3, paused=True)
 
-    assert (concern.mark, concern.text) == ("paused", "paused; 3 messages wait in the topic")
+    assert (concern.mark, concern.text) == ("paused", "3 messages wait in the topic")
 
 
 def test_a_silent_or_unhealthy_node_is_trouble():

@@ -59,4 +59,4 @@ def test_few_nodes_have_a_card_each_and_many_share_one():
 def test_card_of_last_known_problems_says_so():
     (card,) = incidents([bare("a", "c", last_known="nsqd x:1 does not answer"), bare("b", "c")])
 
-    assert card.impact == "20 messages in 2 topics (last known: nsqd x:1 does not answer)"
+    assert card.impact == "20 messages in 2 topics (1 of them last known: nsqd x:1 does not answer)"
