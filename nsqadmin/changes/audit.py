@@ -69,7 +69,18 @@ class Deed:
     @property
     def subject(self) -> str:
         place = f"{self.topic}/{self.channel}" if self.channel else self.topic
-        return f"{place} on {self.node}" if place and self.node else place or self.node
+        policy = str(self.after.get("policy") or self.before.get("policy") or "")
+        return f"{place} on {self.node}" if place and self.node else place or self.node or policy
+
+    @property
+    def words(self) -> str:
+        """The action in plain words."""
+        return self.action.replace("_", " ").capitalize()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some nodes did not do it, or may not have."""
+        return bool(self.silent) or not all(map(is_done, self.results.values()))
 
     @property
     def result(self) -> str:

@@ -142,7 +142,7 @@ CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
 DEEDS: Final[Sequence[Column[Deed]]] = (
     Column("name", "When, UTC", lambda deed: moment(deed.at_s), "text"),
     Column("user", "User", lambda deed: deed.user, "text"),
-    Column("action", "Action", lambda deed: deed.action, "text", keep=True),
+    Column("action", "Action", lambda deed: deed.words, "text", keep=True),
     Column("subject", "Target", lambda deed: deed.subject, "text", keep=True),
     Column("result", "Result", lambda deed: deed.result, "text"),
     Column("changed", "Changed", lambda deed: _changed_text(deed.before, deed.after), "text"),

@@ -121,7 +121,7 @@ def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
     page.goto("/topics/dialog/a")
     page.get_by_role("link", name="Pause…").click()
     dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
-    expect(dialog).to_contain_text("What waits (6 messages) is kept")
+    expect(dialog).to_contain_text("Waiting and new messages are kept (6 messages)")
     expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
 
     dialog.get_by_role("button", name="Pause channel").click()

@@ -12,7 +12,7 @@ def test_effects_count_all_that_is_selected():
         ChannelSum("a", "y", depth=4),
     ]
 
-    assert "(10 messages)" in topics_effects("delete", topics)[0]
+    assert "10 unfinished messages" in topics_effects("delete", topics)[0]
     assert channels_effects("empty", channels)[0].startswith("10 messages,")
     assert channels_effects("pause", channels) == [
         "Delivery to 4 consumers stops until these channels are resumed.",
