@@ -64,7 +64,7 @@ class Traffic:
         self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
         # Each producer begins with another nsqd, so that every nsqd has a part of every topic.
         self._producers = [
-            Producer(*addresses[at:], *addresses[:at], config=_config("shop"), retry_seconds=30)
+            Producer([*addresses[at:], *addresses[:at]], config=_config("shop"), retry_seconds=30)
             for at in range(len(addresses))
         ]
         self._consumers = [

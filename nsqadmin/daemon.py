@@ -18,11 +18,12 @@ from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.audit import Audit
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import Notifier
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.figures.limits import parse_limit
 from nsqadmin.history.chronicle import Chronicle
-from nsqadmin.history.recorder import Recorder
+from nsqadmin.history.recorder import Recorder, trouble_of
 from nsqadmin.history.ring import HistoryFile, HistoryProblem
 from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.courses import Courses
@@ -111,18 +112,25 @@ class NsqadminDaemon:
         )
         alerts = Alerts(self._alarm.tell, options.alert_format)
         self.collector.adder.followers.append(alerts.follow)
+        if self._recorder is not None:
+            now = instant()
+            lasting = [trouble_of(event, now) for event in self._recorder.lasting()]
+            self.collector.adder.restore(lasting)
+            alerts.restore(lasting, now)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
+        audit = _audit(options, log)
         desk = Desk(
-            Actions(cluster),
+            Actions(cluster, [node for deed in audit.unknown() for node in deed.unknown]),
             log,
             rights=rights,
-            audit=_audit(options, log),
+            audit=audit,
             tell=self._notifier.tell,
             show=cluster.changed,
             show_node=cluster.node_changed,
             state=cluster.queues.state,
             mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )
+        self.collector.adder.followers.append(desk.follow)
         self._server = HttpListeners(
             sockets,
             routes(
@@ -132,7 +140,7 @@ class NsqadminDaemon:
                 static,
                 self._http,
                 log,
-                Courses(self._recorder),
+                Courses(self._recorder, lambda: self.collector.adder.sum),
                 alerts,
                 _open_id(options),
             ),

@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nsqcore.options.options import parse
 from nsqcore.process import lifecycle
@@ -12,6 +12,9 @@ from nsqd.options import NsqdOptions
 
 if TYPE_CHECKING:
     import asyncio
+
+# Eight write checkpoints, three compact, and the others do short work such as writing nsqd.dat.
+THREADS: Final = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,4 +34,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         await Nsqd(options, log, opened).run(stop)
 
     # With a policies file SIGHUP reads it again, also while nsqd is still loading.
-    return lifecycle.run("nsqd", run, log, hang_up_stops=not options.policies_file)
+    return lifecycle.run("nsqd", run, log, hang_up_stops=not options.policies_file, threads=THREADS)

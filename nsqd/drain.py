@@ -2,11 +2,12 @@
 
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
 
-Publishes are refused from the start, so producers fail over; consumers go on reading. The command exits with
-0 when nothing remains here. It exits with 1 and one sentence about the rest when none of it can go by itself
-(it is paused, deferred for longer than the drain may take, or unread for as long as a consumer needs to find
-it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If the last
-scrape of /metrics saw messages, it waits for one more first.
+The node says first that it is not ready, and accepts publishes for the time of --grace: load balancers and
+nsqlookupd send producers to other nodes. Then it refuses publishes; consumers go on reading. The command
+exits with 0 when nothing remains here. It exits with 1 and one sentence about the rest when none of it can go
+by itself (it is paused, deferred for longer than the drain may take, or unread for as long as a consumer
+needs to find it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If
+the last scrape of /metrics saw messages, it waits for one more first.
 """
 
 import http.client
@@ -15,7 +16,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -35,14 +36,21 @@ SCRAPE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class DrainOptions:
+class NodeOptions:
+    """Where the nsqd is, and how long it may take to empty it."""
+
     http_address: str
     timeout_s: float
-    at_least_s: float
-    poll_interval_s: float
-    secret: SecretFile = NO_SECRET
-    tls: ssl.SSLContext | None = None
+    grace_s: float
+    """How long publishes are accepted before they are refused; the time-out begins after it."""
+    secret: SecretFile = field(default=NO_SECRET, kw_only=True)
+    tls: ssl.SSLContext | None = field(default=None, kw_only=True)
     """If set, ask over HTTPS; *http_address* is that of the HTTPS port then."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions(NodeOptions):
+    poll_interval_s: float
 
 
 class DrainError(Exception):
@@ -54,14 +62,15 @@ class NoAnswer(DrainError):
 
 
 def drain(options: DrainOptions) -> None:
-    """Start the drain and wait for its end, but at least *at_least_s*. Raises DrainError."""
+    """Start the drain and wait for its end; the time-out begins after the grace. Raises DrainError."""
     address = options.http_address
-    ask = partial(_ask, options)
+    ask = partial(ask_node, options, "/drain")
     poll_ms = round(options.poll_interval_s * 1000)
+    announce(options)
     began = time.monotonic()
     said = -SAY_SECONDS
     until = began + options.timeout_s
-    state = _answer(ask, until, "POST", "")
+    state = _answer(ask, until, "POST")
     left_ms = 0
     while not state["drained"]:
         left_ms = round((options.timeout_s - (time.monotonic() - began)) * 1000)
@@ -83,10 +92,17 @@ def drain(options: DrainOptions) -> None:
             state |= {"scraped_as_owing": ask("GET").get("scraped_as_owing")}
         except DrainError:
             break  # it is drained, whether it answers or not
-    # Meanwhile others are told that the node takes no more publishes.
-    time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
         raise DrainError(sentence(state, 0, left_ms))
+
+
+def announce(options: NodeOptions) -> None:
+    """Let the node say that it is not ready, and give publishers time to go to others. Raises DrainError."""
+    if options.grace_s:
+        until = time.monotonic() + options.grace_s
+        ask = partial(ask_node, options, "/drain")
+        _answer(ask, until, "POST", f"?grace={round(options.grace_s * 1000)}")
+        time.sleep(max(0.0, until - time.monotonic()))
 
 
 def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> dict[str, Any]:
@@ -108,8 +124,8 @@ def _say(line: str) -> None:
     tell(line, sys.stdout)
 
 
-def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
-    """The node's answer to /drain. Raises DrainError, which is NoAnswer if there is none."""
+def ask_node(options: NodeOptions, path: str, method: str, query: str = "") -> dict[str, Any]:
+    """The node's answer. Raises DrainError, which is NoAnswer if there is none."""
     address = options.http_address
     connection = (
         http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
@@ -117,24 +133,24 @@ def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
         else http.client.HTTPSConnection(address, timeout=_ANSWER_SECONDS, context=options.tls)
     )
     try:
-        connection.request(method, f"/drain{query}", headers=options.secret.headers())
+        connection.request(method, f"{path}{query}", headers=options.secret.headers())
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
-            raise DrainError(f"{method} http://{address}/drain: {response.status} {body[:200]!r}")
+            raise DrainError(f"{method} http://{address}{path}: {response.status} {body[:200]!r}")
         state: dict[str, Any] = json.loads(body)
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(f"{method} http://{address}/drain: {error or type(error).__name__}") from error
+        raise NoAnswer(f"{method} http://{address}{path}: {error or type(error).__name__}") from error
     except ValueError as error:
-        raise DrainError(f"{method} http://{address}/drain: {error}") from error
+        raise DrainError(f"{method} http://{address}{path}: {error}") from error
     else:
         return state
     finally:
         connection.close()
 
 
-def add_address_arguments(parser: ArgumentParser) -> None:
-    """Add the flags that say how to ask the nsqd."""
+def add_node_arguments(parser: ArgumentParser) -> None:
+    """Add the flags that say how to ask the nsqd, and how long publishes are accepted."""
     add = parser.add_argument
     add(
         "--http-address",
@@ -142,6 +158,13 @@ def add_address_arguments(parser: ArgumentParser) -> None:
         type=Address(4151),
         metavar="HOST:PORT",
         help="of the nsqd",
+    )
+    add(
+        "--grace",
+        default=0,
+        type=duration_of,
+        metavar="DURATION",
+        help="accept publishes so long while producers are sent to other nodes",
     )
     add("--https-address", type=Address(4152), metavar="HOST:PORT", help="instead: ask over HTTPS")
     add(
@@ -165,9 +188,8 @@ def argument_parser() -> ArgumentParser:
     def duration(flag: str, default: int, text: str) -> None:
         parser.add_argument(flag, default=default, type=duration_of, metavar="DURATION", help=text)
 
-    add_address_arguments(parser)
+    add_node_arguments(parser)
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
-    duration("--at-least", 0, "stay so long even when nothing remains")
     duration(
         "--poll-interval",
         60 * SECOND,
@@ -181,7 +203,7 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     return DrainOptions(
         http_address=given.https_address or given.http_address,
         timeout_s=given.timeout / SECOND,
-        at_least_s=given.at_least / SECOND,
+        grace_s=given.grace / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
         tls=trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,

@@ -92,7 +92,7 @@ class Registry:
         # What each peer registered, in the order of connecting.
         self._topics_of: dict[Peer, set[str]] = {}
         self._channels_of: dict[Peer, set[_Channel]] = {}
-        # The topics that each peer was ever tombstoned for; most peers have no entry.
+        # The topics of each peer that it was tombstoned for; most peers have no entry.
         self._marked_of: dict[Peer, set[str]] = {}
         # Answers to lookups, valid until the topic changes or their time is over.
         self._answers: dict[str, _Answer] = {}
@@ -194,8 +194,17 @@ class Registry:
             found = channels[channel] = _Channel(topic, channel, set())
         return found
 
-    def _remove_from_topic(self, peer: Peer, topic: str) -> None:
+    def _take_topic(self, peer: Peer, topic: str) -> None:
+        """Forget that *peer* has the topic, and its tombstone."""
         self._topics_of[peer].discard(topic)
+        marked = self._marked_of.get(peer)
+        if marked:
+            marked.discard(topic)
+            if not marked:
+                del self._marked_of[peer]
+
+    def _remove_from_topic(self, peer: Peer, topic: str) -> None:
+        self._take_topic(peer, topic)
         self._answers.pop(topic, None)
         producers = self._topics.get(topic)
         if producers is None:
@@ -234,7 +243,7 @@ class Registry:
         if producers is not None:
             removed.append(("topic", topic, ""))
             for peer in producers:
-                self._topics_of[peer].discard(topic)
+                self._take_topic(peer, topic)
         return removed
 
     def delete_channel(self, topic: str, channel: str) -> bool:

@@ -2,9 +2,10 @@
 
     python -m nsqtools.counted_load --lookupd-http-address=127.0.0.1:4161 --rate=300
 
-The publisher tries nothing again: failed publishes are counted as well as lost messages. It runs until
-SIGTERM or for --seconds, waits for the messages that are still under way, and ends with 0 when no publish
-failed and no message is missing.
+With the addresses of a Service of nsqd, producers that reach nsqd through it take turns with the one that
+looks nodes up; see `counted_producers`. No producer tries anything again: failed publishes are counted as
+well as lost messages. It runs until SIGTERM or for --seconds, waits for the messages that are still under
+way, and ends with 0 when no publish failed and no message is missing.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser
 from nsqcore.process.output import tell
+from nsqtools.counted_producers import HttpProducer, Publisher, RawProducer
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
 
 _TICK_SECONDS: Final = 0.01
@@ -37,14 +40,16 @@ _LAST_SECONDS: Final = 60.0
 class CountedLoad:
     """Publishes numbers at an even rate, one per message, and tracks what became of each."""
 
-    def __init__(self, producer: Producer, topic: str, rate: float) -> None:
-        self._producer = producer
+    def __init__(self, producers: Mapping[str, Publisher], topic: str, rate: float) -> None:
+        """*producers* by kind take turns."""
+        self._producers = list(producers.items())
         self._topic = topic
         self._rate = rate
         self.confirmed: set[int] = set()
         self.received: set[int] = set()
         self.twice = 0
         self.failed: list[str] = []
+        self.failed_by_kind: Counter[str] = Counter()
         self.slowest_s = 0.0
         self._arrived = asyncio.Event()
         self._stop = asyncio.Event()
@@ -74,10 +79,12 @@ class CountedLoad:
 
     async def _publish(self, number: int) -> None:
         began = time.monotonic()
+        kind, producer = self._producers[number % len(self._producers)]
         try:
-            await self._producer.publish(self._topic, b"%d" % number)
+            await producer.publish(self._topic, b"%d" % number)
         except Exception as error:  # noqa: BLE001 - every error counts
-            self.failed.append(f"{number}: {error!r}")
+            self.failed.append(f"{kind} {number}: {error!r}")
+            self.failed_by_kind[kind] += 1
         else:
             self.confirmed.add(number)
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
@@ -111,6 +118,7 @@ class CountedLoad:
         return {
             "confirmed": len(self.confirmed),
             "failed": len(self.failed),
+            "failed_by_kind": dict(self.failed_by_kind),
             "received": len(self.received),
             "twice": self.twice,
             "missing": len(self.missing),
@@ -131,7 +139,7 @@ class LookupWatch:
         self.unanswered = 0
 
     async def run(self, config: Config) -> None:
-        async with ClusterHttp(tls=config.tls_config) as http:
+        async with ClusterHttp(tls=config.lookupd_tls_context) as http:
             lookupd = LookupdApi(http, self._address)
             while True:
                 try:
@@ -146,17 +154,47 @@ class LookupWatch:
                 await asyncio.sleep(_LOOKUP_SECONDS)
 
 
+@asynccontextmanager
+async def producers_of(
+    lookupd: str, tcp_service: str, http_service: str, config: Config
+) -> AsyncIterator[dict[str, Publisher]]:
+    """One producer of each kind that the given addresses allow, by kind."""
+    found: dict[str, Any] = {
+        "lookupd": Producer(lookupd_addresses=[lookupd], config=replace(config, lookupd_poll_interval=60))
+    }
+    if tcp_service:
+        found["service"] = Producer(tcp_service, config=config)
+        found["service-retry"] = Producer(tcp_service, retry_seconds=60, config=config)
+        if not config.tls and not config.auth_secret:
+            found["raw"] = RawProducer(tcp_service)
+    if http_service:
+        found["http"] = HttpProducer(http_service, keep_alive=False)
+        found["http-keep-alive"] = HttpProducer(http_service, keep_alive=True)
+    async with AsyncExitStack() as stack:
+        for producer in found.values():
+            await stack.enter_async_context(producer)
+        yield found
+
+
 async def load(
-    lookupd: str, topic: str, rate: float, producers: int, seconds: float, config: Config
+    lookupd: str,
+    topic: str,
+    rate: float,
+    producers: int,
+    seconds: float,
+    config: Config,
+    *,
+    tcp_service: str = "",
+    http_service: str = "",
 ) -> dict[str, Any]:
     """Run until SIGTERM or for *seconds*; return the last figures."""
     loop = asyncio.get_running_loop()
     lookups = LookupWatch(lookupd, topic, producers)
     async with (
-        Producer(lookupd_addresses=[lookupd], config=replace(config, lookupd_poll_interval=60)) as producer,
+        producers_of(lookupd, tcp_service, http_service, config) as by_kind,
         asyncio.TaskGroup() as tasks,
     ):
-        counted = CountedLoad(producer, topic, rate)
+        counted = CountedLoad(by_kind, topic, rate)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, counted.stop)
         if seconds:
@@ -198,6 +236,8 @@ def main() -> int:
     parser = ArgumentParser(prog="counted_load", description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("--lookupd-http-address", required=True, metavar="HOST:PORT", help="or a URL with https")
+    add("--nsqd-tcp-address", default="", metavar="HOST:PORT", help="of a Service: publish through it too")
+    add("--nsqd-http-address", default="", metavar="HOST:PORT", help="the same for plain HTTP")
     add("--topic", default="counted_load", help="the topic to publish to; it stays afterwards")
     add("--rate", type=float, default=300, help="publishes each second")
     add("--producers", type=int, default=1, help="how many nsqd a right lookup names at least")
@@ -212,7 +252,16 @@ def main() -> int:
         tell(f"counted_load: {error}")
         return 2
     last = asyncio.run(
-        load(given.lookupd_http_address, given.topic, given.rate, given.producers, given.seconds, config)
+        load(
+            given.lookupd_http_address,
+            given.topic,
+            given.rate,
+            given.producers,
+            given.seconds,
+            config,
+            tcp_service=given.nsqd_tcp_address,
+            http_service=given.nsqd_http_address,
+        )
     )
     _say({"final": True, **last})
     return int(bool(last["failed"] or last["missing"]))

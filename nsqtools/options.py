@@ -14,7 +14,7 @@ from nsqcore.process.logs import timestamp
 
 # Modules that --help and --version do not need are loaded where they are used.
 if TYPE_CHECKING:
-    from nsqclient import Config
+    from nsqclient import Config, Retry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,36 @@ def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ..
     return None
 
 
+# go-nsq's options for messages that fail, each with its default and largest value. The client has `Retry`.
+_RETRY_OPTIONS: Final = {
+    "max_attempts": (5, 65_535),
+    "default_requeue_delay": (90.0, 3600),
+    "max_requeue_delay": (900.0, 3600),
+}
+
+
+def _retry_option(word: str) -> tuple[str, float] | None:
+    """Name and value of an option for messages that fail; None for another option. Raises ValueError."""
+    from nsqclient.config import option_value
+
+    name, comma, text = word.partition(",")
+    name = name.strip().replace("-", "_")
+    if name not in _RETRY_OPTIONS:
+        return None
+    default, highest = _RETRY_OPTIONS[name]
+    is_duration = isinstance(default, float)
+    text = text.strip() if comma else "true"
+    value: float = option_value(name, "float" if is_duration else "int", text, duration=is_duration)
+    if not 0 <= value <= highest:
+        raise ValueError(f"{name} {value:g} is out of range 0-{highest}")
+    return name, value
+
+
 def _client_option(word: str) -> tuple[str, ...]:
     from nsqclient.config import check_option
 
-    check_option(word)
+    if _retry_option(word) is None:
+        check_option(word)
     return (word,)
 
 
@@ -78,6 +104,15 @@ class ConsumingOptions(ToolOptions):
             or config_problem(self.consumer_opt)
         )
 
+    def consumer_retry(self) -> "Retry":
+        """How often the tool tries a message: as often as go-nsq does, and then the message is discarded."""
+        from nsqclient import Linear, Retry
+
+        chosen = {name: default for name, (default, _) in _RETRY_OPTIONS.items()}
+        chosen |= dict(filter(None, map(_retry_option, self.consumer_opt)))
+        delay = Linear(chosen["default_requeue_delay"], chosen["max_requeue_delay"])
+        return Retry(int(chosen["max_attempts"]), delay, then="discard")
+
     def consumer_config(self, program: str, *, headers: bool = False) -> "Config":
         """The settings of the client; *headers* asks for message headers, which not every nsqd supports."""
         fixed = {"headers": True} if headers else {}
@@ -98,10 +133,8 @@ def address_problem(
 
 def config_problem(given: tuple[str, ...]) -> str | None:
     """Why these client options cannot work together, or None."""
-    from nsqclient import Config
-
     try:
-        Config().with_options(*given)
+        _config_of(given)
     except (ValueError, TypeError, OSError) as error:
         return str(error)
     return None
@@ -109,7 +142,11 @@ def config_problem(given: tuple[str, ...]) -> str | None:
 
 def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> "Config":
     """The settings of a client; *fixed* settings of the tool override the given ones."""
+    agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"
+    return replace(_config_of(given), user_agent=agent, **fixed)
+
+
+def _config_of(given: tuple[str, ...]) -> "Config":
     from nsqclient import Config
 
-    agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"
-    return replace(Config().with_options(*given), user_agent=agent, **fixed)
+    return Config().with_options(*(word for word in given if _retry_option(word) is None))

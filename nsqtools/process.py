@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.process import output
 from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
-from nsqcore.process.logs import timestamp
+from nsqcore.process.logs import Log, timestamp
+from nsqcore.process.threads import ThreadRefused
 
 # Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
@@ -40,13 +41,13 @@ def run(
     raise_file_limit()
     show_client_lines()
     try:
-        run_until_stopped(main, hang_up_stops=hang_up_stops)
+        run_until_stopped(main, Log(), hang_up_stops=hang_up_stops)
     except output.ReaderEnded:
         return output.READER_ENDED
     except output.Unwritable as failure:
         tell(f"ERROR: {failure}")
         return 1
-    except Failed as failure:
+    except (Failed, ThreadRefused) as failure:
         tell(str(failure))
         return 1
     except KeyboardInterrupt:  # before the signal handlers were installed

@@ -67,7 +67,7 @@ async def find_nsqds(lookupd_http_address: str, wanted: int, config: Config) -> 
     """Return the TCP addresses of all nsqd once there are as many as wanted; the caller limits the time."""
     seen = "it was not asked yet"
     try:
-        async with ClusterHttp(tls=config.lookupd_tls_config) as http:
+        async with ClusterHttp(tls=config.lookupd_tls_context) as http:
             lookupd = LookupdApi(http, lookupd_http_address)
             while True:
                 try:
@@ -135,9 +135,8 @@ def client_config(arguments: argparse.Namespace) -> Config:
         return Config(
             lookupd_poll_interval=POLL_SECONDS,
             lookupd_poll_timeout=5,
-            tls_v1=arguments.tls,
-            tls_config=trusted if arguments.tls else None,
-            lookupd_tls_config=trusted,
+            tls=(trusted or True) if arguments.tls else False,
+            lookupd_tls=trusted or False,
             auth_secret=SecretFile(arguments.auth_secret_file).read(),
         )
     except (OSError, ValueError) as error:

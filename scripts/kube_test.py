@@ -149,6 +149,9 @@ def load_job(settings: Settings, *, tls: bool) -> str:
         f"--producers={BROKERS}",
         f"--topic={'tls' if tls else 'clear'}",
     ]
+    service = f"{settings.name}-nsqd.{settings.namespace}.svc:4150"
+    http_service = f"{settings.name}-nsqd-http.{settings.namespace}.svc:4151"
+    arguments.append(f"--nsqd-tcp-address={service}")
     volumes: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = []
     if tls:
@@ -160,6 +163,8 @@ def load_job(settings: Settings, *, tls: bool) -> str:
         for name, secret in (("ca", "kt-ca"), ("auth", "kt-auth")):
             volumes.append({"name": name, "secret": {"secretName": secret}})
             mounts.append({"name": name, "mountPath": f"/etc/nsq/{name}", "readOnly": True})
+    else:
+        arguments.append(f"--nsqd-http-address={http_service}")
     rights = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

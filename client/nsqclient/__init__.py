@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         ClosedError,
         ConnectionLostError,
         HandshakeError,
+        UnreachableError,
         UnsupportedError,
         WrongPortError,
     )
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from nsqclient.middleware import Middleware, Publication
     from nsqclient.producer import Producer
     from nsqclient.retry import Exponential, Fixed, Linear, Retry
-    from nsqclient.wire.errors import ProtocolError
+    from nsqclient.wire.errors import NSQError, ProtocolError
 
 __all__ = [
     "AuthError",
@@ -35,10 +36,12 @@ __all__ = [
     "Linear",
     "Message",
     "Middleware",
+    "NSQError",
     "Producer",
     "ProtocolError",
     "Publication",
     "Retry",
+    "UnreachableError",
     "UnsupportedError",
     "WrongPortError",
     "__version__",
@@ -59,10 +62,12 @@ _HOMES: Final = {
     "Linear": "retry",
     "Message": "message",
     "Middleware": "middleware",
+    "NSQError": "wire.errors",
     "Producer": "producer",
     "ProtocolError": "wire.errors",
     "Publication": "middleware",
     "Retry": "retry",
+    "UnreachableError": "errors",
     "UnsupportedError": "errors",
     "WrongPortError": "errors",
 }

@@ -1,5 +1,6 @@
 """The settings of a client, named as in NSQ's own client library, and checked when they are built."""
 
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -26,11 +27,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "lookupd_poll_interval": (0.01, 5 * _MINUTE_S),
     "lookupd_poll_jitter": (0, 1),
     "lookupd_poll_timeout": (0.01, _HOUR_S),
-    "max_requeue_delay": (0, _HOUR_S),
-    "default_requeue_delay": (0, _HOUR_S),
     "max_backoff_duration": (0, _HOUR_S),
     "backoff_multiplier": (0, _HOUR_S),
-    "max_attempts": (0, 65535),
     "low_rdy_idle_timeout": (1, 5 * _MINUTE_S),
     "low_rdy_timeout": (1, 5 * _MINUTE_S),
     "rdy_redistribute_interval": (0.001, 5),
@@ -76,9 +74,8 @@ class Config:
     # Receive and publish headers of messages; needs an nsqd that supports them.
     headers: bool = False
 
-    # Without tls_config a client trusts the certificate authorities that this machine trusts.
-    tls_v1: bool = False
-    tls_config: ssl.SSLContext | None = None
+    # True trusts the certificate authorities of this machine; a path is the file of a certificate authority.
+    tls: bool | ssl.SSLContext | str | os.PathLike[str] = False
     deflate: bool = False
     deflate_level: int = 6
     snappy: bool = False
@@ -87,20 +84,17 @@ class Config:
     lookupd_poll_interval: float = _duration(_MINUTE_S)
     lookupd_poll_jitter: float = 0.3
     lookupd_poll_timeout: float = _duration(_MINUTE_S)
-    # For nsqlookupd over https; without it tls_config is used.
-    lookupd_tls_config: ssl.SSLContext | None = None
+    # For nsqlookupd over https, if it differs from tls.
+    lookupd_tls: bool | ssl.SSLContext | str | os.PathLike[str] = False
     # Whether auth_secret is sent to nsqlookupd as a bearer token.
     lookupd_authorization: bool = True
 
     # consuming
     # At this default, a consumer raises it to the number of messages that its handlers can have in hand.
     max_in_flight: int = DEFAULT_MAX_IN_FLIGHT
-    max_attempts: int = 5  # 0 means forever
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
     max_msg_size: int = 0  # 0 means any size that nsqd allows
     sample_rate: int = 0  # percent; 0 means all
-    default_requeue_delay: float = _duration(90)
-    max_requeue_delay: float = _duration(15 * _MINUTE_S)
     # Or a function from the back-off level (1 for the first) to the seconds to stop.
     backoff_strategy: str | Callable[[int], float] = "exponential"
     backoff_multiplier: float = _duration(1)
@@ -125,11 +119,12 @@ class Config:
             raise ValueError("heartbeat_interval must not be above read_timeout")
         if self.deflate and self.snappy:
             raise ValueError("deflate and snappy exclude each other")
-        if self.tls_config is not None and not self.tls_v1:
-            raise ValueError(
-                "tls_config without tls_v1 would leave the connection to nsqd in the clear; set tls_v1=True,"
-                " or lookupd_tls_config when it is meant for nsqlookupd alone"
-            )
+        for name in ("tls", "lookupd_tls"):
+            value = getattr(self, name)
+            if isinstance(value, str | os.PathLike):
+                object.__setattr__(self, name, tls_context({"tls_root_ca_file": os.fspath(value)}))
+            elif not isinstance(value, bool | ssl.SSLContext):
+                raise TypeError(f"{name} {value!r} is neither a bool nor an ssl.SSLContext nor a path")
         if self.snappy and find_spec("cramjam") is None:
             raise ValueError("snappy needs the package cramjam: pip install nsqclient[snappy]")
         if self.local_addr:
@@ -149,9 +144,24 @@ class Config:
                 tls[name] = value
             else:
                 changes[name] = value
-        if tls:
-            changes["tls_config"] = tls_context(tls)
+        context = tls_context(tls) if tls else None
+        wanted = changes.pop("tls_v1", bool(self.tls))
+        if context is not None and not wanted:
+            raise ValueError(f"{', '.join(tls)} without tls_v1 would leave the connection in the clear")
+        if context is not None or wanted != bool(self.tls):
+            changes["tls"] = context or wanted
         return replace(self, **changes)
+
+    @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The TLS context for nsqd, if it was given; without one the authorities of this machine count."""
+        return self.tls if isinstance(self.tls, ssl.SSLContext) else None
+
+    @property
+    def lookupd_tls_context(self) -> ssl.SSLContext | None:
+        """The TLS context for nsqlookupd, if one was given."""
+        tls = self.lookupd_tls or self.tls
+        return tls if isinstance(tls, ssl.SSLContext) else None
 
     @property
     def most_frame_bytes(self) -> int:
@@ -177,7 +187,7 @@ class Config:
             "output_buffer_size": self.output_buffer_size,
             "output_buffer_timeout": _milliseconds(self.output_buffer_timeout),
             "msg_timeout": _milliseconds(self.msg_timeout),
-            "tls_v1": self.tls_v1,
+            "tls_v1": bool(self.tls),
             "deflate": self.deflate,
             "deflate_level": self.deflate_level,
             "snappy": self.snappy,
@@ -197,19 +207,19 @@ def check_option(option: str) -> tuple[str, Any]:
     if name in TLS_OPTIONS:
         return name, value
     if name == "skip_lookupd_authorization":  # go-nsq's name for the opposite
-        return "lookupd_authorization", _parsed(name, "bool", value, duration=False)
+        return "lookupd_authorization", option_value(name, "bool", value, duration=False)
     if name not in _OPTIONS:
         raise ValueError(f"invalid option {name}")
     kind, duration = _OPTIONS[name]
-    return name, _parsed(name, kind, value, duration=duration)
+    return name, option_value(name, kind, value, duration=duration)
 
 
 # What with_options() reads from text: name -> type, whether it is a duration.
 _OPTIONS: Final = {
     option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
     for option in fields(Config)
-    if option.name not in {"tls_config", "lookupd_tls_config", "lookupd_authorization"}
-} | {"backoff_strategy": ("str", False)}
+    if option.name not in {"tls", "lookupd_tls", "lookupd_authorization"}
+} | {"backoff_strategy": ("str", False), "tls_v1": ("bool", False)}
 _DURATIONS: Final = frozenset(option.name for option in fields(Config) if "duration" in option.metadata)
 
 _BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
@@ -217,7 +227,8 @@ _BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | d
 )
 
 
-def _parsed(name: str, kind: str, text: str, *, duration: bool) -> Any:
+def option_value(name: str, kind: str, text: str, *, duration: bool) -> Any:
+    """Read the value of an option of a command line; durations in seconds. Raises ValueError."""
     try:
         if duration:
             try:

@@ -37,6 +37,9 @@ CLOSE_SECONDS: Final = 2.0
 # The answers of the handshake are short; a larger size comes from a peer that is no nsqd.
 _HANDSHAKE_BYTES: Final = 1 << 20
 
+# How many late answers are remembered.
+_MAX_LATE: Final = 1000
+
 # The most that asyncio's own loop reads at once. With its default of 256 KiB every read allocates by mmap.
 _READ_BYTES: Final = 65_536
 
@@ -69,6 +72,10 @@ class Connection(asyncio.Protocol):
         self._closing = False  # close() was called
         self._failure: ConnectionError | None = None
         self._established = False  # from then on the listener is told of the end
+        # Answers after the message time-out: the id of each message, and the seconds that it took. Nsqd takes
+        # such an answer if the message was touched.
+        self._late: dict[bytes, float] = {}
+        self._late_before = float("-inf")  # messages received before this are late
         self._heard_at = self.answered_at = self._loop.time()
         self._watchdog = Watchdog(
             self,
@@ -101,6 +108,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._outbox:
             self._loop.call_soon(self._flush)
+            self._late_before = self._loop.time() - self.negotiated.msg_timeout / 1000
         if self._open is not None:
             self._seal()
         self._outbox.append(command)
@@ -209,13 +217,15 @@ class Connection(asyncio.Protocol):
 
     # --- answers to messages
 
-    def answer(self, command: bytes, outcome: Outcome) -> None:
+    def answer(self, command: bytes, outcome: Outcome, received_at: float) -> None:
         self.in_flight -= 1
         if self.in_flight == 0:
             self.idle.set()
         if self._closing or self._failure is not None:
             return  # it does not reach nsqd, which delivers the message again
         self.send(command)
+        if received_at < self._late_before:
+            self._note_late(command, received_at)
         self._listener.message_answered(outcome)
 
     def touch(self, message_id: bytes) -> None:
@@ -389,10 +399,33 @@ class Connection(asyncio.Protocol):
         self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
+    def _note_late(self, command: bytes, received_at: float) -> None:
+        if len(self._late) >= _MAX_LATE:
+            del self._late[next(iter(self._late))]
+        self._late[command.split()[1]] = self._loop.time() - received_at
+
+    def _answer_refused(self, error: ProtocolError) -> None:
+        """Nsqd does not take an answer, usually because the message has timed out and is delivered again."""
+        words = error.text.encode(errors="replace").split()
+        seconds = self._late.pop(words[1], None) if len(words) > 1 else None
+        if seconds is None:
+            log.warning("(%s) %s", self.address, error)
+        else:
+            log.warning(
+                "%s/%s (%s): message %s took %.1f s, longer than msg_timeout (%g s), so nsqd delivers it"
+                " again: use auto_touch=True or a longer msg_timeout",
+                self.topic,
+                self.channel,
+                self.address,
+                words[1].decode(errors="replace"),
+                seconds,
+                self.negotiated.msg_timeout / 1000,
+            )
+        self._listener.answer_refused(error)
+
     def _error_received(self, error: ProtocolError) -> None:
         if not error.fatal:
-            # Usually a FIN that arrived after the message time-out, when another consumer had the message.
-            log.warning("(%s) %s", self.address, error)
+            self._answer_refused(error)
             return
         # nsqd closes after this. When a command without an answer has failed, the oldest request gets the
         # error, because it and everything after it were not carried out.

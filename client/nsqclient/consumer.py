@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -20,13 +20,13 @@ from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
-from nsqclient.retry import Linear, Retry
+from nsqclient.retry import Retry
 from nsqclient.signals import watched
 from nsqclient.subscriptions import Subscriptions
 from nsqclient.tasks import end, report
-from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
+from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
 
 if TYPE_CHECKING:
     from nsqclient.dead_letters import DeadLetterProducers
@@ -42,7 +42,10 @@ _TOUCHES_PER_TIMEOUT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """Messages received, finished and requeued since the consumer was made, and its connections now."""
+    """Messages received, finished and requeued since the consumer was made, and its connections now.
+
+    An answer that nsqd refuses, because it came after the message time-out, does not count.
+    """
 
     received: int
     finished: int
@@ -53,16 +56,14 @@ class ConsumerStats:
 class Consumer(Listener, Generic[T]):
     """Calls *handler* with each message: a return sends FIN, an exception sends REQ and starts backing off.
 
-    The handler is a coroutine function, or a plain function that is quick; :meth:`add_handler` takes handlers
-    that block and :meth:`add_batch_handler` handlers of several messages. Without a handler the
-    consumer is iterated over. A handler may answer the message itself with ``finish()`` or ``requeue()``;
-    with ``auto_answer=False`` it must, and may do so after its return. With ``auto_touch`` messages that take
-    long are touched, as far as nsqd allows.
+    The handler is a coroutine function, or a plain function that is quick. One that blocks is called in
+    threads (*in_threads*). :meth:`add_handler` takes further handlers and :meth:`add_batch_handler` handlers
+    of several messages. Without a handler the consumer is iterated over. A handler may answer the message
+    itself with ``finish()`` or ``requeue()``; with ``auto_answer=False`` it must, and may do so after its
+    return. With ``auto_touch`` messages that take long are touched, as far as nsqd allows.
 
-    *retry* says how often a message is tried and after which delays; without it the settings of *config* do.
-    A message delivered more often is finished without being handled, and so is lost, unless *give_up* handles
-    it or it is published to the topic *dead_letter* on the nsqd it came from. When that fails, it is
-    delivered again. *decode* makes ``message.value`` from the body. *middlewares* are called around the
+    *retry* says how often a message is tried, after which delays, and what follows; by default it is tried
+    until it works. *decode* makes ``message.value`` from the body. *middlewares* are called around the
     handler. *choose* may drop or reorder the addresses that were found.
     """
 
@@ -76,11 +77,10 @@ class Consumer(Listener, Generic[T]):
         lookupd_addresses: Sequence[str] | str = (),
         config: Config | None = None,
         concurrency: int = 1,
+        in_threads: bool = False,
         auto_answer: bool = True,
         auto_touch: bool = False,
         retry: Retry | None = None,
-        dead_letter: str = "",
-        give_up: Handler[T] | None = None,
         decode: Decode[T] | None = None,
         middlewares: Sequence[Middleware] = (),
         choose: Callable[[list[str]], Iterable[str]] = list,
@@ -91,11 +91,9 @@ class Consumer(Listener, Generic[T]):
         self.topic = topic
         self.channel = channel
         self.config = config or Config()
-        self.retry = retry or Retry(
-            self.config.max_attempts, Linear(self.config.default_requeue_delay, self.config.max_requeue_delay)
-        )
+        self.retry = retry or Retry()
         self._auto_touch = auto_touch
-        self._dead_letters = _dead_letters(dead_letter, self.config) if dead_letter else None
+        self._dead_letters = _dead_letters(self.retry.dead_letters_of(topic, channel), self.config)
         self._addresses = Addresses(nsqds, lookupds, topic, self.config)
         self._subscriptions = Subscriptions(self, topic, channel, self.config, self._addresses, choose)
         self._connections = self._subscriptions.open
@@ -104,14 +102,13 @@ class Consumer(Listener, Generic[T]):
             retry=self.retry,
             auto_answer=auto_answer,
             auto_touch=auto_touch,
-            give_up=give_up,
             is_starved=lambda: self.is_starved,
             bury=self._dead_letters.publish if self._dead_letters is not None else None,
             decode=decode,
             middlewares=middlewares,
         )
         if handler is not None:
-            self._handling.add(Job(handler, concurrency))
+            self._handling.add(Job(handler, concurrency, in_threads))
         self._tasks: list[asyncio.Task[None]] = []
         self._received = self._finished = self._requeued = 0
         self._started = False
@@ -155,6 +152,36 @@ class Consumer(Listener, Generic[T]):
             raise ClosedError("the consumer could not be started; make another one") from self._start_error
         raise StopAsyncIteration
 
+    async def get(self, timeout: float | timedelta | None = None) -> Message[T]:
+        """The next message, which has to be answered.
+
+        Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
+        closed. Without *timeout* it waits.
+        """
+        async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
+            try:
+                return await anext(aiter(self))
+            except StopAsyncIteration:
+                raise ClosedError("the consumer is closed") from None
+
+    async def drain(self, idle: float | timedelta = 2) -> AsyncIterator[Message[T]]:
+        """Yields the messages that are there; ends when none has come for *idle* seconds.
+
+        The time of a back-off does not count. Deferred messages are not waited for. With more nsqd than
+        ``max_in_flight``, *idle* has to be above ``low_rdy_idle_timeout``.
+        """
+        while True:
+            paused = self._is_paused
+            try:
+                message = await self.get(idle)
+            except TimeoutError:
+                if not paused and not self._is_paused:
+                    return
+            except ClosedError:
+                return
+            else:
+                yield message
+
     def __repr__(self) -> str:
         return f"<Consumer {self.topic}/{self.channel} of {', '.join(self._connections) or 'no nsqd'}>"
 
@@ -187,6 +214,11 @@ class Consumer(Listener, Generic[T]):
     def is_backing_off(self) -> bool:
         """Whether it has stopped or slowed down because the handler fails."""
         return self._subscriptions.backoff.phase is not Phase.RUNNING
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether the back-off lets no message in, not even the one that is tried after a pause."""
+        return self._subscriptions.backoff.phase is Phase.STOPPED
 
     @property
     def is_called_by_a_handler(self) -> bool:
@@ -391,6 +423,12 @@ class Consumer(Listener, Generic[T]):
             self._requeued += 1
         self._subscriptions.note(outcome)
 
+    def answer_refused(self, error: ProtocolError) -> None:
+        if error.code == E_FIN_FAILED:
+            self._finished -= 1
+        elif error.code == E_REQ_FAILED:
+            self._requeued -= 1
+
     def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._handling.failed([message], error)
 
@@ -420,9 +458,10 @@ class Consumer(Listener, Generic[T]):
         return asyncio.get_running_loop().time()
 
 
-def _dead_letters(topic: str, config: Config) -> "DeadLetterProducers":
+def _dead_letters(topic: str, config: Config) -> "DeadLetterProducers | None":
+    if not topic:
+        return None
     # Imported here because a producer imports much and few consumers need one.
     from nsqclient.dead_letters import DeadLetterProducers
 
-    commands.check_topic(topic)
     return DeadLetterProducers(topic, config)

@@ -1,10 +1,13 @@
-"""Publishes the messages that a consumer has given up to the topic of its dead letters."""
+"""Publishes the messages that a consumer has given up to a dead-letter topic."""
 
 import asyncio
 import logging
+import time
+from dataclasses import replace
 from typing import Any
 
 from nsqclient.config import Config
+from nsqclient.errors import UnsupportedError
 from nsqclient.message import Message
 from nsqclient.producer import Producer
 from nsqclient.tasks import Tasks
@@ -21,20 +24,53 @@ class DeadLetterProducers:
 
     def __init__(self, topic: str, config: Config) -> None:
         self.topic = topic
-        self._config = config
+        self._config = replace(config, headers=True)
         self._producers: dict[str, Producer] = {}
         self._tasks = Tasks()
+        self._warned = False
 
-    def publish(self, message: Message[Any]) -> asyncio.Future[None]:
-        """Publish the message, with its headers, to the nsqd it came from."""
+    def publish(self, message: Message[Any], reason: str) -> asyncio.Future[None]:
+        """Publish the message to the nsqd it came from, with the headers of a dead letter.
+
+        They are those that nsqd adds by a policy, so ``/dead_letters/send_back`` works for both.
+        """
         log.warning(
             "%s/%s: %r goes to the dead letters in %s", message.topic, message.channel, message, self.topic
         )
         producer = self._producers.get(message.nsqd)
         if producer is None:
             producer = self._producers[message.nsqd] = Producer(message.nsqd, config=self._config)
-        work = producer.publish(self.topic, message.body, headers=message.headers or None)
+        work = self._publish(producer, message, reason)
         return self._tasks.spawn_quietly(work, f"dead letter to {message.nsqd}")
+
+    async def _publish(self, producer: Producer, message: Message[Any], reason: str) -> None:
+        added = {
+            "dead-topic": message.topic,
+            "dead-channel": message.channel,
+            "dead-id": message.id.decode(errors="replace"),
+            "dead-node": message.nsqd.rpartition(":")[0],
+            "dead-attempts": str(message.attempts),
+            "dead-first": str(message.timestamp_ns),
+            "dead-last": str(time.time_ns()),
+            "dead-client": f"{self._config.client_id}@{self._config.hostname}",
+            "dead-reason": reason,
+        }
+        try:
+            try:
+                await producer.publish(self.topic, message.body, headers={**message.headers, **added})
+            except ValueError:  # together they are too long
+                await producer.publish(self.topic, message.body, headers=added)
+        except UnsupportedError:
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "%s/%s: the nsqd %s takes no headers, so its dead letters do not say where they came from"
+                    " and cannot be sent back",
+                    message.topic,
+                    message.channel,
+                    message.nsqd,
+                )
+            await producer.publish(self.topic, message.body)
 
     def leave(self, address: str) -> None:
         """Disconnect from an nsqd from which no more messages come, once it has answered."""

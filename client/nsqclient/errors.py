@@ -1,15 +1,20 @@
 """The errors on the way to nsqd; a refusal by nsqd itself is a ``ProtocolError`` with its code.
 
-All of these are ``ConnectionError`` and so ``OSError``, as are the errors of a name that does not resolve
-or a port nobody listens on: ``except OSError`` catches everything that is not a refusal.
+All are ``NSQError``. Those of this module are also ``ConnectionError``, and so ``OSError``.
 """
 
+from nsqclient.wire.errors import NSQError
 
-class ConnectionLostError(ConnectionError):
+
+class UnreachableError(NSQError, ConnectionError):
+    """No connection could be opened, or no nsqd is known; the text names the address and the reason."""
+
+
+class ConnectionLostError(NSQError, ConnectionError):
     """The connection ended, so the answer to what was sent will never come."""
 
 
-class HandshakeError(ConnectionError):
+class HandshakeError(NSQError, ConnectionError):
     """The peer answered, but not as nsqd does, or it did not grant what is needed."""
 
 
@@ -21,9 +26,9 @@ class AuthError(HandshakeError):
     """nsqd requires authentication, and ``auth_secret`` is missing or refused."""
 
 
-class UnsupportedError(ConnectionError):
+class UnsupportedError(NSQError, ConnectionError):
     """The feature does not exist on this nsqd, or was not negotiated with it; the text says which."""
 
 
-class ClosedError(ConnectionError):
+class ClosedError(NSQError, ConnectionError):
     """The producer or consumer was closed by its owner."""

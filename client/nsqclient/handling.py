@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
+from nsqclient.jobs import Call, Decode, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
 from nsqclient.retry import Retry
@@ -41,15 +42,14 @@ class Handling:
         retry: Retry,
         auto_answer: bool,
         auto_touch: bool,
-        give_up: Handler[Any] | None,
         is_starved: Callable[[], bool],
-        bury: Callable[[Message[Any]], asyncio.Future[None]] | None = None,
+        bury: Callable[[Message[Any], str], asyncio.Future[None]] | None = None,
         decode: Decode[Any] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        """*bury* publishes a message to the dead-letter topic."""
+        """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
         self._name = name
-        self._verdicts = Verdicts(name, retry, give_up, bury)
+        self._verdicts = Verdicts(name, retry, bury)
         self._auto_answer = auto_answer
         self._auto_touch = auto_touch
         self._is_starved = is_starved
@@ -96,6 +96,8 @@ class Handling:
                 threads = HandlerThreads(self, job, f"{self._name} {number}")
                 self._threads.append(threads)
                 call = threads.call
+            elif asyncio.get_running_loop().get_debug():
+                call = partial(_watched_call, self._name, call)
             if self._middlewares:
                 call = (around_batch if job.batch_size else around_message)(self._middlewares, call)
             for _ in range(job.concurrency):
@@ -329,6 +331,22 @@ class Handling:
             raise
         # Some may have lost their connection while the batch waited.
         return [message for message in batch if not message.is_lost]
+
+
+def _watched_call(name: str, handler: Call, messages: Any) -> Awaitable[Any] | None:
+    """Call a handler in debug mode, and warn when the call blocks the event loop."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        return handler(messages)
+    finally:
+        if (seconds := loop.time() - began) >= loop.slow_callback_duration:
+            log.warning(
+                "%s: the handler %r blocked the event loop for %.3f s: use in_threads=True",
+                name,
+                handler,
+                seconds,
+            )
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from nsqclient.config import Config
 from nsqclient.connection import Connection
-from nsqclient.errors import AuthError, ConnectionLostError, HandshakeError
+from nsqclient.errors import AuthError, ConnectionLostError, HandshakeError, UnreachableError
 from nsqclient.listener import Listener
 from nsqclient.running_time import running_timeout
 from nsqclient.wire import commands
@@ -27,7 +27,7 @@ _AUTH_CODES: Final = frozenset({E_AUTH_FAILED, E_UNAUTHORIZED})
 async def connect(
     address: str, config: Config, listener: Listener, answer_timeout: float | None = None
 ) -> Connection:
-    """Open a connection to ``host:port``; OSError or ``ProtocolError`` when that fails.
+    """Open a connection to ``host:port``; raises NSQError when that fails.
 
     It takes at most ``dial_timeout`` for the connection and *answer_timeout* for the handshake, which is
     ``read_timeout`` unless it is less. It also limits the wait for all later answers.
@@ -43,14 +43,18 @@ async def connect(
             )
     except ConnectionRefusedError as error:
         # Event loops differ in the text of this error, and some omit the address.
-        raise ConnectionRefusedError(f"{address}: connection refused") from error
+        raise UnreachableError(f"{address}: connection refused") from error
     except TimeoutError as error:
-        raise TimeoutError(f"{address} did not accept a connection in {config.dial_timeout:g} s") from error
+        raise UnreachableError(
+            f"{address} did not accept a connection in {config.dial_timeout:g} s"
+        ) from error
     except socket.gaierror as error:
-        raise ConnectionError(f"{address}: no such host ({error.strerror})") from error
+        raise UnreachableError(f"{address}: no such host ({error.strerror})") from error
+    except OSError as error:
+        raise UnreachableError(f"{address}: {error}") from error
     except ValueError as error:
         # No name can have an empty label, or a long one; nsqlookupd may say it all the same.
-        raise ConnectionError(f"{address}: no such host ({error})") from error
+        raise UnreachableError(f"{address}: no such host ({error})") from error
     connection.give_up_after(patience)
     try:
         async with running_timeout(patience):
@@ -75,7 +79,7 @@ async def _shake_hands(connection: Connection, host: str) -> None:
         raise HandshakeError(
             f"the answer of {connection.address} to IDENTIFY is not understood: {error}"
         ) from error
-    if config.tls_v1:
+    if config.tls:
         if not negotiated.tls_v1:
             raise HandshakeError(f"{connection.address} does not offer TLS")
         await _start_tls(connection, host)
@@ -98,7 +102,7 @@ async def _shake_hands(connection: Connection, host: str) -> None:
 
 async def _start_tls(connection: Connection, host: str) -> None:
     confirmed = connection.expect()  # nsqd's OK may come with the end of the TLS handshake
-    context = connection.config.tls_config or ssl.create_default_context()
+    context = connection.config.tls_context or ssl.create_default_context()
     try:
         transport = await asyncio.get_running_loop().start_tls(
             connection.transport, connection, context, server_hostname=host

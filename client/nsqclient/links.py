@@ -9,7 +9,7 @@ from typing import Final
 from nsqclient.config import Config
 from nsqclient.connection import Connection
 from nsqclient.directory import Directory
-from nsqclient.errors import ClosedError
+from nsqclient.errors import ClosedError, UnreachableError
 from nsqclient.handshake import connect as open_connection
 from nsqclient.listener import Listener
 from nsqclient.requests import awaitable
@@ -178,7 +178,7 @@ class Links:
                 return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
         address = self.roster.pick(self._now())
         if address is None:
-            raise ConnectionError("; ".join(self._directory.errors) or "nsqlookupd knows no nsqd")
+            raise UnreachableError("; ".join(self._directory.errors) or "nsqlookupd knows no nsqd")
         return await self.connect(address)
 
     async def connect(self, address: str) -> Connection:

@@ -26,6 +26,9 @@ class Listener:
     def message_answered(self, outcome: Outcome) -> None:
         """The answer to one message is being sent."""
 
+    def answer_refused(self, error: ProtocolError) -> None:
+        """Nsqd does not take the answer to a message."""
+
     def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         """The handler of this message has failed; *error* is None when it was logged already."""
 

@@ -110,7 +110,7 @@ class Lookups:
         if config.auth_secret and config.lookupd_authorization:
             headers["Authorization"] = f"Bearer {config.auth_secret}"
         url = _with(url, params)
-        tls, timeout = config.lookupd_tls_config or config.tls_config, config.lookupd_poll_timeout
+        tls, timeout = config.lookupd_tls_context, config.lookupd_poll_timeout
         answer = await get(url, headers=headers, tls=tls, seconds=timeout)
         if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
             answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)

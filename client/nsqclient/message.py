@@ -58,8 +58,8 @@ class Source(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    def answer(self, command: bytes, outcome: Outcome) -> None:
-        """Send the one answer to a message."""
+    def answer(self, command: bytes, outcome: Outcome, received_at: float) -> None:
+        """Send the one answer to a message, which was received at this event loop time."""
 
     def touch(self, message_id: bytes) -> None:
         """Ask for more time."""
@@ -152,12 +152,12 @@ class Message(Generic[T]):
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
         self.answered = True
-        self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED)
+        self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED, self.received_at)
 
     def _end(self, outcome: Outcome) -> None:
         """Finish the message though no handler has handled it."""
         self.answered = True
-        self._source.answer(b"FIN %b\n" % self.id, outcome)
+        self._source.answer(b"FIN %b\n" % self.id, outcome, self.received_at)
 
     def requeue(self, delay: float | timedelta | None = None, *, backoff: bool | None = None) -> None:
         """Have the message delivered again after *delay* seconds (REQ).
@@ -179,7 +179,7 @@ class Message(Generic[T]):
         command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
         self.answered = True  # only now, because a message whose requeue raised can still be answered
         failed = delay is None and retry.backoff if backoff is None else backoff
-        self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED)
+        self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED, self.received_at)
 
     def touch(self) -> None:
         """Ask nsqd for more time: the message timeout starts again from now."""

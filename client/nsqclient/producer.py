@@ -41,7 +41,8 @@ class Producer:
 
     def __init__(
         self,
-        *nsqd_addresses: str,
+        nsqd_addresses: Sequence[str] | str = (),
+        *,
         lookupd_addresses: Sequence[str] | str = (),
         config: Config | None = None,
         retry_seconds: float | timedelta = 0,
@@ -51,11 +52,11 @@ class Producer:
         max_unconfirmed_bytes: int = 32 << 20,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        lookupds = address_list(lookupd_addresses)
-        if not nsqd_addresses and not lookupds:
+        nsqds, lookupds = address_list(nsqd_addresses), address_list(lookupd_addresses)
+        if not nsqds and not lookupds:
             raise ValueError("a producer needs addresses of nsqd or of nsqlookupd")
-        for address in nsqd_addresses:
-            _check_address(address)
+        for address in nsqds:
+            split_address(address)
         if max_unconfirmed < 1 or max_unconfirmed_bytes < 1:
             raise ValueError("max_unconfirmed and max_unconfirmed_bytes have to be positive")
         seconds = seconds_of(publish_timeout)
@@ -64,7 +65,7 @@ class Producer:
         self.config = config or Config()
         self._dispatch = Dispatch(
             self.config,
-            nsqds=nsqd_addresses,
+            nsqds=nsqds,
             lookupds=lookupds,
             spread=spread,
             publish_timeout=seconds,
@@ -114,7 +115,7 @@ class Producer:
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Add an nsqd to publish to. Raises the error of a failed connection; it is tried again later."""
-        _check_address(address)
+        split_address(address)
         await self._links.add(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
@@ -297,12 +298,6 @@ class Producer:
     def _passing(self) -> set[Confirmation]:
         """The submitted publishes whose middlewares have not ended."""
         return set() if self._passage is None else self._passage.under_way
-
-
-def _check_address(address: object) -> None:
-    if not isinstance(address, str):
-        raise TypeError(f"an address is text, as in Producer('a:4150', 'b:4150'), not {address!r}")
-    split_address(address)
 
 
 def _seconds(timeout: float | timedelta | None) -> float | None:

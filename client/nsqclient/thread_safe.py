@@ -35,8 +35,8 @@ class ThreadSafe:
     def is_closed(self) -> bool:
         return self.source.is_closed
 
-    def answer(self, command: bytes, outcome: Outcome) -> None:
-        self._post(self.source.answer, command, outcome)
+    def answer(self, command: bytes, outcome: Outcome, received_at: float) -> None:
+        self._post(self.source.answer, command, outcome, received_at)
 
     def touch(self, message_id: bytes) -> None:
         self._post(self.source.touch, message_id)

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from nsqclient.jobs import Handler, is_awaitable
+from nsqclient.jobs import is_awaitable
 from nsqclient.message import Message, Outcome
 from nsqclient.retry import Exponential, Retry
 from nsqclient.tasks import cancellations, is_stopping
@@ -16,6 +17,9 @@ log = logging.getLogger("nsqclient")
 # When the delay of a retry fails: what a retry has by default.
 _USUAL_DELAY: Final = Exponential(1, 600)
 
+# The longest reason in the headers of a dead letter, in characters.
+_MAX_REASON: Final = 1000
+
 
 class Verdicts:
     """The decisions for the handlers of one consumer; *name* is for the log."""
@@ -24,14 +28,12 @@ class Verdicts:
         self,
         name: str,
         retry: Retry,
-        give_up: Handler[Any] | None,
-        bury: Callable[[Message[Any]], asyncio.Future[None]] | None,
+        bury: Callable[[Message[Any], str], asyncio.Future[None]] | None,
     ) -> None:
-        """*bury* publishes a message to the dead-letter topic."""
+        """*bury* publishes a message to the dead-letter topic, with the reason in its headers."""
         self._name = name
         self._retry = retry
         self.max_attempts = retry.max_attempts or 1 << 16  # attempts are 16 bits
-        self._give_up = give_up
         self._bury = bury
         self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
         self._dying: set[Message[Any]] = set()  # being published as dead letters
@@ -39,7 +41,7 @@ class Verdicts:
     def failed(self, messages: list[Message[Any]], error: BaseException | None) -> None:
         """A handler has failed: requeue the messages it did not answer, or publish them as dead letters.
 
-        *error* is None when somebody else has logged it.
+        *error* is None when a framework has logged it; the exception being handled is then the reason.
         """
         if error is not None:
             log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
@@ -47,7 +49,8 @@ class Verdicts:
             if message.answered or message in self._dying:
                 continue
             if self._bury is not None and message.attempts >= self.max_attempts:
-                self._to_the_dead(message, Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP)
+                outcome = Outcome.DEAD if self._retry.backoff else Outcome.GIVEN_UP
+                self._to_the_dead(message, outcome, _reason_of(error or sys.exception()))
             else:
                 self._put_off(message)
 
@@ -75,14 +78,14 @@ class Verdicts:
         )
         before = cancellations()
         try:
-            if self._give_up is not None:
-                pending = self._give_up(message)
+            if callable(self._retry.then):
+                pending = self._retry.then(message)
                 if is_awaitable(pending):
                     await pending
             if message.answered:
                 return
             if self._bury is not None:
-                self._to_the_dead(message, Outcome.GIVEN_UP)
+                self._to_the_dead(message, Outcome.GIVEN_UP, f"delivered {message.attempts} times")
             else:
                 message._end(Outcome.GIVEN_UP)
         except asyncio.CancelledError as error:
@@ -100,14 +103,14 @@ class Verdicts:
             self.failed([message], error)
             return
         log.error("%s: %r cannot be decoded", self._name, message, exc_info=error)
-        self._to_the_dead(message, Outcome.GIVEN_UP)
+        self._to_the_dead(message, Outcome.GIVEN_UP, _reason_of(error))
 
-    def _to_the_dead(self, message: Message[Any], outcome: Outcome) -> None:
+    def _to_the_dead(self, message: Message[Any], outcome: Outcome, reason: str) -> None:
         """Publish the message as a dead letter, and finish it with *outcome* when nsqd has confirmed that."""
         if self._bury is not None:
             self.in_hand.add(message)
             self._dying.add(message)
-            self._bury(message).add_done_callback(partial(self._buried, message, outcome))
+            self._bury(message, reason).add_done_callback(partial(self._buried, message, outcome))
 
     def _buried(self, message: Message[Any], outcome: Outcome, confirmation: asyncio.Future[None]) -> None:
         self.in_hand.discard(message)
@@ -148,3 +151,15 @@ def give_back(messages: Iterable[Message[Any]]) -> None:
     for message in messages:
         if not message.answered:
             message.requeue(0)
+
+
+def _reason_of(error: BaseException | None) -> str:
+    """The type of an exception and the first line of its text, as a header can hold it."""
+    if error is None:
+        return "handler failed"
+    try:
+        first_line = str(error).strip().partition("\n")[0]
+    except Exception:  # noqa: BLE001 - an exception of the program may be unable to say anything
+        first_line = ""
+    reason = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    return reason.encode(errors="replace").decode()[:_MAX_REASON]

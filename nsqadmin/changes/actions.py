@@ -1,10 +1,13 @@
 """Changes to the cluster, made on every node that they concern."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
+from nsqadmin.changes.audit import DONE, outcome, unknown_in
 from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -31,9 +34,8 @@ class QueueAction(Enum):
 class Done:
     """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
 
-    ``silent`` are nsqds that hold the topic or channel and were not told: they come back with it.
-    ``results`` gives the outcome for each node that was told, in words. ``refusing`` are nsqds that were told
-    and did not do it.
+    ``silent`` are nsqds that hold the topic or channel and did not get the request. ``results`` gives the
+    outcome for each node, in words. ``refusing`` are nsqds that answered with an error.
     """
 
     nsqds: int
@@ -46,7 +48,12 @@ class Done:
     @property
     def is_done(self) -> bool:
         """Whether an nsqd did it, or none was concerned: nsqlookupd only registers what nsqds have."""
-        return self.nsqds > 0 or not (self.refusing or self.silent)
+        return self.nsqds > 0 or not (self.refusing or self.silent or self.unknown)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes that got the request, did not answer in time, and may still carry it out."""
+        return unknown_in(dict(self.results))
 
     @property
     def errors(self) -> tuple[NodeError, ...]:
@@ -63,13 +70,21 @@ class Actions:
     Each step asks its nodes in parallel, and the next step begins when all have answered. nsqlookupds come
     first, so that no consumer is sent to an nsqd for something that is about to be deleted. An action that
     succeeded nowhere raises UpstreamError, or UnknownError if the nodes agree that its object does not exist.
+
+    A node gets one change at a time, in order. After a change whose outcome is unknown it gets no other until
+    :meth:`settled` is called for it.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, unsettled: Sequence[str] = ()) -> None:
         self._cluster = cluster
+        self.order = _Order(set(unsettled))
+
+    def settled(self, node: str) -> None:
+        """Send changes to *node* again: the outcome of its last one is established."""
+        self.order.unsettled.discard(node)
 
     async def create_topic(self, topic: str) -> Done:
-        steps = _Steps()
+        steps = _Steps(self.order)
         if self._cluster.uses_lookupd:
             await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.create_topic(topic))
         else:
@@ -78,7 +93,7 @@ class Actions:
 
     async def create_channel(self, topic: str, channel: str) -> Done:
         """Create *channel*, and *topic* if needed, on the nsqlookupds and on all producers of the topic."""
-        steps = _Steps()
+        steps = _Steps(self.order)
         if not self._cluster.uses_lookupd:
             nsqds = self._cluster.nsqds()
             await steps.each(nsqds, lambda nsqd: nsqd.create_topic(topic))
@@ -131,7 +146,7 @@ class Actions:
         """Make the nsqd at *node* refuse publishes so that it empties, or accept them again (*cancel*)."""
         if not self._cluster.is_there(node):
             raise UnknownError(NODE_NOT_FOUND)
-        steps = _Steps()
+        steps = _Steps(self.order)
         await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel))
         return steps.done("nsqd")
 
@@ -141,7 +156,7 @@ class Actions:
         # Only listed nodes are contacted: this request must not become a way to POST to any address.
         if all(producer.http_address != node for producer in producers.value):
             raise UnknownError(NODE_NOT_FOUND)
-        steps = _Steps(stages=list(producers.stages))
+        steps = _Steps(self.order, stages=list(producers.stages))
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.tombstone(topic, node))
         await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.delete_topic(topic))
         failed = steps.stages[-1]
@@ -152,13 +167,42 @@ class Actions:
     async def _begin(self, topic: str) -> tuple["_Steps", list[NsqdApi]]:
         """Return the nsqds to tell about *topic*; those that cannot be told are noted in the steps."""
         holders = await self._cluster.holders_of(topic)
-        return _Steps(self._cluster.queues.silent_holders(topic), list(holders.stages)), holders.value
+        silent = self._cluster.queues.silent_holders(topic)
+        return _Steps(self.order, silent, list(holders.stages)), holders.value
+
+
+class _Order:
+    """Sends changes to each node one after the other, and none while the outcome of the last is unknown."""
+
+    def __init__(self, unsettled: set[str]) -> None:
+        self.unsettled = unsettled
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def send(self, target: Target, tell: Callable[[Target], Awaitable[None]]) -> None:
+        lock = self._locks.setdefault(target.address, asyncio.Lock())
+        async with lock:
+            if target.address in self.unsettled:
+                raise NodeError(
+                    "POST",
+                    f"http://{target.address}",
+                    target.address,
+                    "the outcome of an earlier change is unknown",
+                )
+            try:
+                await tell(target)
+            except NodeError as error:
+                if error.may_happen and isinstance(target, NsqdApi):
+                    self.unsettled.add(target.address)
+                raise
 
 
 class _Steps:
     """Counts what the nodes answered during one action."""
 
-    def __init__(self, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None) -> None:
+    def __init__(
+        self, order: _Order, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None
+    ) -> None:
+        self._order = order
         self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []
         self._silent = set(silent)
         self._refused: list[NodeError] = []
@@ -169,18 +213,21 @@ class _Steps:
         self._asked = 0
 
     async def each(self, targets: Sequence[Target], tell: Callable[[Target], Awaitable[None]]) -> None:
-        told = await ask_all(targets, tell)
+        told = await ask_all(targets, lambda target: self._order.send(target, tell))
         self.stages.append(told.errors)
         self._refused.extend(told.errors)
         self._asked += told.asked
         nsqds = {one.address for one in targets if isinstance(one, NsqdApi)}
-        self._silent |= nsqds & {error.address for error in told.errors if error.unreachable}
-        self._refusing |= nsqds & {error.address for error in told.errors if error.code not in _ABSENT}
+        unreachable = {error.address for error in told.errors if error.unreachable}
+        self._silent |= nsqds & unreachable
+        self._refusing |= (
+            nsqds & {one.address for one in told.errors if one.code not in _ABSENT} - unreachable
+        )
         for target, _ in told.value:
             (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
-            self._told.setdefault(target.address, "done")
+            self._told.setdefault(target.address, DONE)
         for error in told.errors:
-            self._told[error.address] = error.reason if error.unreachable else error.code or error.reason
+            self._told[error.address] = outcome(error)
 
     def done(self, kind: str) -> Done:
         if self._asked and len(self._refused) == self._asked:
@@ -195,7 +242,7 @@ class _Steps:
             len(self._nsqds - refused),
             len(self._lookupds - refused),
             tuple(self.stages),
-            tuple(sorted(self._silent - self._nsqds)),
+            tuple(sorted(self._silent - self._nsqds - set(unknown_in(self._told)))),
             tuple(self._told.items()),
             tuple(sorted(self._refusing)),
         )

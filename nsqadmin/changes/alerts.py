@@ -1,10 +1,10 @@
-"""Tells an endpoint when troubles begin and end, except those that somebody has muted."""
+"""Tells an endpoint of troubles that last, and when they end, except those that are muted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.attention import Concern, ConcernKey, Level
+from nsqadmin.figures.attention import ALERT_S, Concern, ConcernKey, Level
 from nsqadmin.figures.instant import Instant
 
 MUTE_S: Final = 3600.0
@@ -34,6 +34,12 @@ class Alerts:
         # The troubles of now, for /metrics.
         self.now: tuple[Concern, ...] = ()
 
+    def restore(self, troubles: Iterable[Concern], now: Instant) -> None:
+        """Go on with the *troubles* of an earlier run: those that were serious were told of."""
+        for one in troubles:
+            if one.level is Level.TROUBLE and one.began is not None and now.since(one.began) >= ALERT_S:
+                self._told[one.key] = one
+
     async def follow(self, this: Round) -> None:
         self.now = tuple(one for one in this.troubles if one.level is Level.TROUBLE)
         self._muted = {
@@ -41,7 +47,8 @@ class Alerts:
         }
         serious = {one.key: one for one in self.now}
         for key, concern in serious.items():
-            if key not in self._told and key_text(key) not in self._muted:
+            lasts = concern.began is None or this.now.since(concern.began) >= ALERT_S
+            if lasts and key not in self._told and key_text(key) not in self._muted:
                 self._told[key] = concern
                 self._tell("trouble", self._news("firing", concern))
         for key in [key for key in self._told if key not in serious]:
@@ -63,5 +70,5 @@ class Alerts:
         place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node
         if self._form == "slack":
             word = "Over" if status == "resolved" else "Trouble"
-            return {"text": f"{word}: {place} {concern.mark}. {concern.text}"}
+            return {"text": f"{word}: {place} {concern.mark}. {concern.sentence}"}
         return {"status": status, **concern.to_json(), "messages": concern.messages}

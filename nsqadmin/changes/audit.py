@@ -2,10 +2,13 @@
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from nsqclient.wire.node_error import NodeError
+from nsqcore.cluster.models import TopicStats
 from nsqcore.process.logs import Log
 
 # At this size the file is renamed to FILE.1, which replaces the previous FILE.1.
@@ -13,13 +16,26 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 # Only the latest so many deeds are shown.
 MOST_SHOWN: Final = 2000
 
-# The outcome on a node, in a deed's results: this word, or this word and a number.
+# The outcome on a node, in a deed's results: one of these words, alone or with a colon and details.
 DONE: Final = "done"
+UNKNOWN: Final = "unknown"
 
 
 def is_done(word: str) -> bool:
     """Tell whether *word* says that a node did the change."""
     return word == DONE or word.startswith(f"{DONE}: ")
+
+
+def outcome(error: NodeError) -> str:
+    """Describe in a deed's results why a node did not confirm a change."""
+    if error.may_happen:
+        return f"{UNKNOWN}: {error.reason}, it may still happen"
+    return error.reason if error.unreachable else error.code or error.reason
+
+
+def unknown_in(results: Mapping[str, str]) -> list[str]:
+    """Return the nodes in *results* that may still carry out the change."""
+    return sorted(node for node, word in results.items() if word.startswith(f"{UNKNOWN}: "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,15 @@ class Deed:
     silent: tuple[str, ...] = ()
 
     @property
+    def key(self) -> tuple[float, str, str, str, str, str]:
+        """Two records with the same key are about one deed; the later one completes it."""
+        return round(self.at_s, 3), self.user, self.action, self.topic, self.channel, self.node
+
+    @property
+    def unknown(self) -> list[str]:
+        return unknown_in(self.results)
+
+    @property
     def subject(self) -> str:
         place = f"{self.topic}/{self.channel}" if self.channel else self.topic
         return f"{place} on {self.node}" if place and self.node else place or self.node
@@ -49,7 +74,7 @@ class Deed:
     @property
     def result(self) -> str:
         """Describe the outcome in a few words."""
-        if not self.ok:
+        if not self.ok and not self.unknown:
             return f"failed: {self.problem}"
         done = sum(1 for word in self.results.values() if is_done(word))
         told = [f"{node}: {word}" for node, word in self.results.items() if word != DONE]
@@ -75,6 +100,7 @@ class Deed:
             "after": self.after,
             "results": self.results,
             "silent": list(self.silent),
+            "unknown": self.unknown,
         }
 
     @classmethod
@@ -97,6 +123,28 @@ class Deed:
         )
 
 
+def later_outcome(deed: Deed, topic: TopicStats | None) -> str:
+    """Tell from a node's present statistics of *topic*, None if it has none, whether *deed* was done."""
+    channels = {one.channel_name: one for one in topic.channels} if topic is not None else {}
+    target = channels.get(deed.channel) if deed.channel else topic
+    action = deed.action.rpartition(" and ")[2].partition("_")[0]
+    seen: bool | None = None
+    if action in {"pause", "unpause"}:
+        seen = target is not None and target.paused is (action == "pause")
+    elif action in {"delete", "tombstone", "create"}:
+        seen = (target is not None) is (action == "create")
+    elif action == "empty":
+        seen = True if target is None or not target.depth else None
+    when = "when the node answered again"
+    return (
+        f"not known to be done {when}"
+        if seen is None
+        else f"{DONE}: seen {when}"
+        if seen
+        else f"not done {when}"
+    )
+
+
 class Audit:
     """Appends deeds to the file and returns the latest."""
 
@@ -112,7 +160,8 @@ class Audit:
             self._read()
 
     def note(self, deed: Deed) -> None:
-        self._deeds.append(deed)
+        """Append *deed*, or complete the one with the same key."""
+        self._remember(deed)
         if self._path is None:
             return
         # JSON escapes line ends, so any name fits into one line.
@@ -124,6 +173,17 @@ class Audit:
                 file.write(line)
         except OSError as error:
             self._log.error("audit: %s of %s is not in %s: %s", deed.action, deed.user, self._path, error)
+
+    def _remember(self, deed: Deed) -> None:
+        for place, known in enumerate(self._deeds):
+            if known.unknown and known.key == deed.key:
+                self._deeds[place] = deed
+                return
+        self._deeds.append(deed)
+
+    def unknown(self) -> list[Deed]:
+        """Return the deeds whose outcome on a node is unknown."""
+        return [deed for deed in self._deeds if deed.unknown]
 
     def latest(self) -> list[Deed]:
         """Return the last deeds, the newest first."""
@@ -139,6 +199,6 @@ class Audit:
             with path.open("rb") as file:
                 for line in file:
                     try:
-                        self._deeds.append(Deed.from_json(json.loads(line)))
+                        self._remember(Deed.from_json(json.loads(line)))
                     except (ValueError, TypeError, KeyError):
                         self._log.warning("audit: a line of %s cannot be read", path)

@@ -4,14 +4,16 @@ import base64
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.actions import Actions, Done, QueueAction
-from nsqadmin.changes.audit import Audit, Deed
+from nsqadmin.changes.audit import Audit, Deed, is_done, later_outcome, outcome
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.views import Round
 from nsqcore.http.api import ApiError, Request
 from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
@@ -49,6 +51,8 @@ class Desk:
         self._show = show
         self._show_node = show_node
         self._via = socket.gethostname()
+        # Nodes with an unknown outcome that answer again, and when the first of their new figures were taken.
+        self._back_ns: dict[str, int] = {}
         # How many times each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
 
@@ -100,6 +104,30 @@ class Desk:
             request, ["cancel_drain" if cancel else "drain_node"], "", work, node=node
         )
 
+    async def follow(self, this: Round) -> None:
+        """Complete the audit of changes whose outcome was unknown, once their node answers again.
+
+        The outcome is read from the second figures after its return: the request came before their question.
+        """
+        completed: set[str] = set()
+        views = {view.address: view for view in this.nodes if view.answers}
+        for deed in self.audit.unknown():
+            results = dict(deed.results)
+            for node in deed.unknown:
+                look = views[node].look if node in views else None
+                if look is None or look.at_s <= deed.at_s:
+                    self._back_ns.pop(node, None)
+                elif look.at_ns > self._back_ns.setdefault(node, look.at_ns):
+                    completed.add(node)
+                    results[node] = later_outcome(deed, look.topics.get(deed.topic))
+                    self._log.info("%s %s on %s: %s", deed.action, deed.subject, node, results[node])
+            if results != deed.results:
+                ok = deed.ok or any(map(is_done, results.values()))
+                self.audit.note(replace(deed, results=results, ok=ok))
+        for node in completed:
+            del self._back_ns[node]
+            self._actions.settled(node)
+
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
         """Report a change that is no work on topics: log, audit and notification; *what* as in a Deed."""
         self._log.info("%s: %s", self._who(request), text)
@@ -132,12 +160,21 @@ class Desk:
         except (UpstreamError, UnknownError) as error:
             self._log.warning("%s: %s failed: %s", self._who(request), what, error)
             await self._show_changed(topic, node)
-            after = self._state(topic, channel)
-            self._enter(request, " and ".join(words), **subject, ok=False, problem=str(error), after=after)
+            errors = error.errors if isinstance(error, UpstreamError) else ()
+            self._enter(
+                request,
+                " and ".join(words),
+                **subject,
+                ok=False,
+                problem=str(error),
+                after=self._state(topic, channel),
+                results={one.address: outcome(one) for one in errors},
+            )
             if even_failed:
                 self._notify(request, words, topic, channel, node)
             raise
-        back = f"; not reached, and keeping what they hold: {', '.join(done.silent)}" if done.silent else ""
+        back = f"; not reached, and unchanged: {', '.join(done.silent)}" if done.silent else ""
+        back += f"; unknown, it may still happen: {', '.join(done.unknown)}" if done.unknown else ""
         self._log.info(
             "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
         )
@@ -195,7 +232,8 @@ def _undone(done: Done) -> str:
     """Say why no nsqd made a change, in the words of each."""
     words = dict(done.results)
     return "; ".join(
-        f"{node}: {words.get(node, 'not reached')}" for node in sorted({*done.refusing, *done.silent})
+        f"{node}: {words.get(node, 'not reached')}"
+        for node in sorted({*done.refusing, *done.silent, *done.unknown})
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from nsqadmin.changes.actions import Done
-from nsqadmin.changes.audit import DONE
+from nsqadmin.changes.audit import DONE, outcome
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -176,7 +176,7 @@ class MessageActions:
         for _, share in told.value:
             left.update(share.left)
         results = {node: f"{DONE}: {share.count}" for node, share in told.value}
-        results |= {error.address: error.code or error.reason for error in errors}
+        results |= {error.address: outcome(error) for error in errors}
         return Handled(
             len(told.value),
             0,

@@ -8,6 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+from nsqadmin.changes.audit import outcome
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -93,6 +94,13 @@ class ClusterPolicies:
         found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
         return Answer(found, (*nsqds.stages, told.errors))
 
+    async def check(self, wish: PolicyWish) -> tuple[NodeError, ...]:
+        """Return the refusals of the nodes, if the policy in *wish* were set."""
+        content = json.dumps(wish.said).encode()
+        nsqds = await self._cluster.answering_nsqds()
+        told = await ask_all(nsqds.value, lambda one: one.put_policies(content, name=wish.name, dry=True))
+        return tuple(error for error in told.errors if not error.unreachable)
+
     async def carry_out(
         self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
     ) -> Partial[list[str]]:
@@ -121,4 +129,4 @@ class ClusterPolicies:
 
 def sentence(error: NodeError) -> str:
     """Say why a node did not make the change, in the node's own words."""
-    return f"{error.address}: {error.code or error.reason}"
+    return f"{error.address}: {outcome(error)}"

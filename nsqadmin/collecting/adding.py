@@ -8,11 +8,19 @@ from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.views import Round
 from nsqadmin.collecting.work import Work
-from nsqadmin.figures.attention import Concern, ConcernKey, of_lookupds, of_missing, worst_first
+from nsqadmin.figures.attention import (
+    REACH,
+    Concern,
+    ConcernKey,
+    of_lookupds,
+    of_missing,
+    of_no_nodes,
+    worst_first,
+)
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
 from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
-from nsqadmin.figures.troubles import TroubleBook
+from nsqadmin.figures.troubles import TroubleBook, Unjudged
 from nsqadmin.options import OptionsNow
 
 
@@ -42,8 +50,9 @@ class Adder:
             for member in self._membership.members.values()
             if member.answers and member.look is not None
         ]
+        added = {address: look for look, _, address in looks}
         registered = self._membership.registered_topics
-        began_ns = time.monotonic_ns()
+        began_ns, now_s = time.monotonic_ns(), time.time()
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -54,7 +63,7 @@ class Adder:
                     if name not in tombstoned:
                         share = stats, marks, later.get(name, at_ns), address
                         shares.setdefault(name, []).append(share)
-            topics = {name: add_up(name, found) for name, found in shares.items()}
+            topics = {name: add_up(name, found, now_s) for name, found in shares.items()}
             total = ClusterSum(topics, registered - topics.keys())
             # Computed here, so that no reader has to wait for them.
             _ = total.rows, total.concerns, total.totals
@@ -63,10 +72,44 @@ class Adder:
         total, self.cost_s = await self._work.in_thread(work)
         now = instant()
         found = limited(total.topics.values(), [*self._node_concerns(now), *total.concerns], self._limits)
-        self.troubles = tuple(worst_first(self._book.note(found, now)))
+        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
         total.show(self.troubles)
+        for member in self._membership.members.values():
+            member.added = added.get(member.address)
         self.sum = self._with_changed(total, began_ns)
         await self._tell(now)
+
+    def restore(self, troubles: Iterable[Concern]) -> None:
+        """Go on with the *troubles* of an earlier run."""
+        found = list(troubles)
+        self._book.restore(found, instant())
+        self._told = {one.key: one for one in found}
+
+    def _unjudged(self) -> Unjudged:
+        """Return what tells whether a trouble concerns an nsqd that does not answer, and names it."""
+        membership = self._membership
+        owners = membership.owners
+        silent = [
+            one
+            for one in (*membership.members.values(), *membership.unlisted.values())
+            if one.look is not None
+            and one.error is not None
+            and not (one.producer is not None and owners.get(one.producer.identity))
+        ]
+
+        def unjudged(concern: Concern) -> str:
+            if concern.mark in REACH:
+                return ""
+            for one in silent:
+                if (
+                    one.holds(concern.topic, concern.channel)
+                    if concern.topic
+                    else concern.node == one.address
+                ):
+                    return f"nsqd {one.address} does not answer"
+            return ""
+
+        return unjudged
 
     def changed(self, topic: str) -> None:
         """Show *topic* with the newest figures of its nodes, because it was just changed."""
@@ -99,10 +142,14 @@ class Adder:
             if changed_ns < since_ns:
                 del self._changed[topic]
                 continue
-            shares = _shares(self._membership.members.values(), topic)
-            newer = add_up(topic, shares) if shares else None
+            members = self._membership.members.values()
+            shares = _shares(members, topic)
+            for member in members:
+                if member.added is not None and member.look is not None:
+                    member.added = member.added.with_topic_of(member.look, topic)
+            newer = add_up(topic, shares, time.time()) if shares else None
             concerns = limited([newer], newer.concerns, self._limits) if newer is not None else ()
-            found = self._book.note(concerns, instant(), topic)
+            found = self._book.note(concerns, instant(), topic, self._unjudged())
             if newer is not None:
                 newer.show(found)
             self.troubles = tuple(
@@ -120,6 +167,8 @@ class Adder:
         owners = membership.owners
         members = membership.members.values()
         found = [concern for member in members for concern in member.view((), owners).concerns]
+        if not members and not membership.unlisted:
+            found.append(of_no_nodes())
         answering = set()
         for member in membership.unlisted.values():
             if member.answers:

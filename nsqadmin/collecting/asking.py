@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.look import Look
+from nsqadmin.collecting.look import Look, without_deferred
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.work import Work
@@ -156,6 +156,7 @@ class FigureAsker:
         try:
             stats = await nsqd.stats(topic=topic, include_clients=False)
             with nsqd.blamed(stats_params(topic=topic, include_clients=False)):
+                without_deferred(stats.topics, member.pace.empty_ns)
                 member.told(topic, asked_ns, stats.topics)
         except NodeError as error:
             self._failed(member, error)

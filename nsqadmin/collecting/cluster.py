@@ -129,6 +129,19 @@ class Cluster:
         """Return the sums of *topic* in the list of topics, or None."""
         return self._collector.adder.topic_sum(topic)
 
+    def messages_in(self, topic: str, channel: str) -> int:
+        """Return how many messages are deleted if *channel*, or the queue of *topic* itself, is emptied."""
+        found = self.topic_sum(topic)
+        if found is None:
+            return 0
+        if not channel:
+            return found.own_depth
+        return sum(
+            one.depth + one.in_flight_count + one.deferred_count
+            for one in found.channels
+            if one.channel_name == channel
+        )
+
     def places(self) -> list[tuple[str, str]]:
         """Return every topic (with an empty channel name) and every channel."""
         topics = self._collector.adder.sum.topics

@@ -106,6 +106,8 @@ class Collector:
     def dismiss(self, node: str) -> bool:
         """Stop showing that *node* left; tell whether it was shown."""
         self.adder.dismissed(node)
+        for address in [at for at, one in self.membership.unlisted.items() if one.address == node]:
+            del self.membership.unlisted[address]
         return self.membership.missing.dismiss(node)
 
     @property

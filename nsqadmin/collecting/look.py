@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import Share
-from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
+from nsqadmin.figures.trend import Counted, EmptyTimes, NodePace, counts_then, older, topic_trend
 from nsqcore.cluster.models import DiskStats, LatencyStats, NodeStats, PromotedCopy, TopicStats
 
 # When the question about one topic of a node was sent, and the figures in its answer.
@@ -25,7 +25,7 @@ class Load:
     deferred: int = 0
     consumers: int = 0
     messages: int = 0
-    # When the oldest owed message was published: 0 if there is none, -1 if not known.
+    # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     # Messages per second; None while the node has been looked at only once.
     rate: float | None = 0.0
@@ -72,6 +72,8 @@ class Look:
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
         """Make a look of *stats*; *pace* remembers the node's earlier figures."""
         _share_names(stats.topics)
+        pace.empty_ns = _empty_since(stats.topics, pace.empty_ns, round(at_s * 1e9))
+        without_deferred(stats.topics, pace.empty_ns)
         marks = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
             at_ns,
@@ -115,9 +117,46 @@ class Look:
                 load = load.plus(_load((topic,), self.marks, at_ns))
         return replace(self, topics=topics, load=load, later_ns=later)
 
+    def with_topic_of(self, newer: "Look", topic: str) -> Self:
+        """Return the look with the figures of *topic* in *newer*, or without it."""
+        found = (newer.topics[topic],) if topic in newer.topics else ()
+        return self.with_topics({topic: (newer.later_ns.get(topic, newer.at_ns), found)})
+
     def share(self, topic: str, node: str) -> Share:
         """Return the figures of *topic* on this node in the form in which they are added up."""
         return self.topics[topic], self.marks, self.later_ns.get(topic, self.at_ns), node
+
+
+def _empty_since(topics: Iterable[TopicStats], known: EmptyTimes, at_ns: int) -> EmptyTimes:
+    """Return when each channel that has deferred messages was last seen with none waiting."""
+    found: EmptyTimes = {}
+    for topic in topics:
+        for channel in topic.channels:
+            if channel.deferred_count:
+                key = topic.topic_name, channel.channel_name
+                if not channel.depth:
+                    found[key] = at_ns
+                elif key in known:
+                    found[key] = known[key]
+    return found
+
+
+def without_deferred(topics: Iterable[TopicStats], empty_ns: EmptyTimes) -> None:
+    """Make the time of each channel's oldest message that of the oldest waiting one.
+
+    nsqd counts deferred messages too. Where there are some, the oldest waiting message is as old as the time
+    since none waited, at most; that is not known of a channel that was never seen empty.
+    """
+    for topic in topics:
+        for channel in topic.channels:
+            oldest_ns = channel.oldest_message_time
+            if not channel.depth:
+                oldest_ns = 0
+            elif channel.deferred_count and oldest_ns > 0:
+                empty = empty_ns.get((topic.topic_name, channel.channel_name))
+                oldest_ns = -1 if empty is None else max(oldest_ns, empty)
+            if oldest_ns != channel.oldest_message_time:
+                force_setattr(channel, "oldest_message_time", oldest_ns)
 
 
 def _share_names(topics: Iterable[TopicStats]) -> None:

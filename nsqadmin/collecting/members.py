@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
@@ -27,6 +27,8 @@ class Member:
     producer: NodeInfo | None
     pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
+    # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
+    added: Look | None = None
     error: NodeError | None = None
     silent_since: Instant | None = None
     # Messages that a draining node still owes; None if it is not draining.
@@ -88,6 +90,15 @@ class Member:
             tuple(owners.get(producer.identity, ())),
         )
 
+    def holds(self, topic: str, channel: str = "") -> bool:
+        """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""
+        stats = self.look.topics.get(topic) if self.look is not None else None
+        if stats is None:
+            return False
+        if not channel:
+            return bool(stats.depth or stats.paused)
+        return any(one.owed or one.paused for one in stats.channels if one.channel_name == channel)
+
     def drains(self, remaining: int | None) -> None:
         if remaining is not None:
             self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)
@@ -144,7 +155,16 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
 
     So a node that is registered with one nsqlookupd only does not leave when that nsqlookupd is silent.
     """
-    return merge_nodes((register.address, register.producers) for register in registers)
+    known = list(registers)
+    silent = tuple(f"{one.address}/" for one in known if one.error is not None)
+    found = merge_nodes((register.address, register.producers) for register in known)
+    if not silent:
+        return found
+    # What a silent nsqlookupd has registered now is not known.
+    return [
+        replace(one, remote_addresses=tuple(at for at in one.remote_addresses if not at.startswith(silent)))
+        for one in found
+    ]
 
 
 def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:

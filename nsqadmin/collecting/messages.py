@@ -144,16 +144,26 @@ class MessageReader:
                 return FoundMessage(node, one)
         raise UnknownError(MESSAGE_NOT_FOUND)
 
-    async def seek_preview(self, topic: str, to: str, node: str = "") -> Answer[list[SeekPreview]]:
-        """Return for each node what a channel would owe from the place *to* on."""
+    async def seek_preview(
+        self, topic: str, channel: str, to: str, node: str = ""
+    ) -> Answer[list[SeekPreview]]:
+        """Return for each node what *channel* would owe from the place *to* on."""
         holders = await self.holders(topic)
         nodes = await self._meant(holders.value, node)
         wanted = {"topic": topic, "from": to, "limit": "1", "max_body": "1"}
-        told = await ask_all(nodes, lambda node: self._cluster.messages(node).look(wanted))
+
+        async def ask(node: str) -> SeekPreview:
+            messages = self._cluster.messages(node)
+            answer = await messages.look(wanted)
+            first = answer.messages[0] if answer.messages else None
+            position = first.sequence if first is not None else answer.end
+            owed = await messages.count_from(topic, channel, position)
+            return SeekPreview(node, owed, first.time if first is not None else "")
+
+        told = await ask_all(nodes, ask)
         if not told.value and told.errors:
             raise _refusal(told.errors)
-        previews = [_preview(node, answer) for node, answer in told.value]
-        return Answer(previews, (*holders.stages, told.errors))
+        return Answer([preview for _, preview in told.value], (*holders.stages, told.errors))
 
     async def _meant(self, holders: Sequence[str], node: str) -> list[str]:
         if node and node not in holders:
@@ -192,9 +202,3 @@ def _together(search: MessageSearch, answers: Sequence[tuple[str, ListedMessages
             if gap.why in {"damaged", "removed"}:
                 lost[gap.why] = lost.get(gap.why, 0) + gap.end - gap.start
     return MessageList(shown, onward, sum(answer.scanned for _, answer in answers), lost)
-
-
-def _preview(node: str, answer: ListedMessages) -> SeekPreview:
-    first = answer.messages[0] if answer.messages else None
-    position = first.sequence if first is not None else answer.end
-    return SeekPreview(node, answer.end - position, first.time if first is not None else "")

@@ -1,7 +1,8 @@
 """Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
@@ -13,7 +14,7 @@ from nsqadmin.collecting.views import StaleTopic, TopicView
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.models import NodeStats, TopicStats
+from nsqcore.cluster.models import TopicStats
 
 # The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.
 UNKNOWN_S: Final = 5.0
@@ -58,10 +59,14 @@ class Queues:
             # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
             _ = self._known.registers
             raise UnknownError(TOPIC_NOT_FOUND)
+        # Without *age_s* the figures are those of the sums, so that a page has one number for one thing.
+        looks = {
+            one.address: one.look if age_s is not None or one.added is None else one.added for one in holders
+        }
         shares = {
-            member.address: member.look.share(topic, member.address)
+            address: look.share(topic, address)
             for member in holders
-            if member.answers and member.look and topic in member.look.topics
+            if member.answers and (look := looks[address := member.address]) and topic in look.topics
         }
         records = [
             self._record(member, shares[member.address][0]) for member in holders if member.address in shares
@@ -79,9 +84,9 @@ class Queues:
         return Answer(view, (lookup_stage, silent))
 
     async def channel(
-        self, topic: str, channel: str, patience_s: float = API_PATIENCE_S
+        self, topic: str, channel: str, patience_s: float = API_PATIENCE_S, *, as_summed: bool = False
     ) -> Answer[ChannelRecord]:
-        """Return the total of *channel*, with its consumers."""
+        """Return the total of *channel*, with its consumers; *as_summed* with the figures of the sums."""
         view = await self.topic_view(topic)
         members = self._answering_holders(topic)
         if not any(self._holds(member, topic, channel) for member in members):
@@ -94,24 +99,32 @@ class Queues:
         records: list[ChannelRecord] = []
         failed: list[NodeError] = []
         for member, answer in zip(members, answers, strict=True):
-            stats = answer
-            if isinstance(stats, NodeError):
-                failed.append(stats)
-            if stats is None or isinstance(stats, NodeError):
-                # The figures of the node are known, only its consumers are not.
-                stats = NodeStats(listed_topics=(view.value.shares[member.address][0],))
-            records += [
-                record
-                for found in stats.topics
-                for record in self._record(member, found).channels
-                if record.channel_name == channel
-            ]
+            if isinstance(answer, NodeError):
+                failed.append(answer)
+            asked = (
+                []
+                if answer is None or isinstance(answer, NodeError)
+                else self._named(member, answer.topics, channel)
+            )
+            share = view.value.shares.get(member.address)
+            known = self._named(member, (share[0],), channel) if share is not None else []
+            if asked and not (as_summed and known):
+                records += asked
+            else:
+                # The figures are those of the sums; only the consumers are newer.
+                clients = [client for one in asked for client in one.clients]
+                records += [replace(one, clients=clients) for one in known]
         errors = tuple(dict.fromkeys((*view.stages[-1], *failed)))
         if not records and errors:
             raise UpstreamError("nsqd", errors)
         if not records:
             raise UnknownError(CHANNEL_NOT_FOUND)
         return Answer(aggregate.total_channel(topic, channel, records), (*view.stages[:-1], errors))
+
+    def _named(self, member: Member, topics: Iterable[TopicStats], channel: str) -> list[ChannelRecord]:
+        """Return the records of *channel* on one node."""
+        records = [one for found in topics for one in self._record(member, found).channels]
+        return [one for one in records if one.channel_name == channel]
 
     async def holders_besides(self, known: Collection[str], topic: str) -> list[str]:
         """Return the listed nsqds that hold *topic* at this moment and are not among the *known* ones."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from nsqadmin.collecting.look import Look
 from nsqadmin.figures import attention
-from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.attention import Concern, DiskState
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.records import TopicRecord
@@ -55,6 +55,9 @@ class NodeView:
             under_replicated=look.under_replicated if look is not None and error is None else 0,
             owners=[address for address, _ in self.owners],
             pending=sum(pending for _, pending in self.owners),
+            disk=DiskState(look.disk.free_bytes, look.disk.total_bytes, self.full_in_s)
+            if look is not None and look.disk is not None
+            else DiskState(),
         )
         if error is None:
             return found

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
+
+from nsqcore.process.threads import start_pool
 
 T = TypeVar("T")
 
@@ -19,9 +20,9 @@ class Work:
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
         # One thread: parsing competes with the event loop for the processor, but not with other parsing.
-        self._thread = ThreadPoolExecutor(1, "figures")
+        self._thread = start_pool(1, "metrics")
         # A second one, so that readers' requests do not wait for the parsing of figures.
-        self._readers = ThreadPoolExecutor(1, "readers")
+        self._readers = start_pool(1, "readers")
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)

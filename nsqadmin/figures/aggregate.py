@@ -59,6 +59,7 @@ def channel_on(producer: NodeInfo, topic: str, stats: ChannelStats, now_s: int) 
         client_count=stats.client_count,
         paused=stats.paused,
         oldest_ns=stats.oldest_message_time,
+        dead_count=stats.dead_count,
         latency=_latency(stats.latency),
         clients=sorted(clients, key=_by_nearness),
     )
@@ -114,6 +115,7 @@ def total_channel(topic: str, channel: str, records: Iterable[ChannelRecord]) ->
         global_msg_count=sum(node.global_msg_count for node in nodes),
         client_count=sum(node.client_count for node in nodes),
         paused=any(node.paused for node in nodes),
+        dead_count=sum(node.dead_count for node in nodes),
         oldest_ns=reduce(older, (node.oldest_ns for node in nodes), 0),
         latency=_merge_latency([node.latency for node in nodes], topic, channel),
         nodes=nodes,

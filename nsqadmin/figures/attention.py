@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.present import duration, per_second, plural
+from nsqadmin.figures.present import duration, per_second, plural, size
 from nsqadmin.figures.trend import Trend
 
 # A smaller growing queue is a batch on its way, not a trend.
@@ -27,13 +27,31 @@ _FOUND_S: Final = 65.0
 _TURNS_S: Final = 300.0
 # A queue counts as growing only if it grows in more than one look.
 _GROWS_S: Final = 3.0
+# A queue that grows is a burst while its oldest waiting message is younger.
+_OLD_S: Final = 60.0
+# A disk with less free space is a warning, with still less trouble: a share of the disk, or bytes.
+_DISK_LOW: Final = 0.10
+_DISK_LOW_BYTES: Final = 4_000_000_000
+_DISK_FULL: Final = 0.02
 # Marks that compare two looks stay for this long after they were last seen, so that they do not flicker.
 _STAYS_S: Final = 6.0
 # A sentence names at most so many nodes.
 _MOST_NODES: Final = 3
 
 
+# A channel that finishes hardly more than its dead letters rejects every message.
+_ALL_DEAD: Final = 1.05
+
+
+DISK: Final = "disk"
+DEAD_LETTERS: Final = "dead letters"
 UNDER_REPLICATED: Final = "under-replicated"
+# A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
+ALERT_S: Final = 60.0
+# The marks of concerns about reaching a node: one of them takes the place of another.
+REACH: Final = frozenset({"no answer", "no figures", "left", "not listed"})
+# The marks of concerns that are never trouble.
+MILD: Final = frozenset({"paused", "timing out", "no channel", "draining"})
 
 
 class Level(IntEnum):
@@ -80,10 +98,17 @@ class Concern:
     when: When = _AT_ONCE
     # When it began, if that is known; else the book decides.
     began: Instant | None = None
+    # Why it cannot be judged now, so that its last known state is shown; empty if it was judged.
+    last_known: str = ""
 
     @property
     def key(self) -> ConcernKey:
         return self.mark, self.topic, self.channel, self.node
+
+    @property
+    def sentence(self) -> str:
+        """The text, with the reason if it is the last known state."""
+        return f"{self.text} (last known: {self.last_known})" if self.last_known else self.text
 
     @property
     def since_s(self) -> float:
@@ -96,6 +121,7 @@ class Concern:
             "level": self.level.name.lower(),
             "state": self.mark,
             "text": self.text,
+            **({"last_known": self.last_known} if self.last_known else {}),
             **{key: name for key, name in place.items() if name},
         }
         return shown | ({"since": int(self.since_s)} if self.since_s else {})
@@ -114,6 +140,14 @@ class ShareState(NamedTuple):
     grows: float
 
 
+class DiskState(NamedTuple):
+    """Free and total bytes of a disk, -1 if not known, and seconds until it is full, if it fills up."""
+
+    free: int = -1
+    total: int = -1
+    full_in_s: float | None = None
+
+
 class Queue(Protocol):
     """The figures by which a channel is judged."""
 
@@ -122,14 +156,22 @@ class Queue(Protocol):
     depth: int
     in_flight_count: int
     client_count: int
+    dead_count: int
+    oldest_ns: int
     paused: bool
 
 
-def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = ()) -> list[Concern]:
-    """Judge a channel by its total over all nodes and by *shares*, the nodes where messages wait."""
+def of_channel(
+    channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = (), now_s: float = 0.0
+) -> list[Concern]:
+    """Judge a channel by its total over all nodes and by *shares*, the nodes where messages wait.
+
+    *now_s* is the time of day, with which the age of the oldest waiting message is known.
+    """
     found: list[Concern] = []
     # Most channels of a large cluster need no further checks.
-    if not channel.depth and not channel.paused and (trend is None or trend.timeouts <= 0):
+    quiet = trend is None or (trend.timeouts <= 0 and trend.dead <= 0)
+    if quiet and not channel.depth and not channel.paused:
         return found
 
     def note(
@@ -154,7 +196,12 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
     if channel.paused:
         note(Level.WATCH, "paused", f"paused; {waiting}{growing}" if channel.depth else "paused")
     elif channel.depth and not channel.client_count:
-        note(Level.TROUBLE, "no consumers", f"{waiting} and nobody consumes{growing}")
+        note(
+            Level.TROUBLE,
+            "no consumers",
+            f"{waiting} and nobody consumes{growing}",
+            when=When(trouble_s=ALERT_S),
+        )
     elif channel.depth and trend is not None and trend.span_s >= _STUCK_S and not trend.finished:
         note(
             Level.TROUBLE,
@@ -164,17 +211,23 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
             when=When(
                 trend.span_s,
                 _BUSY_S if channel.in_flight_count and trend.timeouts <= 0 else _STUCK_S,
-                stays_s=_STAYS_S,
+                ALERT_S,
+                _STAYS_S,
             ),
         )
-    elif trend is not None and grows and channel.depth >= _GROWTH_DEPTH:
+    elif (
+        trend is not None
+        and grows
+        and channel.depth >= _GROWTH_DEPTH
+        and _waited_s(channel.oldest_ns, channel.depth, trend.finished, now_s) >= _OLD_S
+    ):
         note(
             Level.TROUBLE,
             "growing",
             f"{waiting}{growing}: {plural(channel.client_count, 'consumer')} finish"
             f"{'es' if channel.client_count == 1 else ''} {per_second(trend.finished)}"
             f" of {per_second(trend.messages)} a second",
-            when=When(shown_s=_GROWS_S, stays_s=_STAYS_S),
+            when=When(shown_s=_GROWS_S, trouble_s=ALERT_S, stays_s=_STAYS_S),
         )
     if trend is not None and trend.timeouts > 0:
         note(
@@ -182,6 +235,16 @@ def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState]
             "timing out",
             f"consumers let {per_second(trend.timeouts)} messages a second time out",
             when=When(stays_s=_STAYS_S),
+        )
+    if trend is not None and trend.dead > 0:
+        every = trend.finished <= trend.dead * _ALL_DEAD
+        share = "every message becomes a dead letter" if every else "messages become dead letters"
+        note(
+            Level.TROUBLE,
+            DEAD_LETTERS,
+            f"{share}: {per_second(trend.dead)} a second, {channel.dead_count:,} since the nodes started",
+            channel.dead_count,
+            When(trouble_s=ALERT_S, stays_s=_STAYS_S),
         )
     if not channel.paused and channel.client_count:
         found += _of_shares(channel, shares, {concern.mark for concern in found})
@@ -231,7 +294,11 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
         fuller = [
             share
             for share in shares
-            if share.consumers and share.depth >= _GROWTH_DEPTH and share.finished and share.grows > 0
+            if share.consumers
+            and share.depth >= _GROWTH_DEPTH
+            and share.finished
+            and share.grows > 0
+            and share.depth / share.finished >= _OLD_S
         ]
         note(
             "growing",
@@ -240,6 +307,13 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
             When(0.0, _BUSY_S, _TURNS_S, _STAYS_S),
         )
     return found
+
+
+def _waited_s(oldest_ns: int, depth: int, finished: float, now_s: float) -> float:
+    """Return how long the oldest message has waited; if that is not known, how long the last one will."""
+    if oldest_ns > 0 and now_s:
+        return now_s - oldest_ns / 1e9
+    return depth / finished if finished else float("inf")
 
 
 def grows_there(depth: float, messages: float) -> float:
@@ -265,6 +339,9 @@ def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> 
     if paused:
         text = f"paused; {waiting} in the topic" if own_depth else "paused"
         return [Concern(Level.WATCH, "paused", text, name, weight=own_depth, messages=own_depth)]
+    if name.removesuffix("#ephemeral").endswith(".dead"):
+        text = f"{plural(own_depth, 'dead letter')} to inspect, send back or delete"
+        return [Concern(Level.WATCH, DEAD_LETTERS, text, name, weight=own_depth, messages=own_depth)]
     text = f"{waiting} in the topic, because it has no channel yet"
     return [Concern(Level.WATCH, "no channel", text, name, weight=own_depth, messages=own_depth)]
 
@@ -281,6 +358,7 @@ def of_node(
     under_replicated: int = 0,
     owners: Sequence[str] = (),
     pending: int = 0,
+    disk: DiskState = DiskState(),  # noqa: B008 - it never changes
 ) -> list[Concern]:
     """Judge an nsqd.
 
@@ -302,21 +380,50 @@ def of_node(
             Level.TROUBLE,
             "no figures" if refuses else "no answer",
             f"{problem} ({silent}){last}; {_delivered_by(owners, pending) or 'totals are without it'}",
-            held,
+            0 if owners else held,
         )
     elif health not in {"", "OK"}:
         note(Level.TROUBLE, "unhealthy", f"nsqd reports bad health: {health}")
     if remaining is not None and not silent:
         text = f"nsqd is draining: it takes no messages, and {plural(remaining, 'message')} remain"
         note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""), remaining)
+    if not silent and (low := _low_disk(disk)):
+        note(low, DISK, _disk_text(disk))
     if under_replicated:
         verb = "has" if under_replicated == 1 else "have"
         text = f"{plural(under_replicated, 'topic')} {verb} fewer replicas in sync than wanted"
         note(Level.TROUBLE, UNDER_REPLICATED, text)
-    if not listed:
+    if not listed and not silent:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)
     return found
+
+
+def _low_disk(disk: DiskState) -> Level | None:
+    if disk.free < 0 or disk.total <= 0:
+        return None
+    if disk.free < disk.total * _DISK_FULL:
+        return Level.TROUBLE
+    return Level.WATCH if disk.free < max(disk.total * _DISK_LOW, _DISK_LOW_BYTES) else None
+
+
+def _disk_text(disk: DiskState) -> str:
+    # 99.9 % is not full yet.
+    used = int(100 * (1 - disk.free / disk.total))
+    text = f"Disk is {used} % full: {size(disk.free)} of {size(disk.total)} free"
+    if disk.full_in_s is not None:
+        text += f", full in about {duration(disk.full_in_s * 1e9, whole=True)}"
+    return f"{text}. nsqd refuses publishes when it is full"
+
+
+def of_no_nodes() -> Concern:
+    """Judge a cluster without any nsqd."""
+    return Concern(Level.WATCH, "no nodes", "No nsqd is registered: nothing can be published or consumed")
+
+
+def messages_away(concerns: Iterable[Concern]) -> int:
+    """Return how many messages are on nodes that are down, and on no other."""
+    return sum(one.messages for one in concerns if one.mark in REACH)
 
 
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
@@ -368,7 +475,13 @@ def of_missing(node: Missing, now: Instant) -> Concern:
     level = Level.WATCH if harmless else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
-        level, "left", text, node=node.address, weight=weight, messages=node.messages, began=node.left
+        level,
+        "left",
+        text,
+        node=node.address,
+        weight=weight,
+        messages=0 if node.owners else node.messages,
+        began=node.left,
     )
 
 

@@ -4,8 +4,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-# The rate is taken over at most this long; one value a minute is enough for it.
+# The rate is taken over at most and at least so long; one value a minute is enough for it.
 WINDOW_S: Final = 900.0
+LEAST_S: Final = 600.0
 SPACING_S: Final = 60.0
 # Some minutes say nothing about a time that is further away.
 FAR_S: Final = 30 * 86_400.0
@@ -20,7 +21,7 @@ class Filling:
     def note(self, at_s: float, free: int) -> float | None:
         """Store the *free* bytes; return the seconds until none are left, None if the disk does not fill up.
 
-        It is also None until a minute of values is known, and when it would take longer than `FAR_S`.
+        It is also None until ten minutes of values are known, and when it would take longer than `FAR_S`.
         """
         if free < 0:
             self._seen.clear()
@@ -31,7 +32,7 @@ class Filling:
             self._seen.append((at_s, free))
         began_s, then = self._seen[0]
         passed_s = at_s - began_s
-        if passed_s < SPACING_S or free >= then:
+        if passed_s < LEAST_S or free >= then:
             return None
         left_s = free * passed_s / (then - free)
         return left_s if left_s <= FAR_S else None

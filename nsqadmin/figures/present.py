@@ -89,6 +89,10 @@ def percentile(quantile: float) -> str:
 def failure(error: NodeError, kind: str) -> str:
     """Say in plain words which node failed to do what, and why. *kind* is ``nsqd`` or ``nsqlookupd``."""
     node = f"{kind} {error.address}"
+    if error.may_happen:
+        return f"{node} did not answer in time ({error.reason}): the outcome is unknown, it may still happen"
+    if error.unreachable and error.verb != "GET":
+        return f"{node} was not reached ({error.reason}): nothing changed there"
     if error.unreachable:
         return f"{node} does not answer ({error.reason})"
     if error.code == TOPIC_NOT_FOUND:

@@ -133,6 +133,7 @@ class ChannelRecord:
     paused: bool = False
     # Shown on pages only; the API has the original's keys.
     oldest_ns: int = 0
+    dead_count: int = 0
     latency: LatencyRecord = field(default_factory=LatencyRecord)
     nodes: list["ChannelRecord"] = field(default_factory=list)
     clients: list[ClientRecord] = field(default_factory=list)

@@ -39,7 +39,8 @@ class ChannelSum(msgspec.Struct, gc=False):
     deferred_count: int = 0
     client_count: int = 0
     message_count: int = 0
-    # When the oldest owed message was published: 0 if there is none, -1 if not known.
+    dead_count: int = 0
+    # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
     trend: Trend | None = None
@@ -111,7 +112,7 @@ class TopicSum:
 
     @property
     def oldest_ns(self) -> int:
-        """Return when the oldest owed message was published: 0 if there is none, -1 if not known."""
+        """Return when the oldest waiting message was published: 0 if there is none, -1 if not known."""
         found = 0
         for channel in self.channels:
             found = older(found, channel.oldest_ns)
@@ -150,8 +151,8 @@ class TopicSum:
         }
 
 
-def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
-    """Add up one topic over the nodes that have it."""
+def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
+    """Add up one topic over the nodes that have it; *now_s* is the time of day."""
     topic = TopicSum(name)
     channels: dict[str, ChannelSum] = {}
     # A rate is unknown if a part of it is.
@@ -193,6 +194,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
                     share.deferred_count,
                     share.client_count,
                     share.message_count,
+                    share.dead_count,
                     share.oldest_message_time,
                     share.paused,
                 )
@@ -231,7 +233,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
         # Channels without concerns share the empty tuple, which saves a list for each.
-        channel.concerns = attention.of_channel(channel, channel.trend, of_shares) or ()
+        channel.concerns = attention.of_channel(channel, channel.trend, of_shares, now_s) or ()
         concerns += channel.concerns
     topic.concerns = concerns or ()
     return topic
@@ -244,6 +246,7 @@ def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
     channel.deferred_count += share.deferred_count
     channel.client_count += share.client_count
     channel.message_count += share.message_count
+    channel.dead_count += share.dead_count
     channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
     channel.paused |= share.paused
 

@@ -24,7 +24,7 @@ MAX_AGE_NS: Final = 300 * _SECOND
 
 # Numbers of counts in a mark: first the topic's, then those of each channel.
 _TOPIC_COUNTS: Final = 2
-_CHANNEL_COUNTS: Final = 4
+_CHANNEL_COUNTS: Final = 5
 
 Counts: TypeAlias = "array[int]"
 
@@ -40,6 +40,8 @@ class Trend(msgspec.Struct, gc=False):
     finished: float = 0.0
     depth: float = 0.0
     timeouts: float = 0.0
+    # Messages that went to the dead letters; they count as finished.
+    dead: float = 0.0
 
     def add(self, other: "Trend") -> None:
         self.span_s = min(self.span_s, other.span_s)
@@ -47,6 +49,7 @@ class Trend(msgspec.Struct, gc=False):
         self.finished += other.finished
         self.depth += other.depth
         self.timeouts += other.timeouts
+        self.dead += other.dead
 
 
 def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
@@ -97,7 +100,9 @@ class Counted:
             counts.extend((topic.message_count, topic.depth))
             for channel in topic.channels:
                 owed = clamped(channel.owed)
-                counts.extend((channel.message_count, channel.depth, owed, channel.timeout_count))
+                counts.extend(
+                    (channel.message_count, channel.depth, owed, channel.timeout_count, channel.dead_count)
+                )
             names = tuple([channel.channel_name for channel in topic.channels])
             # The same few lists of names occur on every node, so each is stored once.
             names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names
@@ -135,10 +140,15 @@ def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) 
     return moved
 
 
+# When topic and channel were last seen with no message waiting, in ns since 1970.
+EmptyTimes: TypeAlias = dict[tuple[str, str], int]
+
+
 class NodePace:
     """The marks of one node; present figures are compared with the oldest mark of the window."""
 
     def __init__(self) -> None:
+        self.empty_ns: EmptyTimes = {}
         self._marks: deque[Counted] = deque()
         self._start_time = 0
 
@@ -186,11 +196,11 @@ def add_channel(
     """
     at = _TOPIC_COUNTS + place * _CHANNEL_COUNTS
     arrived = channel.message_count - counts[at]
-    depth, owed, timeouts = counts[at + 1], counts[at + 2], counts[at + 3]
+    depth, owed, timeouts, dead = counts[at + 1], counts[at + 2], counts[at + 3], counts[at + 4]
     if arrived < 0:
         # The channel was deleted and made again.
         arrived = channel.message_count
-        depth = owed = timeouts = 0
+        depth = owed = timeouts = dead = 0
     # Messages that arrived and are no longer owed were finished, or removed by an admin who emptied the
     # queue.
     finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
@@ -202,6 +212,8 @@ def add_channel(
         total.depth += (channel.depth - depth) / span_s
     if channel.timeout_count != timeouts:
         total.timeouts += (channel.timeout_count - timeouts) / span_s
+    if channel.dead_count > dead:
+        total.dead += (channel.dead_count - dead) / span_s
     if finished <= 0:
         return 0.0
     total.finished += finished / span_s

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nsqadmin.collecting.views import Round
-from nsqadmin.history.recorder import Recorder, channel, event_of, node, topic
+from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, channel, event_of, node, topic
 
 
 class Chronicle:
@@ -17,8 +17,8 @@ class Chronicle:
         self._started: dict[str, int] = {}
 
     async def follow(self, this: Round) -> None:
-        events = [event_of(one) for one in this.came]
-        events += [(f"no longer {mark}", text, name) for mark, text, name in map(event_of, this.went)]
+        events = [(*event_of(one), one.since_s) for one in this.came]
+        events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.went)]
         for view in this.nodes:
             if view.look is None:
                 continue
@@ -26,7 +26,7 @@ class Chronicle:
             self._started[view.address] = view.look.start_time
             if before is not None and before != view.look.start_time:
                 text = f"nsqd {view.address} was started, version {view.look.version}"
-                events.append(("started", text, node(view.address)))
+                events.append((STARTED, text, node(view.address), 0.0))
 
         def write() -> None:
             for event in events:
@@ -39,4 +39,4 @@ class Chronicle:
         """Record a change by an admin."""
         place = channel(topic_name, channel_name) if channel_name else topic(topic_name)
         subject = f"{topic_name}/{channel_name}" if channel_name else topic_name
-        self._recorder.note("change", f"{words} {subject} by {user}", place)
+        self._recorder.note(CHANGE, f"{words} {subject} by {user}", place)

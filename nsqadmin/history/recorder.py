@@ -8,7 +8,8 @@ from operator import itemgetter
 from typing import Final
 
 from nsqadmin.collecting.views import NodeView
-from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
+from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.points import Point
 from nsqadmin.figures.sums import ClusterSum
 from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, HistoryFile, Name, Ring
@@ -18,6 +19,13 @@ _MOST_NODES: Final = 255
 # How often the busiest are chosen, and how much busier a newcomer must be to replace another.
 _REVIEW_S: Final = 60.0
 _BUSIER: Final = 2.0
+# After a longer pause nobody knows whether a trouble lasted.
+_PAUSE_S: Final = 900.0
+
+# Kinds of events that are not the beginning of a trouble; OVER stands before the mark of the trouble.
+OVER: Final = "no longer "
+CHANGE: Final = "change"
+STARTED: Final = "started"
 
 
 def topic(name: str) -> Name:
@@ -59,15 +67,15 @@ class Recorder:
                 self._reviewed_s = now_s
                 self._review(total, points, now_s)
             for name in self._file.names:
-                point = _point(total, name, now_s)
+                point = point_of(total, name, now_s)
                 if point is not None:
                     points[name] = point
             self._file.write(now_s, points)
 
-    def note(self, kind: str, text: str, name: Name = ()) -> None:
-        """Write an event of this moment."""
+    def note(self, kind: str, text: str, name: Name = (), at_s: float = 0.0) -> None:
+        """Write an event of the moment *at_s*, by default of now."""
         with self._lock:
-            self._file.note(HistoryEvent(time.time(), kind, text, name))
+            self._file.note(HistoryEvent(at_s or time.time(), kind, text, name))
 
     def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
         """Give places to the topics and channels that are the busiest now."""
@@ -113,6 +121,20 @@ class Recorder:
             now_s = time.time()
             return self._file.events(now_s - ring.every_s * ring.rows, now_s)
 
+    def lasting(self) -> list[HistoryEvent]:
+        """Return the troubles that an earlier run saw begin and not end, if it ended a few minutes ago."""
+        open_events: dict[tuple[str, Name], HistoryEvent] = {}
+        with self._lock:
+            now_s = time.time()
+            if not 0 <= now_s - self._file.written_s < _PAUSE_S:
+                return []
+            for event in self._file.events(0.0, now_s):
+                if event.kind.startswith(OVER):
+                    open_events.pop((event.kind.removeprefix(OVER), event.name), None)
+                elif event.kind not in {CHANGE, STARTED}:
+                    open_events[event.kind, event.name] = event
+        return list(open_events.values())
+
 
 def ring_of(span: str) -> Ring:
     return DAY if span == "day" else HOUR
@@ -143,7 +165,7 @@ def _totals(total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> Point
     return Point(sums.depth, sums.rate, sums.finished, age_of(sums.oldest_ns, now_s), answering)
 
 
-def _point(total: ClusterSum, name: Name, now_s: float) -> Point | None:
+def point_of(total: ClusterSum, name: Name, now_s: float) -> Point | None:
     kind, *rest = name
     if kind == "topic":
         one = total.topics.get(rest[0])
@@ -164,6 +186,21 @@ def _point(total: ClusterSum, name: Name, now_s: float) -> Point | None:
                     each.in_flight_count,
                 )
     return None
+
+
+def trouble_of(event: HistoryEvent, now: Instant) -> Concern:
+    """Return the trouble whose beginning *event* is."""
+    kind, *rest = event.name or ("",)
+    return Concern(
+        Level.WATCH if event.kind in MILD else Level.TROUBLE,
+        event.kind,
+        event.text,
+        rest[0] if kind in {"topic", "channel"} else "",
+        rest[1] if kind == "channel" else "",
+        rest[0] if kind == "node" else "",
+        when=When(trouble_s=ALERT_S),
+        began=now.after(event.at_s - now.at_s),
+    )
 
 
 def event_of(concern: Concern) -> tuple[str, str, Name]:

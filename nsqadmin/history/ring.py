@@ -109,6 +109,11 @@ class HistoryFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def written_s(self) -> float:
+        """The time of the row that was written last."""
+        return float(self._last * HOUR.every_s)
+
     # -- writing --------------------------------------------------------------------
 
     @property

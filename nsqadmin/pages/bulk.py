@@ -21,6 +21,8 @@ from nsqadmin.pages.bulk_effects import (
     summary,
     topics_effects,
 )
+from nsqadmin.pages.effects import silent_effects
+from nsqadmin.pages.forms import MANY_MESSAGES
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqcore.http.api import ApiError, Request, Response
@@ -63,14 +65,20 @@ class Bulk:
         to = _one(given, "to").strip()
         confirmed = bool(_one(given, "confirmed"))
         problem = ""
-        if confirmed and action == "delete" and _one(given, "typed").strip() != str(len(picked)):
-            problem = f"Nothing was done: type {len(picked)} to confirm."
+        if confirmed and self._is_typed(action, picked) and _one(given, "typed").strip() != str(len(picked)):
+            problem = f"Type {len(picked)} to confirm."
         elif confirmed and action == "seek" and (not to or to != _one(given, "shown")):
             # Only a seek whose effects were shown is carried out.
             confirmed = False
         if not confirmed or problem:
             return await self._ask(request, action, picked, to, problem)
         return await self._do(request, action, picked, to)
+
+    def _is_typed(self, action: str, picked: Sequence[BulkItem]) -> bool:
+        """Tell whether the number of what is picked must be typed to confirm the action."""
+        if action != "empty":
+            return action == "delete"
+        return sum(self._cluster.messages_in(one.topic, one.channel) for one in picked) > MANY_MESSAGES
 
     def _picked(self, given: Given, action: str) -> list[BulkItem]:
         """Read the selection; for a seek a topic stands for all its channels."""
@@ -109,7 +117,7 @@ class Bulk:
         topics = {one.topic for one in picked}
         silent = sorted({node for topic in topics for node in self._cluster.queues.silent_holders(topic)})
         if silent and (effects or action != "seek"):
-            effects.append(f"These are not reached, and keep what they hold: {', '.join(silent)}.")
+            effects += silent_effects(silent)
         return self._render.page(
             request,
             "bulk.html",
@@ -120,6 +128,7 @@ class Bulk:
             picked=picked,
             effects=effects,
             problem=problem,
+            typed=self._is_typed(action, picked),
             to=to,
             back=self._back(picked),
         )
@@ -132,26 +141,23 @@ class Bulk:
     async def _seek_effects(self, picked: Sequence[BulkItem], to: str) -> list[str]:
         """Describe how much lies behind the place *to*. Raises BadSearchError if no node understands it."""
         gate = asyncio.Semaphore(_AT_ONCE)
-        channels: dict[str, int] = {}
-        for one in picked:
-            channels[one.topic] = channels.get(one.topic, 0) + 1
         failed: list[str] = []
         owed: dict[str, int] = {}
 
-        async def look(topic: str) -> None:
+        async def look(place: BulkItem) -> None:
             async with gate:
                 try:
-                    found = await self._reader.seek_preview(topic, to)
+                    found = await self._reader.seek_preview(place.topic, place.channel, to)
                 except UnknownError:
-                    failed.append(f"{topic} is not there any more.")
+                    failed.append(f"{place.name} is not there any more.")
                     return
                 except UpstreamError as error:
-                    failed.extend(f"{topic}: {one}." for one in self._replies.sentences(error.errors))
+                    failed.extend(f"{place.name}: {one}." for one in self._replies.sentences(error.errors))
                     return
             for one in found.value:
-                owed[one.node] = owed.get(one.node, 0) + channels[topic] * one.owed
+                owed[one.node] = owed.get(one.node, 0) + one.owed
 
-        await asyncio.gather(*map(look, channels))
+        await asyncio.gather(*map(look, picked))
         sums = [one for one in map(self._channel_sum, picked) if one is not None]
         now = sum(one.depth + one.in_flight_count + one.deferred_count for one in sums)
         return [*seeks_effects(now, owed), *failed[:_MOST_WARNINGS]]

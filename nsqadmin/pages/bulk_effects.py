@@ -112,7 +112,7 @@ def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
     ]
     warnings = [f"{text} ({plural(number, kind)})" for text, number in failed.most_common(_MOST_NAMES)]
     warnings += [
-        f"{node} is not reached and keeps what it holds of {plural(number, kind)}"
+        f"{node} was not reached: {plural(number, kind)} did not change there"
         for node, number in silent.most_common(_MOST_NAMES)
     ]
     return details, warnings

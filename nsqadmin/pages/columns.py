@@ -109,7 +109,7 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("tcp", "TCP port", lambda row: row.producer.tcp_port, "port", usual=False),
     Column("version", "Version", lambda row: row.producer.version, "text"),
     Column("zone", "Zone", lambda row: row.zone, "text"),
-    Column("listed", "Listed by", lambda row: len(row.producer.remote_addresses), hint="nsqlookupds"),
+    Column("listed", "Registered with", lambda row: len(row.producer.remote_addresses), hint="nsqlookupds"),
     Column("topics", "Topics", lambda row: len(row.topic_names)),
     Column(
         "differs", "Registrations", lambda row: row.differences, "text", "unlike what it holds", usual=False

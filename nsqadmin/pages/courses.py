@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from nsqadmin.figures.points import Point
-from nsqadmin.history.recorder import Recorder, channel, node, ring_of, topic
+from nsqadmin.figures.sums import ClusterSum
+from nsqadmin.history.recorder import Recorder, channel, node, point_of, ring_of, topic
 from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark
 
@@ -32,8 +33,10 @@ _MOST_MARKS: Final = 40
 class Courses:
     """Reads the history; without a recorder there are no charts."""
 
-    def __init__(self, recorder: Recorder | None) -> None:
+    def __init__(self, recorder: Recorder | None, total: Callable[[], ClusterSum]) -> None:
+        """*total* returns the present sums, with which the line of a topic or channel ends."""
         self._recorder = recorder
+        self._total = total
 
     @property
     def kept(self) -> bool:
@@ -44,7 +47,7 @@ class Courses:
         if self._recorder is None:
             return []
         ring = ring_of(span)
-        points = self._recorder.read(name, ring)
+        points = self._points(name, ring)
         now_s = time.time()
         marks = [(event.at_s, event.kind, event.text) for event in self.events(name, ring)]
         found = []
@@ -53,6 +56,13 @@ class Courses:
             if known is not None:
                 found.append(known)
         return found
+
+    def _points(self, name: Name, ring: Ring) -> Series:
+        if self._recorder is None:
+            return []
+        found = self._recorder.read(name, ring)
+        now = point_of(self._total(), name, time.time())
+        return [*found, (time.time(), now)] if found and now is not None else found
 
     def events(self, name: Name, ring: Ring = HOUR) -> Sequence[HistoryEvent]:
         """Return the events of *name*; for the totals, all events."""
@@ -77,7 +87,7 @@ class Courses:
     def figures(self, name: Name, span: str) -> dict[str, Any]:
         """Return the columns from which a script draws, and the marks."""
         ring = ring_of(span)
-        points: Series = self._recorder.read(name, ring) if self._recorder is not None else []
+        points = self._points(name, ring)
         charts = []
         for key, title, lines in _OF_TOTALS if name == TOTALS else _OF_OTHERS:
             columns = [[_rounded(value(point)) for _, point in points] for _, value in lines]

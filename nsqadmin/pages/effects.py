@@ -79,17 +79,15 @@ def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
     ]
 
 
-def silent_effects(action: str, silent: Sequence[str]) -> list[str]:
-    """Describe what happens on nodes that are not told, because they do not answer or are not listed."""
+def silent_effects(silent: Sequence[str]) -> list[str]:
+    """Describe what happens on nodes that hold the topic and do not answer, or are not registered."""
     if not silent:
         return []
     names = ", ".join(silent[:_MOST_NAMES])
     more = f" and {len(silent) - _MOST_NAMES} more" if len(silent) > _MOST_NAMES else ""
     one = len(silent) == 1
     who = "1 nsqd that holds it is" if one else f"{len(silent)} nsqds that hold it are"
-    back = f"it comes back with {'it' if one else 'them'}"
-    then = back if action == "delete" else "there it stays as it is"
-    return [f"{who} not reached ({names}{more}): {then}."]
+    return [f"{who} not reached ({names}{more}): nothing changes there, unless the request arrives late."]
 
 
 def cut_off(consumers: int) -> str:

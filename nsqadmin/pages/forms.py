@@ -50,8 +50,9 @@ _DRAIN_EFFECTS: Final = {
     ],
     "undrain": ["The node takes publishes again."],
 }
-# For actions that cannot be undone the name must be typed.
+# For actions that cannot be undone the name must be typed; to empty a queue, only if it is large.
 _TYPED: Final = frozenset({"delete", "tombstone"})
+MANY_MESSAGES: Final = 10_000
 # The field that an action needs instead of a topic.
 _NEEDS: Final = {"dismiss": "node", "drain": "node", "undrain": "node", "mute": "key", "unmute": "key"}
 
@@ -100,14 +101,14 @@ class Forms:
         if fields["action"] in _MUTE_EFFECTS:
             return self._mute(request, fields)
         subject = fields["channel"] or fields["topic"]
-        if fields["action"] in _TYPED and fields["typed"] != subject:
-            return await self._refused(request, fields, f"Nothing was done: type {subject} to confirm.", 422)
+        if self._is_typed(fields) and fields["typed"] != subject:
+            return await self._refused(request, fields, f"Type {subject} to confirm.", 422)
         try:
             done = await self._carry_out(request, fields)
         except UpstreamError as error:
             self._log.error("%s", error)
             sentences = "; ".join(self._replies.sentences(error.errors))
-            return await self._refused(request, fields, f"It failed: {sentences}.", 502)
+            return await self._refused(request, fields, f"{_verdict(error)}: {sentences}.", 502)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return self._render.redirect(self._result_page(fields), self._note(fields, done))
@@ -159,7 +160,7 @@ class Forms:
             self._log.error("%s", error)
             sentences = "; ".join(self._replies.sentences(error.errors))
             return self._render.page(
-                request, "create.html", status=502, problem=f"It failed: {sentences}.", fields=fields
+                request, "create.html", status=502, problem=f"{_verdict(error)}: {sentences}.", fields=fields
             )
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
         note = PageNote(f"{what} was created.", tuple(self._replies.sentences(done.errors)))
@@ -184,12 +185,18 @@ class Forms:
             status=status,
             fields=fields,
             verb=verb,
-            typed=fields["action"] in _TYPED,
+            typed=self._is_typed(fields),
             subject=fields["channel"] or fields["topic"] or fields["node"],
             effects=own if own is not None else await self._effects(fields),
             problem=problem,
             back=self._origin(fields),
         )
+
+    def _is_typed(self, fields: Fields) -> bool:
+        """Tell whether the name must be typed to confirm the action."""
+        if fields["action"] != "empty":
+            return fields["action"] in _TYPED
+        return self._cluster.messages_in(fields["topic"], fields["channel"]) > MANY_MESSAGES
 
     async def _refused(self, request: Request, fields: Fields, problem: str, status: int) -> Response:
         return await self._confirmation(request, fields, problem=problem, status=status)
@@ -202,7 +209,7 @@ class Forms:
             if action == "tombstone":
                 held = [record for record in total.nodes if record.node == fields["node"]]
                 return tombstone_effects(fields["node"], held)
-            silent = silent_effects(action, self._cluster.queues.silent_holders(topic))
+            silent = silent_effects(self._cluster.queues.silent_holders(topic))
             if channel:
                 found = [one for one in total.channels if one.channel_name == channel]
                 if not found and not silent:
@@ -272,8 +279,16 @@ class Forms:
                     f"Consumers of topic {topic} are not sent to {node} for a while; it was not deleted there"
                 )
         warnings = [*self._replies.sentences(done.errors)]
-        warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
+        named = {error.address for error in done.errors}
+        warnings += [
+            f"nsqd {node} was not reached: nothing changed there" for node in done.silent if node not in named
+        ]
         return PageNote(f"{text}.", tuple(warnings))
+
+
+def _verdict(error: UpstreamError) -> str:
+    """Say whether a change that no node confirmed failed, or may still happen."""
+    return "Not confirmed" if any(one.may_happen for one in error.errors) else "It failed"
 
 
 def _fields(given: dict[str, str]) -> Fields:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
-from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.attention import Concern, Level, messages_away
 from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum, ClusterSum
 from nsqadmin.pages.rows import NodeRow
@@ -45,18 +45,18 @@ class NodeTile:
 def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> Verdict:
     """Say in one line how the cluster is."""
     serious = [one for one in concerns if one.level is Level.TROUBLE]
-    counted = serious or list(concerns)
-    messages = f"{plural(waiting, 'message')} waiting" if waiting else "nothing waits"
+    mild = [one for one in concerns if one.level is not Level.TROUBLE]
+    away = messages_away(concerns)
+    messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
         messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
-    if not counted:
-        return Verdict(0, f"All is well; {messages}")
-    since_s = min((one.since_s for one in counted if one.since_s), default=now_s)
-    word = "trouble" if serious else "thing to look at"
-    number = f"{len(counted):,} {word}{'' if len(counted) == 1 else 's'}"
-    if not serious and len(counted) != 1:
-        number = f"{len(counted):,} things to look at"
-    return Verdict(2 if serious else 1, f"{number} since {_since(since_s, now_s)}, {messages}")
+    if away:
+        messages += f", {away:,} more on nodes that are down"
+    if not concerns:
+        return Verdict(0, f"All good. {messages}")
+    since_s = min((one.since_s for one in serious or mild if one.since_s), default=now_s)
+    counts = [plural(len(some), word) for some, word in ((serious, "problem"), (mild, "warning")) if some]
+    return Verdict(2 if serious else 1, f"{', '.join(counts)} since {_since(since_s, now_s)}. {messages}")
 
 
 def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> str:
@@ -66,7 +66,7 @@ def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns:
     for one in concerns:
         place = "/".join(filter(None, (one.topic, one.channel))) or one.node
         since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""
-        lines.append(f"- {place}: {one.mark}{since}. {one.text}")
+        lines.append(f"- {place}: {one.mark}{since}. {one.sentence}")
     return "\n".join(lines) + "\n"
 
 

@@ -82,7 +82,7 @@ def done_note(act: str, topic: str, channel: str, done: Handled) -> tuple[str, l
     if done.unfinished:
         warnings.append("there are more: do it again to go on")
     if done.silent:
-        warnings.append(f"these were not reached: {_named(done.silent)}")
+        warnings.append(f"these were not reached, nothing changed there: {_named(done.silent)}")
     return text, warnings
 
 

@@ -115,7 +115,7 @@ class MessageForms:
             if not fields["to"]:
                 raise BadSearchError("say where to set the channel to")
             # A place that no node understands is refused before anything is changed.
-            await self._reader.seek_preview(topic, fields["to"], fields["node"])
+            await self._reader.seek_preview(topic, channel, fields["to"], fields["node"])
             work = self._actions.seek(topic, channel, fields["to"], fields["node"])
         elif act == "send_back":
             work = self._actions.send_back(_which(fields), dry=False)
@@ -172,7 +172,9 @@ class MessageForms:
         if act == "seek":
             if not fields["to"]:
                 return []
-            previews = await self._reader.seek_preview(fields["topic"], fields["to"], fields["node"])
+            previews = await self._reader.seek_preview(
+                fields["topic"], fields["channel"], fields["to"], fields["node"]
+            )
             total = (await self._cluster.queues.topic_view(fields["topic"], 0.0)).value.total
             channels = [one for one in total.channels if one.channel_name == fields["channel"]]
             owed = {node.node: node.owed for one in channels for node in one.nodes}

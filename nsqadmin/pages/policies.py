@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from nsqadmin.changes.audit import DONE
+from nsqadmin.changes.audit import DONE, outcome
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyWish, seen, sentence, usual
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
@@ -23,6 +24,7 @@ from nsqadmin.figures.policies import (
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
+from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import Partial
 from nsqcore.http.api import Request, Response, json_reply
 from nsqcore.http.router import Route
@@ -104,7 +106,14 @@ class PoliciesPage:
         if wish.kind == "delete" and all(one.rules.named(wish.name) is None for one in nodes):
             raise UnknownError(POLICY_NOT_FOUND)
         if not given.get("confirmed"):
-            return await self._question(request, wish, found, given)
+            refusals = await self._policies.check(wish) if wish.kind == "set" else ()
+            invalid = [sentence(error) for error in refusals if error.status == HTTPStatus.BAD_REQUEST]
+            if invalid:
+                fields = {key: given[key] for key in _FIELDS if key in given}
+                return await self._page(
+                    request, found, "", "", fields | {"problem": f"{'; '.join(invalid)}."}
+                )
+            return await self._question(request, wish, found, given, refusals=refusals)
         if given.get("seen") and given["seen"] != seen(nodes):
             problem = "Nothing was done: the policies have changed meanwhile. This is how it would be now."
             return await self._question(request, wish, found, given, problem)
@@ -121,6 +130,7 @@ class PoliciesPage:
         found: Answer[list[OnNode]],
         given: Fields,
         problem: str = "",
+        refusals: Sequence[NodeError] = (),
     ) -> Response:
         """Show the policies of each node before and after, and the places where the rule in force changes."""
         source = next((one.rules for one in found.value if one.node == wish.node), None)
@@ -131,7 +141,7 @@ class PoliciesPage:
             request,
             "policy_change.html",
             status=409 if problem else 200,
-            warnings=[str(error) for error in found.errors],
+            warnings=[str(error) for error in found.errors] + [sentence(error) for error in refusals],
             wish=wish,
             fields={key: given[key] for key in (*_FIELDS, "from", "delete") if key in given},
             apply=given.get("apply") == "true",
@@ -159,7 +169,7 @@ class PoliciesPage:
         text = f"{what} on {plural(len(told.value), 'node')}."
         refusals = tuple(sentence(error) for error in told.errors)
         results = dict.fromkeys(told.value, DONE)
-        results |= {error.address: error.code or error.reason for error in told.errors}
+        results |= {error.address: outcome(error) for error in told.errors}
         self._desk.note(
             request,
             f"{text} {'; '.join(refusals)}".strip(),

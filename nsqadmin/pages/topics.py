@@ -86,7 +86,7 @@ class TopicPages:
     async def channel(self, request: Request) -> Response:
         name, channel = request.params["topic"], request.params["channel"]
         try:
-            total = await self._cluster.queues.channel(name, channel, PAGE_PATIENCE_S)
+            total = await self._cluster.queues.channel(name, channel, PAGE_PATIENCE_S, as_summed=True)
         except UnknownError as error:
             if error.code == CHANNEL_NOT_FOUND and await self._is_registered(name, channel):
                 return self._registered_channel(request, name, channel)

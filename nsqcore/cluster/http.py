@@ -180,12 +180,14 @@ class ClusterHttp:
         except TimeoutError as error:
             self.unreachable += 1
             reason = f"timed out after {self._request_timeout:g}s"
-            if isinstance(error, aiohttp.ConnectionTimeoutError):
+            sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
+            if not sent:
                 reason = f"timed out connecting after {self._connect_timeout:g}s"
-            raise NodeError(verb, url, address, reason) from error
+            raise NodeError(verb, url, address, reason, sent=sent) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
-            raise NodeError(verb, url, address, _reason(error)) from error
+            sent = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.InvalidURL))
+            raise NodeError(verb, url, address, _reason(error), sent=sent) from error
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         chunks: list[bytes] = []

@@ -189,6 +189,8 @@ class ChannelStats(
     deferred_count: Int64 = 0
     requeue_count: Int64 = 0
     timeout_count: Int64 = 0
+    # Messages that went to the dead letters; the original's nsqd has none.
+    dead_count: Int64 = 0
     message_count: Int64 = 0
     client_count: Int64 = 0
     zone_local_msg_count: Int64 = 0

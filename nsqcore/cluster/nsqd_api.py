@@ -81,12 +81,16 @@ class NsqdApi:
         asked = [(name, value) for name, value in (("topic", topic), ("channel", channel)) if value]
         return await self._http.get(self.address, "/policies", asked, NodePolicies.from_json)
 
-    async def put_policies(self, content: bytes, *, name: str = "", apply: bool = False) -> None:
-        """Set the policy *name*, or without a name all policies that are not in the node's own file."""
-        params = [("name", name)] if name else []
-        await self._http.put(
-            self.address, "/policies", [*params, *([("apply", "true")] if apply else [])], content
-        )
+    async def put_policies(
+        self, content: bytes, *, name: str = "", apply: bool = False, dry: bool = False
+    ) -> None:
+        """Set the policy *name*, or without a name all policies that are not in the node's own file.
+
+        With *dry* the node only checks them.
+        """
+        given = {"name": name, "apply": "true" * apply, "dry_run": "true" * dry}
+        params = [(key, value) for key, value in given.items() if value]
+        await self._http.put(self.address, "/policies", params, content)
 
     async def delete_policy(self, name: str, *, apply: bool = False) -> None:
         """Delete the policy *name*."""

@@ -50,6 +50,18 @@ class NsqdMessages:
         with blaming(self.address, _MESSAGES, params):
             return _decode(body)
 
+    async def count_from(self, topic: str, channel: str, sequence: int) -> int:
+        """Return how many of the kept messages from *sequence* on are for *channel*."""
+        params = [("topic", topic), ("channel", channel)]
+        return await self._http.get(
+            self.address,
+            "/log/bounds",
+            params,
+            lambda answer: sum(
+                max(0, int64(end) - max(int64(start), sequence)) for start, end in answer["extents"]
+            ),
+        )
+
     async def handle(self, action: str, wanted: Which) -> HandledMessages:
         """Finish, requeue, send or cancel messages of a channel, or count them."""
         return await self._http.post_for(

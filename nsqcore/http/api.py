@@ -143,6 +143,9 @@ class Request:
                     raise ApiError(413, too_big, close=True)
                 chunks.append(chunk)
         except (OSError, HttpProcessingError, web.RequestPayloadError) as error:
+            # The body keeps this error, whose traceback has the frames that hold the received bytes: together
+            # they would stay until a collection.
+            error.__traceback__ = None
             # A TimeoutError is an OSError: the stall counts as a body that cannot be read.
             raise ApiError(500, "INTERNAL_ERROR", close=True) from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -75,6 +75,11 @@ class HttpConnection(web.RequestHandler):
             payload.set_exception(web.RequestPayloadError("the client ended its side within a body"))
         return True
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        # The body refers to this connection: together they would stay until a collection.
+        self.body = None
+
     async def finish_response(
         self, request: web.BaseRequest, resp: Response, start_time: float | None
     ) -> tuple[Response, bool]:
@@ -102,6 +107,8 @@ class HttpConnection(web.RequestHandler):
             # The client's mistake: one line is enough, without a traceback.
             reason = exc.message.strip().partition("\n")[0].rstrip(":")
             self.logger.warning("Error handling request from %s - %s", request.remote, reason)
+            # Its frames hold the received bytes and the error itself, until a collection.
+            exc.__traceback__ = None
         else:
             self.log_exception("Error handling request from %s", request.remote, exc_info=exc)
         if request.writer.output_size > 0:

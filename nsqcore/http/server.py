@@ -25,7 +25,7 @@ from nsqcore.http.api import (
     error_reply,
     plain_reply,
 )
-from nsqcore.http.connection import MOST_LINE, connections
+from nsqcore.http.connection import MOST_LINE, HttpConnection, connections
 from nsqcore.http.foreign import is_foreign
 from nsqcore.http.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
 from nsqcore.process.accepting import Acceptor
@@ -74,10 +74,13 @@ class HttpServer:
         refusal: Callable[[], Response] | None = None,
         front: Front | None = None,
         refuse_foreign: bool = False,
+        leaving: Callable[[], bool] = bool,
     ) -> None:
         """With *refusal* no route is served: it makes the answer to every request.
 
         With *refuse_foreign* a page of another site in a browser cannot change anything.
+
+        While *leaving* returns True each answer closes its connection, so that clients go to other nodes.
 
         *front* wraps the protocol factory of this server: requests that its connections do not serve
         themselves go to a connection of this server.
@@ -93,6 +96,7 @@ class HttpServer:
         self._refusal = refusal
         self._front = front
         self._refuse_foreign = refuse_foreign
+        self._leaving = leaving
         self._acceptor: Acceptor | None = None
         # Makes the protocol of a connection; set by start().
         self.factory: Callable[[], asyncio.Protocol]
@@ -118,6 +122,13 @@ class HttpServer:
         )
         self._acceptor.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
+
+    def close_idle(self) -> None:
+        """Close the connections without a request."""
+        server = self._runner.server if self._runner is not None else None
+        for connection in server.connections if server is not None else ():
+            if isinstance(connection, HttpConnection) and not connection.answering:
+                connection.close()
 
     async def close(self) -> None:
         """Accept no more, let running handlers finish for STOP_S at most, and close every connection."""
@@ -188,9 +199,16 @@ class HttpServer:
                 reply.headers["Retry-After"] = str(error.retry_after_s)
         except ConnectionError:
             raise  # the client has left
+        except MemoryError as error:
+            # The handler of the loop ends the daemon.
+            context = {"message": "no memory for an HTTP request", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            reply = error_reply(500, "INTERNAL_ERROR")
         except Exception as error:  # noqa: BLE001 - one bad request must not end the daemon
             self._log.error("panic in HTTP handler - %s", error, error=error)
             reply = error_reply(500, "INTERNAL_ERROR")
+        if self._leaving():
+            reply.force_close()
         if self._compress:
             _compress(reply, request)
         return reply

@@ -5,9 +5,11 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nsqcore.process.logs import Log
+from nsqcore.process.threads import ThreadRefused, start_pool
 
 # Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 
 # SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
 _STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+
+
+# The exit code of the original when memory is refused.
+OUT_OF_MEMORY: Final = 2
+
+# libuv starts as many threads for the resolution of names.
+RESOLVER_THREADS: Final = 4
+# Threads for short blocking work, such as loading a library.
+FEW_THREADS: Final = 4
 
 
 class StartupError(Exception):
@@ -27,23 +38,27 @@ def run(
     log: Log,
     *,
     hang_up_stops: bool = True,
+    threads: int = FEW_THREADS,
 ) -> int:
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     *main* starts the daemon, waits for ``stop``, which the first SIGINT, SIGTERM or SIGHUP sets (later ones
     are ignored), and stops in order. A StartupError or any other exception is logged as FATAL and gives 1.
-    *hang_up_stops* is as in :func:`run_until_stopped`.
+    Memory that is refused ends the process with a FATAL line and 2. *hang_up_stops* and *threads* are as in
+    :func:`run_until_stopped`.
     """
     raise_file_limit()
     log.adopt_root()
     try:
-        run_until_stopped(main, hang_up_stops=hang_up_stops)
-    except StartupError as error:
+        run_until_stopped(main, log, hang_up_stops=hang_up_stops, threads=threads)
+    except (StartupError, ThreadRefused) as error:
         # This line starts with the program's name whatever --log-prefix says, because people grep for it.
         Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
         return 1
     except KeyboardInterrupt:
         return 0
+    except MemoryError as error:
+        _end_without_memory(log, error)
     except Exception as error:  # noqa: BLE001 - every error not handled before ends the process with a line
         log.fatal("%s: %s", type(error).__name__, error, error=error)
         return 1
@@ -51,9 +66,15 @@ def run(
 
 
 def run_until_stopped(
-    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], *, hang_up_stops: bool = True
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
+    log: Log,
+    *,
+    hang_up_stops: bool = True,
+    threads: int = FEW_THREADS,
 ) -> None:
     """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0.
+
+    The event loop hands blocking work to *threads* threads, which run before *main*. Raises ThreadRefused.
 
     Without *hang_up_stops* SIGHUP means something else, such as reading a file again: it is ignored until
     *main* handles it, which must begin before that file is read first.
@@ -67,7 +88,7 @@ def run_until_stopped(
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_stopped(main, stop_signals))
+        runner.run(_until_stopped(main, stop_signals, log, threads))
 
 
 def _end(number: int, frame: object) -> NoReturn:
@@ -77,7 +98,10 @@ def _end(number: int, frame: object) -> NoReturn:
 
 
 async def _until_stopped(
-    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], stop_signals: frozenset[signal.Signals]
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
+    stop_signals: frozenset[signal.Signals],
+    log: Log,
+    threads: int,
 ) -> None:
     """Run ``main(stop)``; each of *stop_signals* sets ``stop`` until the event loop is closed."""
     import asyncio
@@ -86,8 +110,35 @@ async def _until_stopped(
     loop = asyncio.get_running_loop()
     for number in stop_signals:
         loop.add_signal_handler(number, stop.set)
+    loop.set_exception_handler(partial(_report, log))
+    # uvloop ends the process without a sentence when its threads are refused, so room for them is tested.
+    start_pool(RESOLVER_THREADS, "resolver").shutdown()
+    await loop.getaddrinfo("127.0.0.1", 0)
+    pool = start_pool(threads, "worker")
+    loop.set_default_executor(pool)
     # The handlers stay until the loop is closed: a second signal during the stop must not kill the process.
-    await main(stop)
+    try:
+        await main(stop)
+    finally:
+        # The loop would start a thread to wait for these, which the system may refuse.
+        loop.set_default_executor(None)  # type: ignore[arg-type]
+        pool.shutdown()
+
+
+def _report(log: Log, loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
+    """Handle an error of a callback: it is logged, and refused memory ends the process."""
+    error = context.get("exception")
+    if isinstance(error, MemoryError):
+        _end_without_memory(log, error)
+    loop.default_exception_handler(context)
+
+
+def _end_without_memory(log: Log, error: MemoryError) -> NoReturn:
+    """End the process as a kill would, because nobody knows which work is half done."""
+    try:
+        log.fatal("out of memory: the system refuses memory to this process", error=error)
+    finally:
+        os._exit(OUT_OF_MEMORY)
 
 
 def fill_standard_streams() -> None:

@@ -18,9 +18,10 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.process.output import tell
 from nsqcore.process.tied import tie_to_parent
 from nsqd.data.opened import DataPathRefused
-from nsqd.decommission import DecommissionError, DecommissionOptions, decommission
+from nsqd.decommission import DecommissionOptions, decommission
+from nsqd.drain import DrainError
 from nsqd.log.disk import Disk
-from nsqd.replication.opening import node_id_of
+from nsqd.replication.local_copy import node_id_of
 from nsqd.storage.lock import lock_data_path
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 
@@ -55,9 +56,9 @@ def rescue(options: RescueOptions, say: Callable[[str], None]) -> bool:
     try:
         address = _address(process, say)
         decommission(
-            DecommissionOptions(address, options.timeout_ns / SECOND, options.to, options.fewer_copies)
+            DecommissionOptions(address, options.timeout_ns / SECOND, 0.0, options.to, options.fewer_copies)
         )
-    except DecommissionError as error:
+    except DrainError as error:
         say(f"{options.data_path} is not decommissioned: {error}")
         return False
     finally:

@@ -8,7 +8,7 @@ from nsqd.engine.sequences import Sequences
 from nsqd.log.disk import Disk
 from nsqd.log.layout import NewerVersion
 from nsqd.replication.copies import Copies
-from nsqd.replication.node_record import DamagedRecord, NodeRecord, NodeRecordFile
+from nsqd.replication.records import DamagedRecord, NodeRecord, NodeRecordFile
 from nsqd.storage import reservation
 from nsqd.storage.lock import lock_data_path
 

@@ -68,6 +68,7 @@ class Broker:
         "decommissioning",
         "dirty",
         "disk_low",
+        "drain_pending",
         "draining",
         "events",
         "ids",
@@ -93,6 +94,8 @@ class Broker:
         self._room = Room()
         # The policies for any topic or channel, whether it exists or not.
         self.settings_of: SettingsOf = no_policies
+        # A drain is announced: publishes are accepted until load balancers have taken the node out.
+        self.drain_pending = False
         # Nothing new is accepted, so that consumers can empty the node.
         self.draining = False
         # Nothing new is made: all logs of the node are transferred to others.
@@ -116,6 +119,11 @@ class Broker:
     def at_rest(self) -> bool:
         """Whether all of what was begun before a drain is stored."""
         return not (self.dirty or self.under_way)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether publishers are to go to other nodes: a drain is announced, or has begun."""
+        return self.draining or self.drain_pending
 
     # --- topics and channels ---
 
@@ -158,7 +166,7 @@ class Broker:
         if channel is None:
             kept = topic.alone.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
-            channel.absent = holes([*kept, (topic.log.next_seq, topic.log.next_seq)]) if kept else []
+            channel.absent = holes(kept)
             self._bind(topic)
             owed = {"owed": kept} if kept else {}
             self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)

@@ -1,6 +1,6 @@
 """A channel: what it owes, the consumers that share it, and what is done to it as a whole."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -88,7 +88,7 @@ class Channel(Answered):
         self.committed = 0
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
-        self.ready: deque[Consumer] = deque()
+        self.ready: OrderedDict[Consumer, None] = OrderedDict()
         # For a promoted copy: the channel of this nsqd whose consumers it shares.
         self.host: Channel | None = None
         # The channels that share these consumers, one for each promoted copy; mostly none.
@@ -123,6 +123,7 @@ class Channel(Answered):
         if consumer not in self.consumers:
             return
         del self.consumers[consumer]
+        self.ready.pop(consumer, None)
         consumer.rdy = 0
         self._take_back(consumer)
         for sibling in self.siblings:
@@ -147,30 +148,29 @@ class Channel(Answered):
         sibling.release_in_flight()
         sibling.host = None
         sibling.consumers = {}
-        sibling.ready = deque()
+        sibling.ready = OrderedDict()
         self.siblings.remove(sibling)
 
     def refresh(self, consumer: Consumer) -> bool:
-        """Add the consumer to the line if it can take messages; True when it can and some wait."""
+        """Add the consumer to those that are ready, or remove it; True when it is ready and messages wait."""
         if consumer.rdy > consumer.in_flight and not consumer.blocked:
-            if not consumer.queued:
-                consumer.queued = True
-                self.ready.append(consumer)
+            # One that is ready keeps its place.
+            self.ready[consumer] = None
             if self.siblings:
                 return self.depth > 0 or any(one.depth for one in self.siblings)
             return self.depth > 0
+        self.ready.pop(consumer, None)
         return False
 
     def next_ready(self) -> Consumer | None:
-        """Take the consumer to be served next out of the line; None when all are busy or nothing waits."""
+        """Remove the consumer to be served next from `ready`; None when all are busy or nothing waits."""
         ready = self.ready
         if self.paused or not (self.depth or self.siblings):
             return None
         while ready:
-            consumer = ready.popleft()
-            consumer.queued = False
+            consumer, _ = ready.popitem(last=False)
             # Its credit, inlined: that saves a call where this is not compiled.
-            if consumer.rdy > consumer.in_flight and not consumer.blocked and consumer in self.consumers:
+            if consumer.rdy > consumer.in_flight and not consumer.blocked:
                 return consumer
         return None
 
@@ -178,12 +178,11 @@ class Channel(Answered):
         """Like :meth:`next_ready`, but takes the nearest consumer; equally near ones take turns."""
         if self.paused or not (self.depth or self.siblings):
             return None
-        usable = [one for one in self.ready if one.credit > 0 and one in self.consumers]
+        usable = [one for one in self.ready if one.credit > 0]
         if not usable:
-            return self.next_ready()  # which clears the line
+            return self.next_ready()  # which clears `ready`
         nearest = min(usable, key=lambda one: one.nearness)
-        self.ready.remove(nearest)
-        nearest.queued = False
+        del self.ready[nearest]
         return nearest
 
     # --- messages ---

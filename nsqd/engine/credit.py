@@ -45,7 +45,6 @@ class Credit:
         "message_count",
         "msg_timeout_ns",
         "nearness",
-        "queued",
         "rdy",
         "requeue_count",
         "sink",
@@ -78,8 +77,6 @@ class Credit:
         self.requeue_count = 0
         # The transport has more unsent bytes than its limit; nothing is delivered until they have drained.
         self.blocked = False
-        # Waiting in the channel's line of ready consumers.
-        self.queued = False
 
     @property
     def credit(self) -> int:

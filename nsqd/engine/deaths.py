@@ -5,11 +5,10 @@ topic is durable. A move that a crash interrupts is made again, so a dead letter
 be missing.
 """
 
-import hashlib
 from collections import deque
 from typing import Final
 
-from nsqclient.wire.names import EPHEMERAL_SUFFIX, MAX_NAME_LENGTH
+from nsqclient.wire import names
 from nsqd.engine.settings import Settings
 from nsqd.log.ranges import Ranges, without
 
@@ -21,20 +20,11 @@ EXPIRED: Final = "expired"
 
 # Up to so many are written together: all of them or none.
 TOGETHER: Final = 64
-_END: Final = ".dead"
-_DIGITS: Final = 8
 
 
 def dead_letter_topic(topic_name: str, channel_name: str, settings: Settings) -> str:
     """The topic for dead letters of the channel. The name that is made is durable even if theirs are not."""
-    if settings.dead_letter_topic:
-        return settings.dead_letter_topic
-    both = f"{topic_name.removesuffix(EPHEMERAL_SUFFIX)}.{channel_name.removesuffix(EPHEMERAL_SUFFIX)}"
-    if len(both) + len(_END) <= MAX_NAME_LENGTH:
-        return both + _END
-    # If the name were only cut, two channels could have the same one.
-    digest = hashlib.sha256(f"{topic_name}/{channel_name}".encode()).hexdigest()[:_DIGITS]
-    return f"{both[: MAX_NAME_LENGTH - len(_END) - _DIGITS - 1]}-{digest}{_END}"
+    return settings.dead_letter_topic or names.dead_letter_topic(topic_name, channel_name)
 
 
 class Death:

@@ -231,7 +231,14 @@ class Deferred:
         return runs_in(self.snapshot())
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        # A compiled __init__ that is called again does not release the values of the attributes.
+        self._count = self._least = 0
+        self._slots, self._slots_at = {}, []
+        self._shared = set()
+        self._slot = -1
+        self._opening, self._due = _Queue(), _Queue()
+        self._ticks, self._ticks_at = {}, []
+        self._wide = False
 
     def _open(self, now_ns: int) -> None:
         """Sort runs that are due soon into ticks, as many as one step takes."""

@@ -39,7 +39,7 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     topics = sorted((topic for topic in topics if topic["remaining"]), key=lambda topic: topic["topic_name"])
     remaining = sum(topic["remaining"] for topic in topics)
     return {
-        "draining": broker.draining,
+        "draining": broker.leaving,
         # Staged messages are stored in a moment, and owed then. A node that asks the other holders of its log
         # does not know yet what it owes.
         "drained": broker.draining and not remaining and broker.at_rest and not broker.asks_holders,

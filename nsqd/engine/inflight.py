@@ -89,6 +89,24 @@ class Run:
         return f"<Run {self.start}..{self.end} left {self.left}{' broken' if self.broken else ''}>"
 
 
+class InFlightSnapshot:
+    """What is in flight at one moment: a quick copy, made in the loop for readers in any thread.
+
+    Its runs change later, so only their ends and which of them are unbroken are used.
+    """
+
+    __slots__ = ("_entries", "_wide")
+
+    def __init__(self, entries: dict[int, Run], wide: dict[Run, None]) -> None:
+        self._entries = entries.copy()
+        self._wide = wide.copy()
+
+    def ranges(self) -> Ranges:
+        """The ranges of messages, in no order; takes time in proportion to them."""
+        wide = self._wide
+        return [(seq, run.end if run in wide else seq + 1) for seq, run in self._entries.items()]
+
+
 class InFlight:
     """All runs of one channel, found by message and by deadline."""
 
@@ -325,7 +343,7 @@ class InFlight:
 
     def ranges(self) -> Ranges:
         """What is in flight, sorted and merged."""
-        return merged([(seq, seq + 1 if run.broken else run.end) for seq, run in self._entries.items()])
+        return merged(self.snapshot().ranges())
 
     def fresh(self) -> list[tuple[int, int]]:
         """Ranges that were delivered since the last call and are in flight; not all of very many."""
@@ -339,9 +357,14 @@ class InFlight:
             run.noted = True
         return found
 
-    def snapshot(self) -> dict[int, Run]:
-        """The runs by their first message, or by each message of a broken run; a quick copy."""
-        return self._entries.copy()
+    def snapshot(self) -> InFlightSnapshot:
+        """What is in flight now."""
+        return InFlightSnapshot(self._entries, self._wide)
+
+    def note_again(self) -> None:
+        """The next checkpoint states again that all of this was delivered."""
+        for run in self._entries.values():
+            run.noted = False
 
     def runs_of(self, seqs: Sequence[int]) -> dict[int, Run]:
         """The runs of those of *seqs* that are in flight; nothing is broken."""
@@ -355,7 +378,12 @@ class InFlight:
         return min(self._entries, default=None)
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        # A compiled __init__ that is called again does not release the values of the attributes.
+        self._entries, self._wide = {}, {}
+        self._held, self._holds = {}, 0
+        self._heap, self._serial = [], 0
+        self._newest, self._newest_ns = [], -1
+        self._queued = self.count = 0
 
     def _push(self, run: Run) -> None:
         if self._held:

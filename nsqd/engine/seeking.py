@@ -26,7 +26,6 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
         channel.taken_from(consumer)
     channel.dying.drop_below(position)
     dying = channel.dying.ranges()
-    flying = channel.in_flight.snapshot()
     deferred = [run for run in channel.deferred.runs() if run[2] > position]
     attempts = {seq: count for seq, count in channel.attempts.items() if seq >= position}
 
@@ -48,10 +47,9 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
                 channel.journal.tried(seq, seq + 1, count)
     for start, stop in dying:
         settled.add(start, stop)
-    for seq, run in flying.items():
-        settled.add(seq, seq + 1 if run.broken else run.end)
-        # The next checkpoint states again that it was delivered.
-        run.noted = False
+    for start, stop in channel.in_flight.ranges():
+        settled.add(start, stop)
+    channel.in_flight.note_again()
     for due_ns, start, stop in deferred:
         for low, high in settled.missing(max(start, position), stop):
             channel.put_off(low, high, due_ns)

@@ -111,7 +111,7 @@ class Sorting:
         self._state = state
         self._finished = (channel.finished.copy(), channel.end)
         self._backlog = (backlog.finished.copy(), backlog.end)
-        self._in_flight = channel.in_flight.snapshot() if state is MessageState.IN_FLIGHT else {}
+        self._in_flight = channel.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
         self._spans = list(channel.pending) if state is MessageState.WAITING else []
         self._held = list(backlog.pending) if state is MessageState.WAITING else []
         self._dying = channel.dying.ranges()
@@ -133,8 +133,8 @@ class Sorting:
         return within(self._all, start, end)
 
     def _unsorted(self) -> Ranges:
-        if self._state is MessageState.IN_FLIGHT:
-            return [(seq, seq + 1 if run.broken else run.end) for seq, run in self._in_flight.items()]
+        if self._in_flight is not None:
+            return self._in_flight.ranges()
         if self._state is MessageState.WAITING:
             return ranges_waiting((*self._spans, *self._held))
         return [(low, high) for _, low, high in runs_in(self._dues)]

@@ -91,6 +91,8 @@ class _Recent(Generic[_T]):
         return [one for one in gone if one is not None]
 
     def forget(self, segment: Segment) -> list[_T]:
+        if self._segment is segment:
+            self._segment = self._found = None
         gone = [self._take(key) for key in list(self._of.get(segment, ()))]
         return [one for one in gone if one is not None]
 

@@ -7,12 +7,21 @@ import fcntl
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 _IOV_MAX: Final = 1000
 # FS_IOC_GETVERSION of linux/fs.h: the generation of an inode. Ext4, xfs and btrfs draw one for each new file.
 _GET_GENERATION: Final = 0x80087601
+
+
+class CannotOpen(OSError):
+    """A file or folder could not be opened to be synced, for example for want of descriptors.
+
+    Nothing that was written to it is lost, so the sync can be repeated.
+    """
 
 
 def words_of(error: OSError) -> str:
@@ -95,6 +104,10 @@ class Disk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def truncate_open(self, fd: int, size: int) -> None:
+        """Truncate an open file to *size* bytes; the next sync makes that durable."""
+        os.ftruncate(fd, size)
 
     def allocate(self, fd: int, size: int) -> None:
         """Reserve *size* bytes of the disk for the file, so that writing them needs no more space."""
@@ -182,12 +195,24 @@ class Disk:
             shutil.rmtree(path)
 
     def sync_folder(self, path: Path) -> None:
-        """Make creations, renames and removals in a folder durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """Make creations, renames and removals in a folder durable. Raises CannotOpen, and OSError."""
+        with opening_to_sync():
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+@contextmanager
+def opening_to_sync() -> Iterator[None]:
+    """Raises CannotOpen for an OSError, except FileNotFoundError: what is gone can never be synced."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CannotOpen(error.errno, error.strerror, error.filename) from error
 
 
 def remove_folders(disk: Disk, folders: list[Path]) -> None:
@@ -204,3 +229,30 @@ def remove_folders(disk: Disk, folders: list[Path]) -> None:
             first = first or error
     if first is not None:
         raise first
+
+
+def make_folders(disk: Disk, path: Path) -> None:
+    """Make a folder and those above it; each is durable before anything is put into it."""
+    missing = []
+    while True:
+        try:
+            disk.names(path)
+            break
+        except FileNotFoundError:
+            missing.append(path)
+            path = path.parent
+    for one in reversed(missing):
+        disk.make_folder(one)
+        disk.sync_folder(one.parent)
+
+
+def sync_file(disk: Disk, path: Path) -> None:
+    """Make a file durable, if it exists. Raises OSError."""
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        return
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)

@@ -10,11 +10,11 @@ write that failed, and the numbers are not used again: no other nsqd loses anyth
 
 from typing import Final
 
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, within, without
 
 # How many closed ranges are remembered; each life of the node that did not end in good order leaves one.
 # Nothing is reported about older messages: another nsqd that still has them delivers them once more.
-MOST: Final = 256
+MAX_REMEMBERED_RANGES: Final = 256
 
 
 class HadRanges:
@@ -34,15 +34,24 @@ class HadRanges:
         """All ranges, sorted and merged; *end* is where the log ends."""
         return merged([*self.closed, (self.first, end)])
 
+    def unused(self, start: int, end: int) -> Ranges:
+        """The part of ``start <= seq < end`` that no message of the log has or had.
+
+        What is no longer remembered counts as had.
+        """
+        if len(self.closed) >= MAX_REMEMBERED_RANGES:
+            start = max(start, self.closed[0][0])
+        return without([(start, end)], self.ranges(max(end, self.first))) if start < end else []
+
     def go_on_at(self, end: int, first: int) -> None:
         """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
         if first > end:
-            self.closed = self.ranges(end)[-MOST:]
+            self.closed = self.ranges(end)[-MAX_REMEMBERED_RANGES:]
             self.first = first
 
     def begin(self, ranges: Ranges, first: int) -> None:
         """Take over *ranges* as far as they lie below *first*; from *first* on everything will be stored."""
-        self.closed = within(merged(ranges), 0, first)[-MOST:]
+        self.closed = within(merged(ranges), 0, first)[-MAX_REMEMBERED_RANGES:]
         self.first = first
 
     def take_out(self, start: int, end: int) -> None:

@@ -1,70 +1,83 @@
 """The files of a node's logs that are open for appending: a limited number, and closed when not in use.
 
-A log whose file was closed opens it again when something is appended.
+A log whose file was closed opens it again when something is appended. Each call takes the same time for any
+number of logs, except `close_idle`.
 """
 
 from typing import Final, Protocol
 
 # How many logs have their file open when thousands of logs are written to in turn.
-MOST_OPEN: Final = 1024
+MAX_OPEN_FILES: Final = 1024
+# How many logs are asked to close their file before one more is opened. Few refuse: those being synced now.
+_MAX_ASKED: Final = 16
 
 
-class Rests(Protocol):
+class OpenLog(Protocol):
     """A log with an open file."""
 
-    def rest(self, *, synced_only: bool) -> bool:
-        """Close the file if possible; with *synced_only* only if nothing in it waits to be synced."""
+    def close_file(self) -> bool:
+        """Close the file that is appended to until the next append; False while it is being synced."""
 
 
 class OpenFiles:
     """See the module. Not thread-safe."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
-        self._most = most
-        # Logs with an open file and the period of their last use, the least recently used one first.
-        self._logs: dict[Rests, int] = {}
+    def __init__(self, limit: int = MAX_OPEN_FILES) -> None:
+        self._limit = limit
+        # Logs with an open file and the period of their last use: those that were appended to since their
+        # last sync, the least recently used one first, and the others in the order of their syncs.
+        self._unsynced: dict[OpenLog, int] = {}
+        self._synced: dict[OpenLog, int] = {}
         self._period = 0
         # The log that was used last, if it was used in this period.
-        self._latest: Rests | None = None
+        self._latest: OpenLog | None = None
 
     def __len__(self) -> int:
-        return len(self._logs)
+        return len(self._unsynced) + len(self._synced)
 
-    def used(self, log: Rests) -> None:
+    def used(self, log: OpenLog) -> None:
         """Something is about to be appended to the log's file."""
         if log is self._latest:
             return
-        self._logs.pop(log, None)
-        self._logs[log] = self._period
+        self.forget(log)
+        self._unsynced[log] = self._period
         self._latest = log
 
-    def forget(self, log: Rests) -> None:
+    def synced(self, log: OpenLog) -> None:
+        """Everything in the log's file is synced."""
+        period = self._unsynced.pop(log, None)
+        if period is not None:
+            self._synced[log] = period
+            self._latest = None
+
+    def forget(self, log: OpenLog) -> None:
         """The log has no open file any more."""
-        self._logs.pop(log, None)
+        self._unsynced.pop(log, None)
+        self._synced.pop(log, None)
         self._latest = None
 
     def make_room(self) -> None:
-        """Before one more file is opened: close the least recently used one if too many are open."""
-        if len(self._logs) < self._most:
+        """Before one more file is opened: close one if too many are open."""
+        if len(self) < self._limit:
             return
+        self._latest = None
         # The system reports a disk error only to those who have the file open when it is synced. So a file
         # that is not synced is closed only when there is no other.
-        for synced_only in (True, False):
-            self._latest = None
-            for log in self._logs:
-                if log.rest(synced_only=synced_only):
-                    del self._logs[log]
+        for logs in (self._synced, self._unsynced):
+            for _ in range(min(len(logs), _MAX_ASKED)):
+                log = next(iter(logs))
+                period = logs.pop(log)
+                if log.close_file():
                     return
+                logs[log] = period
 
     def close_idle(self) -> None:
-        """Close the files that were not used since the last call but one."""
+        """Close the synced files that were not used since the last call but one.
+
+        Takes time in proportion to the open files.
+        """
         self._period += 1
         self._latest = None
-        idle = []
-        for log, period in self._logs.items():
-            if period >= self._period - 1:
-                break
-            if log.rest(synced_only=True):
-                idle.append(log)
-        for log in idle:
-            del self._logs[log]
+        for log, period in list(self._synced.items()):
+            if period < self._period - 1 and log.close_file():
+                del self._synced[log]

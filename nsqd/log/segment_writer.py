@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, opening_to_sync
 from nsqd.log.frames import Block, published_ns
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
@@ -71,11 +71,12 @@ class SegmentWriter:
         return True
 
     def sync(self) -> None:
-        """Make the file durable, whether or not it is open. Raises OSError."""
+        """Make the file durable, whether or not it is open. Raises CannotOpen, and OSError."""
         if self.is_open:
             self._disk.sync(self.fd)
             return
-        fd = self._disk.open_read(self.segment.path)
+        with opening_to_sync():
+            fd = self._disk.open_read(self.segment.path)
         try:
             self._disk.sync(fd)
         finally:
@@ -87,10 +88,21 @@ class SegmentWriter:
         if fd >= 0:
             self._disk.close(fd)
 
+    def truncate(self) -> bool:
+        """Remove the bytes of an append that failed; False when the file cannot be used any more."""
+        if not self.segment.pages:
+            # The file header belongs to the first append.
+            return False
+        try:
+            self._disk.truncate_open(self.fd, self.segment.size)
+        except OSError:
+            return False
+        return True
+
     def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> list[bytes]:
         """Write notes, each with its number, then blocks; returns the bytes that were written.
 
-        Raises OSError; then the segment must not be written to again.
+        Raises OSError; then :meth:`truncate` must succeed before the next append.
         """
         segment = self.segment
         salt = segment.header.salt

@@ -2,7 +2,7 @@
 
 A file is synced until a sync of it fails. After a failure the kernel may have dropped what it could not
 write, and another sync would succeed without that data. So the file is given up, and those who waited are
-told.
+told. An error of opening a file or folder is no failure of this kind: its job is repeated.
 """
 
 import errno
@@ -25,6 +25,8 @@ class SyncJob:
         self.new_names = False
         # The folder itself is new: its name becomes durable when the folder above is synced.
         self.new_folder = False
+        # How many messages and notes it is to make durable.
+        self.unsynced = 0
         # An earlier error, if messages that this job is to make durable are in a file that nobody syncs
         # again: those who wait for this job are told of it.
         self.failed_before: OSError | None = None
@@ -116,6 +118,14 @@ class Syncing:
         for writer in given_up:
             self._give_up(writer)
         return given_up
+
+    def repeat(self, job: SyncJob) -> None:
+        """*job* has ended early because something could not be opened: the next one includes all of it."""
+        self.running = None
+        self.new_names = self.new_names or job.new_names
+        self.folder_is_new = self.folder_is_new or job.new_folder
+        self._failed = self._failed or job.failed_before
+        self.sealed = job.sealed + self.sealed
 
     def missed(self, writer: SegmentWriter) -> None:
         """A sealed file was removed or cut by somebody: what was not durable of it never will be."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from nsqd.log import segment_index
 from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
-from nsqd.log.disk import Disk
+from nsqd.log.disk import CannotOpen, Disk
 from nsqd.log.finding import Found, find_segments
 from nsqd.log.frames import Block
 from nsqd.log.happened import Mark
@@ -91,11 +91,12 @@ class LogWriter(ShrinkingLog):
         try:
             pieces = writer.append(blocks, numbered)
         except OSError:
-            # It is not known what is in the file now, so the next append begins a new one.
-            self.seal()
-            if not writer.segment.pages:
-                # On a full disk every attempt would leave an empty file behind.
-                self._remove_empty(writer.segment)
+            if not writer.truncate():
+                # The file ends with unknown bytes: the next append creates another file.
+                self.seal()
+                if not segment.pages:
+                    # On a full disk every attempt would leave an empty file behind.
+                    self._remove_empty(segment)
             raise
         if notes:
             self.notes += len(notes)
@@ -126,12 +127,12 @@ class LogWriter(ShrinkingLog):
         self._syncing.missed(writer)
         return None
 
-    def rest(self, *, synced_only: bool) -> bool:
-        """Close the file that is appended to until the next append; False when it must stay open."""
+    def close_file(self) -> bool:
+        """Close the file that is appended to until the next append; False while it is being synced."""
         writer = self._writer
         if writer is None:
             return True
-        if self._syncing.uses(writer) or (synced_only and self.unsynced):
+        if self._syncing.uses(writer):
             return False
         self._close(writer)
         return True
@@ -212,8 +213,9 @@ class LogWriter(ShrinkingLog):
         syncing = self._syncing
         if syncing.running is not None or self.deleted or not (self.unsynced or syncing.sealed):
             return None
-        self.unsynced = 0
-        return syncing.begin(self.folder, self._writer)
+        job = syncing.begin(self.folder, self._writer)
+        job.unsynced, self.unsynced = self.unsynced, 0
+        return job
 
     def begin_trial(self, next_seq: int) -> None:
         """After a sync that failed: give the next sync something to try. Raises OSError."""
@@ -222,12 +224,20 @@ class LogWriter(ShrinkingLog):
         self.unsynced += 1
 
     def end_sync(self, job: SyncJob, error: OSError | None) -> OSError | None:
-        """*job* has succeeded, or failed with *error*: then nobody knows what of it is on the disk.
+        """*job* has succeeded, or failed with *error*.
+
+        After CannotOpen, the next job includes all of it. After any other error, nobody knows what of it is
+        on the disk.
 
         Returns the error because of which those who waited for it cannot rely on the disk, or None.
         """
         if error is None:
             self._end(self._syncing.worked(job))
+            if not self.unsynced:
+                self._open_files.synced(self)
+        elif isinstance(error, CannotOpen):
+            self._syncing.repeat(job)
+            self.unsynced += job.unsynced
         else:
             if job.active is self._writer:
                 self.seal()
@@ -320,9 +330,10 @@ class LogWriter(ShrinkingLog):
             self._stop_writing(writer)
 
     def _let_go(self, segment: Segment) -> None:
-        super()._let_go(segment)
         if self._writer is not None and self._writer.segment is segment:
+            # Sealing adds to the cache, so it comes before the cache forgets the segment.
             self.seal()
+        super()._let_go(segment)
         for writer in [one for one in self._syncing.sealed if one.segment is segment]:
             self._stop_writing(writer)
 

@@ -40,7 +40,7 @@ def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
         raise ProtocolError(E_BAD_CHANNEL, f"SUB channel name {quote(channel_name)} is not valid")
     session.permit("SUB", SUBSCRIBE, topic_name.decode(), channel_name.decode(), now_ns)
     if session.broker.decommissioning:
-        raise ProtocolError(E_SUB_FAILED, "SUB failed decommissioned")
+        raise ProtocolError(E_SUB_FAILED, "SUB failed the node is decommissioned")
     settings = session.settings
     keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
     nearness = topology.nearness(session.broker.limits, session.identity)

@@ -241,6 +241,11 @@ class Session(Conversation):
         self.upgrading = ()
         self.refuse(ProtocolError(E_IDENTIFY_FAILED, f"IDENTIFY failed {reason}"))
 
+    @property
+    def is_idle_publisher(self) -> bool:
+        """Whether the client has published, consumes nothing, and waits for no answer."""
+        return bool(self.pub_counts) and self.consumer is None and not (self._have or self.out)
+
     def forget_publish_lines(self) -> None:
         """Parse the lines of the next publishes again, because something changed for them."""
         self._publish_lines.clear()

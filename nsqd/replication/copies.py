@@ -15,12 +15,11 @@ from threading import Lock
 from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
-from nsqd.log.disk import Disk, remove_folders, words_of
+from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_of
+from nsqd.replication.copy_file import settle
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
-from nsqd.replication.copy_record import FILE, BadRecord, CopyRecord, decode, encode
-from nsqd.replication.durable import make_folders, sync_file
-from nsqd.replication.found_files import settle
 from nsqd.replication.frames import is_copied_name
+from nsqd.replication.records import COPY_FILE_NAME, BadRecord, CopyRecord, decode_copy, encode_copy
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
 REPLICAS: Final = "replicas"
@@ -77,17 +76,17 @@ class Copies:
 
     def _read(self, path: Path, *, promoted: bool) -> CopyRecord | None:
         try:
-            return decode(self.disk.read_file(path / FILE), path, promoted=promoted)
+            return decode_copy(self.disk.read_file(path / COPY_FILE_NAME), path, promoted=promoted)
         except FileNotFoundError:
             if any(name.endswith(FOLDER_SUFFIX) for name in self._names(path)):
-                self.problems[path] = f"{FILE} is missing"
+                self.problems[path] = f"{COPY_FILE_NAME} is missing"
             else:
                 # The copy was not complete when the process ended.
                 self._remove_later(path)
         except BadRecord as error:
             self.problems[path] = str(error)
         except OSError as error:
-            self.problems[path] = f"{FILE} cannot be read: {words_of(error)}"
+            self.problems[path] = f"{COPY_FILE_NAME} cannot be read: {words_of(error)}"
         return None
 
     def _find_deleted(self, record: CopyRecord) -> None:
@@ -144,7 +143,7 @@ class Copies:
             except FileExistsError:
                 # An attempt that failed in part.
                 self.problems.pop(record.path, None)
-            self._write(record.path, encode(record))
+            self._write(record.path, encode_copy(record))
             self.disk.sync_folder(record.path.parent)
             record.is_stored = True
 
@@ -157,7 +156,7 @@ class Copies:
         """
         with self._writing:
             if record.is_stored and not record.is_dropped:
-                self._write(record.path, encode(record))
+                self._write(record.path, encode_copy(record))
 
     def enter(self, record: CopyRecord) -> None:
         """The owner in *record* streams into a replica: write it, and move the folder. For any thread.
@@ -165,7 +164,7 @@ class Copies:
         Raises OSError.
         """
         with self._writing:
-            self._write(record.path, encode(record))
+            self._write(record.path, encode_copy(record))
             path = self.data_path / REPLICAS / record.owner.hex() / record.path.name
             self._move(record, path)
 
@@ -180,7 +179,7 @@ class Copies:
             after = replace(record, epoch=epoch, seen=max(record.seen, epoch))
             if not record.promoted:
                 self._sync(record)
-            self._write(record.path, encode(after, promoted_from=None if record.promoted else was))
+            self._write(record.path, encode_copy(after, promoted_from=None if record.promoted else was))
             if not record.promoted:
                 path = self.data_path / OWNED / f"{record.origin.hex()}.{epoch}.{record.number}"
                 # A call that failed may have renamed it already.
@@ -206,7 +205,7 @@ class Copies:
         self.disk.sync_folder(record.path)
 
     def _write(self, path: Path, content: bytes) -> None:
-        self.disk.replace(path / FILE, content, durable=True)
+        self.disk.replace(path / COPY_FILE_NAME, content, durable=True)
         self.disk.sync_folder(path)
 
     def _move(self, record: CopyRecord, path: Path) -> None:

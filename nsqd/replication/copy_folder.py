@@ -14,21 +14,23 @@ from typing import Final, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, sync_file
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
-from nsqd.replication.copy_file import CopyFile
-from nsqd.replication.durable import sync_file
-from nsqd.replication.found_files import (
+from nsqd.replication.copy_file import (
     INCOMPLETE,
     NEW,
     UNSYNCED,
+    CopyFile,
+    Mismatch,
+    checked,
     find_file,
+    grow,
     newest_checkpoint,
+    numbers,
     settle,
 )
 from nsqd.replication.frames import CopiedFile, is_copied_name
-from nsqd.replication.sound import Mismatch, checked, grow, numbers
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_store import topic_folder
 

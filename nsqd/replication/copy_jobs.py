@@ -1,16 +1,19 @@
-"""Work on copies that waits for the disk: jobs for any thread. An `IncomingLog` notes their end."""
+"""The topics of an incoming log, and work on them that waits for the disk: jobs for any thread.
+
+An `IncomingLog` notes the end of each job.
+"""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from nsqd.log import segment_index
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, sync_file
 from nsqd.log.segment import Segment
 from nsqd.replication.copies import Copies
+from nsqd.replication.copy_file import measured
 from nsqd.replication.copy_folder import CopyFolder, Step
-from nsqd.replication.copy_record import CopyRecord
-from nsqd.replication.durable import sync_file
-from nsqd.replication.sound import measured
+from nsqd.replication.frames import Appends, FilePart, Remove, Rename, Seal
+from nsqd.replication.records import CopyRecord
 from nsqd.storage.slots import NAMES
 
 
@@ -281,3 +284,48 @@ class CopySync:
 
 
 ReplicaJob: TypeAlias = LoadFolders | ListTopics | BeginCopy | MakeFolders | DeleteFolder | CopyJob | CopySync
+
+
+FileFrame: TypeAlias = Appends | FilePart | Rename | Remove | Seal
+
+
+class IncomingTopic:
+    """One topic of a log that is streamed to this node: its folder, and frames that wait for the folder."""
+
+    __slots__ = ("folder", "is_ready", "name", "number", "waiting")
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number = number
+        self.name = name
+        # None until it is known in which copy it is.
+        self.folder: CopyFolder | None = None
+        # The folder exists, so frames are applied immediately.
+        self.is_ready = False
+        self.waiting: list[FileFrame] = []
+
+    def apply(self, frame: FileFrame) -> None:
+        """Apply a frame to the files. Raises OSError and Mismatch."""
+        folder = self.folder
+        if folder is None:
+            raise AssertionError(f"topic {self.name} has no folder")
+        if isinstance(frame, Appends):
+            folder.append(frame.file, frame.offset, frame.data)
+        elif isinstance(frame, FilePart):
+            folder.part(frame.file, frame.offset, frame.check, frame.data)
+        elif isinstance(frame, Rename):
+            folder.rename(frame.file, frame.name)
+        elif isinstance(frame, Remove):
+            folder.remove(frame.file)
+        else:
+            folder.seal(frame.file, frame.size)
+
+    def take_waiting(self) -> list[FileFrame]:
+        """The frames that have waited for the folder, in order."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+def size_of(frame: FileFrame) -> int:
+    """How many bytes of memory a frame takes, about."""
+    data = frame.data if isinstance(frame, Appends | FilePart) else b""
+    return len(data) + 256

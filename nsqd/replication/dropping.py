@@ -1,16 +1,15 @@
-"""Which copies of one log a node may drop: rules 11 and 12. No socket, no clock."""
+"""Which copies of one log a node may drop, and which owners are fully replicated: rules 11 and 12."""
 
 from collections.abc import Container
-from typing import Final, Protocol
+from typing import Final
 
 from nsqd.engine import promoted
 from nsqd.replication.claims import Pending, count, subtract
-from nsqd.replication.exchange import Exchange, KnownCopy
+from nsqd.replication.exchange import Exchange
 from nsqd.replication.frames import CopyId, CopyKind
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.primary import Primary
-from nsqd.replication.roles import CopyOwner
-from nsqd.replication.sender import Sender
+from nsqd.replication.log_state import KnownCopy, LogState
+from nsqd.replication.primary import Replicated
 from nsqd.storage.topic_store import store_of
 
 _S: Final = 1_000_000_000
@@ -18,36 +17,15 @@ _S: Final = 1_000_000_000
 _OPEN_AFTER_NS: Final = 5 * _S
 
 
-class LogOfCopies(Protocol):
-    """The copies of one log, here and elsewhere; `LogCopies` is that."""
-
-    node: CopyOwner
-    copies: list[LocalCopy]
-    known: dict[tuple[bytes, int], KnownCopy]
-    exchanges: dict[bytes, Exchange]
-    without_copy: set[bytes]
-    primaries: dict[LocalCopy, Primary]
-
-    def pending(self, copy: LocalCopy) -> Pending: ...
-    def pending_again(self, copy: LocalCopy) -> None: ...
-    def delivered(self, copy: LocalCopy) -> Pending: ...
-    def owners(self, now_ns: int) -> list[KnownCopy]: ...
-    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None: ...
-    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]: ...
-
-
 class Dropping:
     """See the module."""
 
-    def __init__(self, log: LogOfCopies) -> None:
+    def __init__(self, log: LogState, exchanges: dict[bytes, Exchange]) -> None:
         self._log = log
+        self._exchanges = exchanges
 
-    def drop(self, copy: LocalCopy, now_ns: int) -> str:
-        """Drop a copy if the rules allow it; returns what that waits for."""
-        if copy.is_busy:
-            return "a job on its files"
-        if copy.is_origin and not self._log.node.is_decommissioning:
-            return ""
+    def waits_for(self, copy: LocalCopy, now_ns: int) -> str:
+        """What an open copy waits for before it may be dropped; empty when it may be."""
         if copy.retry_ns > now_ns:
             return f"another attempt, because of: {copy.problems.get('', '')}"
         if copy.unreadable:
@@ -64,10 +42,7 @@ class Dropping:
             # Messages that were published after the last checkpoint count as well.
             self._log.pending_again(copy)
             reason = self._needed_by(copy, now_ns)
-        if reason:
-            return reason
-        self._log.node.drop(self._log, copy)
-        return "" if copy.is_origin else "a job on its files"
+        return reason
 
     def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
         """Who still needs a copy of which no message is in flight."""
@@ -97,7 +72,7 @@ class Dropping:
         messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
         if missing:
             return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
-        if any(one.node not in self._log.exchanges for one in owners):
+        if any(one.node not in self._exchanges for one in owners):
             return "a connection to the owner"
         if not any(one.fully_replicated for one in owners):
             return "the owner to be fully replicated"
@@ -105,7 +80,7 @@ class Dropping:
 
     def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
         """Rule 11, for an owner on another node."""
-        exchange = self._log.exchanges.get(known.node)
+        exchange = self._exchanges.get(known.node)
         if exchange is None or not known.is_owner or not known.is_full:
             return False
         if not (
@@ -134,8 +109,8 @@ class Dropping:
         """Rule 12: whether the peer has the channel state of the copy in a checkpoint, or no copy."""
         if peer in self._log.without_copy or peer == self._log.node.identity:
             return True
-        exchange = self._log.exchanges.get(peer)
-        copies = [one for one in self._log.known.values() if one.node == peer]
+        exchange = self._exchanges.get(peer)
+        copies = self._log.known_at(peer)
         if exchange is None or not copies:
             return False
         if any(one.kind != CopyKind.STREAMED for one in copies):
@@ -149,19 +124,45 @@ class Dropping:
     def _owner_has_state(self, owner: bytes, copy: LocalCopy) -> bool:
         if owner == self._log.node.identity:
             return True
-        exchange = self._log.exchanges.get(owner)
+        exchange = self._exchanges.get(owner)
         return exchange is not None and exchange.has_state_of(copy)
 
     def _replica_has_state(self, peer: bytes) -> bool:
         """Whether a replica of this node has all checkpoints that were sent to it, durably."""
         streams = [one for primary in self._log.primaries.values() for one in primary.streams]
-        mine = [one for one in streams if self._log.node.peer_of(one) == peer]
+        mine = [one for one in streams if one.peer == peer]
         for stream in mine:
-            sender: Sender = stream.sender
-            if sender.synced < stream.checkpoint_position:
-                sender.request_sync()
+            if stream.sender.synced < stream.checkpoint_position:
+                stream.sender.request_sync()
                 return False
         return bool(mine)
+
+
+class ReplicationChecks:
+    """Whether the owners here are fully replicated, as `LogState.counted` says."""
+
+    def __init__(self, log: LogState, exchanges: dict[bytes, Exchange]) -> None:
+        self._log = log
+        self._exchanges = exchanges
+
+    def check(self, copy: LocalCopy, now_ns: int) -> None:
+        """Find out whether all that this owner delivers is synced here and at enough replicas."""
+        log = self._log
+        primary = log.primaries.get(copy)
+        streams = [] if primary is None else [one for one in primary.streams if one.is_caught_up]
+        check = log.checks.get(copy)
+        if len(streams) < log.node.settings.replicas:
+            log.checks.pop(copy, None)
+            return
+        if check is not None and set(check.streams) <= set(streams):
+            check.look()
+            latest = max((one.opened_ns for one in self._exchanges.values()), default=0)
+            if not check.is_done or check.began_ns > latest:
+                return
+        if self._exchanges:
+            log.checks[copy] = check = Replicated(streams, now_ns, synced_here=not copy.is_origin)
+            if copy.is_origin:
+                log.node.local_syncs.append(check)
 
 
 def open_after_ns(failover_ns: int) -> int:

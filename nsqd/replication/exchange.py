@@ -6,68 +6,19 @@ known from the connection.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Final
 
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import merged
 from nsqd.replication.channel_states import nothing_pending, states_of
-from nsqd.replication.claims import ChannelKey, Claim, Pending
-from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
+from nsqd.replication.frames import ChannelState, CopyKind, Holder, Status
+from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.roles import Link, LogStatuses
+from nsqd.replication.log_state import LogState
 from nsqd.replication.sender import Sender
 
 # Copies whose channel state their node does not know.
 _WITHOUT_STATE: Final = (CopyKind.NONE, CopyKind.REPLICA, CopyKind.STREAMED)
-
-
-@dataclass(slots=True, eq=False)
-class KnownCopy:
-    """What a peer said last of one of its copies of a log."""
-
-    node: bytes
-    number: int
-    kind: int = CopyKind.NONE
-    epoch: int = 0
-    seen: int = 0
-    owner: bytes = b""
-    fully_replicated: bool = False
-    draining: bool = False
-    counted: tuple[CopyId, ...] = ()
-    # What it has pending; complete once a full status has come.
-    pending: Pending = field(default_factory=dict)
-    is_full: bool = False
-    received_ns: int = 0
-
-    @property
-    def is_owner(self) -> bool:
-        return self.kind in (CopyKind.PROMOTED, CopyKind.ORIGIN)
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.epoch, self.kind == CopyKind.ORIGIN, self.node, self.number)
-
-    def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
-        """Replace what is known by a newer status."""
-        self.kind, self.epoch, self.seen, self.owner = status.kind, status.epoch, status.seen, status.owner
-        self.fully_replicated, self.draining = status.fully_replicated, status.draining
-        self.counted, self.received_ns = status.counted, now_ns
-        if status.full:
-            self.pending, self.is_full = {}, True
-        elif status.kind == CopyKind.STREAMED:
-            self.pending, self.is_full = {}, False
-        changed: Pending = {}
-        for state in states:
-            channels = changed.setdefault(state.topic, {})
-            if state.pending:
-                key: ChannelKey = (state.channel, state.generation)
-                channels[key] = merged([*channels.get(key, ()), *state.pending])
-        for topic, channels in changed.items():
-            if channels:
-                self.pending[topic] = channels
-            else:
-                self.pending.pop(topic, None)
 
 
 class Checkpointing:
@@ -102,7 +53,7 @@ class Checkpointing:
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: LogStatuses, link: Link, now_ns: int) -> None:
+    def __init__(self, log: LogState, link: PeerLink, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.
@@ -167,11 +118,12 @@ class Exchange:
         log = self._log
         while self._checkpointing and self._checkpointing[0].is_done:
             self._checkpointed = self._checkpointing.popleft().serial
-        if not self._sends_states and log.peer_takes_states(self.peer):
+        if not self._sends_states and self._peer_takes_states():
             self._sends_states = True
             self._full = {copy.number for copy in log.copies}
-        copies = [copy for copy in log.copies if not (copy.is_gone or log.node.is_transferred(copy))]
-        heads = [self._head(copy, now_ns) for copy in copies] or [self._no_copy()]
+        is_transferred = log.holders.is_transferred
+        copies = [one for one in log.copies if not (one.is_gone or (one.is_origin and is_transferred))]
+        heads = [self._head(copy, now_ns) for copy in copies] or [no_copy(log.origin, log.node.identity)]
         news = self._sends_states and any(
             copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.tells_state
         )
@@ -183,18 +135,15 @@ class Exchange:
         for place, head in enumerate(heads):
             self._serial += 1
             full = bool(copies) and self._send_states(copies[place])
+            is_last = place + 1 == len(heads)
             self.link.send(
-                Status(
-                    *(head.origin, head.copy, head.kind, head.epoch, head.seen, self._serial),
+                replace(
+                    head,
+                    serial=self._serial,
                     checkpointed=self._checkpointed,
                     full=full,
-                    fully_replicated=head.fully_replicated,
-                    draining=head.draining,
-                    ask=self.asks and place + 1 == len(heads),
-                    last=place + 1 == len(heads),
-                    owner=head.owner,
-                    counted=head.counted,
-                    holders=head.holders,
+                    ask=self.asks and is_last,
+                    last=is_last,
                 )
             )
         self.asks = False
@@ -229,20 +178,15 @@ class Exchange:
         counted = self._log.counted(copy, self.opened_ns, now_ns)
         holders = self._log.holders_of(copy)
         return Status(
-            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, 0),
-            checkpointed=0,
-            full=False,
+            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner or copy.node),
             fully_replicated=counted is not None,
-            draining=self._log.node.is_draining,
-            ask=False,
-            last=False,
-            owner=copy.owner or copy.node,
             counted=counted or (),
             holders=tuple(Holder(identity, address) for identity, address in sorted(holders.items())),
         )
 
-    def _no_copy(self) -> Status:
-        return no_copy(self._log.origin, self._log.node.identity)
+    def _peer_takes_states(self) -> bool:
+        """Whether the peer has a copy that can learn channel state."""
+        return any(one.is_owner or one.kind == CopyKind.OPEN for one in self._log.known_at(self.peer))
 
     # --- what the peer says ---
 
@@ -260,10 +204,7 @@ class Exchange:
             log.has_no_copy(peer)
         else:
             self._named.add(status.copy)
-            known = log.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
-            known.take(status, states, now_ns)
-            log.learn(self, status)
-            news = log.merge(states)
+            news = log.learn(self.link, status, states, now_ns)
         self._checkpointing.append(Checkpointing(status.serial, news))
         if states or status.full:
             self._ack_wanted = status.serial
@@ -288,15 +229,4 @@ class Exchange:
 
 def no_copy(origin: bytes, node: bytes) -> Status:
     """The status of a node without a copy of that log."""
-    return Status(
-        *(origin, 0, CopyKind.NONE, 0, 0, 0),
-        checkpointed=0,
-        full=False,
-        fully_replicated=False,
-        draining=False,
-        ask=False,
-        last=True,
-        owner=node,
-        counted=(),
-        holders=(),
-    )
+    return Status(origin, 0, CopyKind.NONE, 0, 0, node, last=True)

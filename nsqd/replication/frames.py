@@ -325,16 +325,15 @@ class Status:
     kind: int
     epoch: int
     seen: int
-    serial: int
-    checkpointed: int
-    full: bool
-    fully_replicated: bool
-    draining: bool
-    ask: bool
-    last: bool
     owner: bytes
-    counted: tuple[CopyId, ...]
-    holders: tuple[Holder, ...]
+    serial: int = 0
+    checkpointed: int = 0
+    full: bool = False
+    fully_replicated: bool = False
+    ask: bool = False
+    last: bool = False
+    counted: tuple[CopyId, ...] = ()
+    holders: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

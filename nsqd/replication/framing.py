@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from nsqd.log.ranges import Ranges
 from nsqd.replication import frames
 from nsqd.replication.fields import (
     CHANNEL,
@@ -19,7 +18,6 @@ from nsqd.replication.fields import (
     FLAG,
     HOLDERS,
     IDENTITY,
-    MAX_RANGES,
     NODE_ID,
     NONCE,
     PROOF,
@@ -81,7 +79,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
     frames.Status: (
         *(("origin", IDENTITY), ("copy", U64), ("kind", COPY_KIND), ("epoch", U64), ("seen", U64)),
         *(("serial", U64), ("checkpointed", U64), ("full", FLAG), ("fully_replicated", FLAG)),
-        *(("draining", FLAG), ("ask", FLAG), ("last", FLAG), ("owner", IDENTITY)),
+        *(("ask", FLAG), ("last", FLAG), ("owner", IDENTITY)),
         *(("counted", COPY_IDS), ("holders", HOLDERS)),
     ),
     frames.ChannelState: (
@@ -109,12 +107,6 @@ def appends_head(topic: int, file: str, offset: int, size: int) -> bytes:
     return b"".join(
         (_HEAD.pack(1 + _AT.size + len(name) + size, Appends.KIND), _AT.pack(topic, offset), name)
     )
-
-
-def in_parts(ranges: Ranges) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Ranges in parts that fit into one frame; at least one part, so that an empty list is sent too."""
-    for at in range(0, max(1, len(ranges)), MAX_RANGES):
-        yield tuple(ranges[at : at + MAX_RANGES])
 
 
 # --- from bytes ---

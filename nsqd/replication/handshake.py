@@ -5,14 +5,75 @@ of the acceptor. Before the connector has proved, the acceptor refuses for two r
 the membership. It keeps nothing of a stranger but this object.
 """
 
-from collections.abc import Callable
+import hashlib
+import hmac
+import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import AnyFrame, Hello, Proof, Refuse
 from nsqd.replication.framing import encode
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR, is_proof, proof
+
+MIN_SECRET_BYTES: Final = 32
+CONNECTOR: Final = b"connector"
+ACCEPTOR: Final = b"acceptor"
+_CONTEXT: Final = b"nsqd replication 2"
+_LENGTH: Final = struct.Struct("<I")
+
+
+def parse_secrets(content: bytes) -> tuple[bytes, ...]:
+    """The secrets in a file, one in each line. The first one proves, all are accepted.
+
+    Raises ValueError with a sentence that contains no part of a secret.
+    """
+    found = []
+    for number, line in enumerate(content.splitlines(), 1):
+        secret = line.strip()
+        if not secret:
+            continue
+        if len(secret) < MIN_SECRET_BYTES:
+            raise ValueError(
+                f"line {number} has {len(secret)} bytes, a secret has at least {MIN_SECRET_BYTES}"
+            )
+        found.append(secret)
+    if not found:
+        raise ValueError("it has no secret")
+    return tuple(found)
+
+
+def proof(
+    secret: bytes, role: bytes, connector_hello: bytes, acceptor_hello: bytes, certificate_hash: bytes
+) -> bytes:
+    """The proof of the node in that role.
+
+    The hellos are whole frames. *certificate_hash* is the SHA-256 of the server's certificate, or nothing
+    without TLS.
+    """
+    # Lengths make each part unambiguous: no byte can move from one part to the next.
+    parts = (_CONTEXT, role, connector_hello, acceptor_hello, certificate_hash)
+    message = b"".join([_LENGTH.pack(len(part)) + part for part in parts])
+    return hmac.digest(secret, message, hashlib.sha256)
+
+
+def is_proof(
+    secrets: Iterable[bytes],
+    role: bytes,
+    connector_hello: bytes,
+    acceptor_hello: bytes,
+    certificate_hash: bytes,
+    mac: bytes,
+) -> bool:
+    """Whether *mac* is the proof of the node in that role, by any of the secrets.
+
+    The time does not depend on which secret matches, or on how much of it does.
+    """
+    matches = False
+    for secret in secrets:
+        expected = proof(secret, role, connector_hello, acceptor_hello, certificate_hash)
+        matches |= hmac.compare_digest(expected, mac)
+    return matches
+
 
 # The FrameReader has this limit until the handshake is done: no stranger makes a node keep more bytes.
 MAX_HANDSHAKE_FRAME: Final = 4096
@@ -157,10 +218,6 @@ class Handshake:
         return self._refuse(
             Refuse.BAD_FRAME, f"no {type(frame).__name__} belongs at this point of a handshake"
         )
-
-    def take_bad(self, error: BadFrame) -> list[AnyFrame]:
-        """Take bytes that are not a frame, as FrameReader found; returns the frames to send."""
-        return [] if self.problem else self._refuse(Refuse.BAD_FRAME, str(error))
 
     # --- the two frames ---
 

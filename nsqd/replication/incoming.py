@@ -10,6 +10,7 @@ from typing import Final
 
 from nsqd.log.disk import Disk
 from nsqd.replication.copies import Copies
+from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_jobs import (
     BeginCopy,
@@ -17,17 +18,18 @@ from nsqd.replication.copy_jobs import (
     CopySync,
     DeleteFolder,
     Deletion,
+    FileFrame,
+    IncomingTopic,
     ListTopics,
     LoadFolders,
     MakeFolders,
     ReplicaJob,
+    size_of,
 )
-from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import AnyFrame, DeleteTopic, Have, Log, Ready, Snapshot, Sync, Topic
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME
-from nsqd.replication.incoming_topic import FileFrame, IncomingTopic, size_of
-from nsqd.replication.sound import Mismatch
+from nsqd.replication.records import CopyRecord
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
 MAX_WAITING_BYTES: Final = 2 * MAX_APPEND + MAX_FRAME

@@ -6,9 +6,11 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 """
 
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from nsqd.log.disk import Disk, words_of
+from nsqd.replication.copies import Copies
+from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_jobs import ReplicaJob
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
@@ -32,11 +34,10 @@ from nsqd.replication.frames import (
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.log_stream import LogStream
+from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
-from nsqd.replication.roles import LinkOwner
+from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
-from nsqd.replication.sound import Mismatch
 from nsqd.replication.topic_stream import ReadJob
 
 _S: Final = 1_000_000_000
@@ -47,6 +48,28 @@ _SILENT_NS: Final = 15 * _S
 _HANDSHAKE_NS: Final = 10 * _S
 
 LinkJob: TypeAlias = ReadJob | ReplicaJob
+
+
+class LinkOwner(Protocol):
+    """What a connection asks of its node."""
+
+    settings: ReplicaSettings
+    identity: bytes
+    copies: Copies
+
+    def take_draining(self, link: Any, frame: Draining) -> None: ...
+    def refused(self, code: int) -> None: ...
+    def link_up(self, link: Any, now_ns: int) -> None: ...
+    def link_ended(self, link: Any) -> None: ...
+    def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
+    def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
+    def delete_topic(self, link: Any, frame: DeleteTopic, position: int) -> None: ...
+    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None: ...
+    def stream_began(self, link: Any) -> None: ...
+    def candidate_for(self, link: Any, frame: Log) -> CopyRecord | None: ...
+    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None: ...
+    def replica_began(self, link: Any, one: IncomingLog, now_ns: int) -> None: ...
+    def take_over(self, link: Any, one: IncomingLog, epoch: int, now_ns: int) -> None: ...
 
 
 class LinkState(IntEnum):
@@ -81,7 +104,6 @@ class PeerLink:
         self.streams: dict[int, LogStream] = {}
         self.incoming: dict[int, IncomingLog] = {}
         self._by_topic: dict[int, IncomingLog] = {}
-        self._stream_of_topic: dict[int, LogStream] = {}
         self._handshake = handshake
         self._began_ns = now_ns
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME)
@@ -149,7 +171,7 @@ class PeerLink:
                     self._greet(frame, now_ns)
                 else:
                     self._take(frame, at - self._base, now_ns)
-                if self.ended_now():
+                if self.has_ended():
                     return
         except BadFrame as error:
             self.refuse(Refuse.BAD_FRAME, str(error))
@@ -162,9 +184,9 @@ class PeerLink:
             return
         self._go_on(now_ns)
 
-    def ended_now(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the last frame has ended the connection."""
-        return self.state is LinkState.CLOSED
+        return self.is_closed
 
     def flush(self, now_ns: int) -> list[bytes]:
         """What is to be sent now, in order."""
@@ -324,7 +346,7 @@ class PeerLink:
     def begin_stream(self, primary: Primary, place: int, now_ns: int) -> LogStream:
         """Stream a log to the peer."""
         number, self._next_log = self._next_log, self._next_log + 1
-        stream = LogStream(primary, self.sender, number, place, self._draw_topic, now_ns)
+        stream = LogStream(primary, self.peer, self.sender, number, place, self._draw_topic, now_ns)
         self.streams[number] = stream
         return stream
 

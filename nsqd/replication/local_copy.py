@@ -7,6 +7,7 @@ over. A promoted copy is attached to the broker and delivers.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from nsqd.engine.broker import Broker
@@ -14,13 +15,18 @@ from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
+from nsqd.log.happened import Mark
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.frames import CopyKind
-from nsqd.replication.opening import close_topic, open_topic
+from nsqd.replication.records import CopyRecord, NodeRecord, NodeRecordFile
+from nsqd.storage import restoring
+from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_store import store_of
 
 
 @dataclass(slots=True, eq=False)
@@ -165,29 +171,8 @@ class OpenCopy:
 
 
 @dataclass(slots=True)
-class CloseCopy:
-    """Close the files of a copy's topics; with *keep* their channel state is written to checkpoints first."""
-
-    copy: LocalCopy
-    topics: list[Topic]
-    disk: Disk
-    keep: bool = True
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError for the first topic that fails, after the others were closed."""
-        first: OSError | None = None
-        for topic in self.topics:
-            try:
-                close_topic(self.disk, topic, keep=self.keep)
-            except OSError as error:
-                first = first or error
-        if first is not None:
-            raise first
-
-
-@dataclass(slots=True)
 class PromoteCopy:
-    """Record a claim durably: a replica becomes a promoted copy, or an owner raises its epoch."""
+    """Record a claim durably: a replica becomes a promoted copy."""
 
     copy: LocalCopy
     copies: Copies
@@ -233,6 +218,33 @@ class SaveRecord:
             self.copies.save(self.copy.record)
 
 
+@dataclass(slots=True)
+class RaiseEpoch:
+    """Record a higher epoch of a promoted copy."""
+
+    copy: LocalCopy
+    copies: Copies
+    epoch: int
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        record = self.copy.record
+        assert record is not None  # noqa: S101 - the origin's epoch is in the node record
+        self.copies.promote(record, self.epoch)
+
+
+@dataclass(slots=True)
+class SaveNode:
+    """Save the node record; then a raised epoch counts."""
+
+    record: NodeRecord
+    file: NodeRecordFile
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError."""
+        self.file.save(self.record)
+
+
 class HoldsAcknowledgement(Protocol):
     """A connection that acknowledges nothing behind these positions."""
 
@@ -262,4 +274,60 @@ class DeleteTopicOfCopy:
         self.copies.delete_topic(record, self.name, self.below)
 
 
-CopyJob: TypeAlias = OpenCopy | CloseCopy | PromoteCopy | DropCopy | SaveRecord | DeleteTopicOfCopy
+CopyJob: TypeAlias = OpenCopy | PromoteCopy | RaiseEpoch | DropCopy | SaveRecord | DeleteTopicOfCopy
+NodeJob: TypeAlias = CopyJob | SaveNode
+
+
+def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:
+    """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
+
+    Nobody may write into the folder from now on. Raises OSError, and NewerVersion.
+    """
+    store = CopyStore(data.disk, folder, data.warn, data.cache, data.open_files)
+    state = store.checkpoints.load(data.warn, name)
+    unusable = state is None and store.checkpoints.damaged
+    found = store.recover(None if unusable else state.mark if state else Mark())
+    ids = MessageIds(node_id_of(data.disk, folder) or record.origin_node_id)
+    for origin in store.origins():
+        ids.recognise(origin)
+    topic = ReplicaTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
+    topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
+    if state is not None:
+        topic.log.kept_from = state.kept_from
+        restoring.fill(topic, state)
+        topic.tombstoned = state.tombstoned
+        topic.finished_elsewhere = state.finished_elsewhere
+    next_seq = state.mark.next if state else 0
+    stored = restoring.relive(topic, found.happenings, next_seq, data.warn)
+    topic.log.next_seq = store.end
+    restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
+    topic.held = False
+    topic.pump()
+    return topic
+
+
+def close_topic(disk: Disk, topic: Topic, *, keep: bool) -> None:
+    """Close the topic's files, after its last checkpoint if it is to be kept. Raises OSError."""
+    store = store_of(topic)
+    if store is None:
+        return
+    try:
+        if keep:
+            job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+            job.run(disk)
+            store.checkpoints.end(job)
+    finally:
+        store.close()
+
+
+def node_id_of(disk: Disk, folder: Path) -> int:
+    """The id of the node that wrote the newest file of a copy; 0 when there is none. Raises OSError."""
+    for name in sorted((name for name in disk.names(folder) if name.endswith(".log")), reverse=True):
+        fd = disk.open_read(folder / name)
+        try:
+            return decode_file_header(disk.read(fd, FILE_HEADER_BYTES, 0)).origin
+        except (NotALog, NewerVersion):
+            continue
+        finally:
+            disk.close(fd)
+    return 0

@@ -5,6 +5,7 @@ file is a job. Times are nanoseconds of a clock that only goes forward.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -12,25 +13,32 @@ from typing import Any, Final, Protocol
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
-from nsqd.replication.catch_up import CatchUp, put_parts
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import ReadJob, RemovedFile, TopicStream
+from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
 
 # The streams of so many topics begin in one call: each may close a file of the log.
 _BEGUN_AT_ONCE: Final = 50
+_S: Final = 1_000_000_000
 
 
-class StreamSettings(Protocol):
-    """The settings of a stream."""
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """The settings that the options give."""
 
-    @property
-    def strict(self) -> bool: ...
-    @property
-    def catch_up_rate(self) -> int: ...
+    replicas: int = 0
+    # Publishers are refused while too few replicas are in sync.
+    refuse: bool = False
+    strict: bool = False
+    timeout_ns: int = 2 * _S
+    # Bytes a second.
+    catch_up_rate: int = 50 << 20
+    failover_ns: int = 30 * _S
+    # Be a replica for other nodes.
+    accept: bool = True
 
 
 class StreamedLog(Protocol):
@@ -41,9 +49,8 @@ class StreamedLog(Protocol):
     copy: int
     holders: tuple[Holder, ...]
     may_resume: Callable[[Any], bool]
+    settings: ReplicaSettings
 
-    @property
-    def settings(self) -> StreamSettings: ...
     def topics(self) -> Iterable[tuple[LogWriter, str]]: ...
     def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]: ...
     def unneeded(self, name: str) -> Ranges: ...
@@ -65,15 +72,20 @@ class LogStream:
 
     def __init__(
         self,
-        primary: "StreamedLog",
+        primary: StreamedLog,
+        peer: bytes,
         sender: Sender,
         number: int,
         place: int,
         next_topic: Callable[[], int],
         now_ns: int,
     ) -> None:
-        """*number* is that of the log on this connection; *next_topic* draws numbers of topics."""
+        """*peer* is the identity of the replica; *number* that of the log on this connection.
+
+        *next_topic* draws numbers of topics.
+        """
         self.primary = primary
+        self.peer = peer
         self.sender = sender
         self.number = number
         self.place = place
@@ -286,15 +298,6 @@ class LogStream:
                 self._begin(stream)
             self._catch_up.run(now_ns)
 
-    def hurry(self) -> None:
-        """Send older files without regard to the rate, because the log is being transferred."""
-        self._catch_up.is_urgent = True
-
-    @property
-    def bytes_caught_up(self) -> int:
-        """Bytes of older files that were sent."""
-        return self._catch_up.bytes_sent
-
     def jobs(self) -> list[ReadJob]:
         """Pieces of files to be read, in any thread."""
         return self._catch_up.jobs()
@@ -351,8 +354,3 @@ class LogStream:
             if stream.caught_up and stream.caught_up_position <= synced and not stream.is_gone:
                 self._caught_up.add(stream)
         return self._caught_up
-
-    @property
-    def unreadable_file(self) -> str:
-        """A file that could not be read here, so that the replica does not catch up; empty if none is."""
-        return next((str(one.path) for stream in self._numbers.values() for one in stream.unreadable), "")

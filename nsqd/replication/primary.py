@@ -5,7 +5,6 @@ The log is the node's own, or a promoted copy: to that nothing is appended, but 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from nsqd.log.ranges import Ranges
@@ -13,30 +12,13 @@ from nsqd.log.segment import Segment
 from nsqd.log.tap import Tap
 from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import Holder
-from nsqd.replication.log_stream import LogStream
-from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.log_stream import LogStream, ReplicaSettings
+from nsqd.replication.sender import PendingAck
 from nsqd.replication.topic_stream import RemovedFile
 from nsqd.storage.slots import CheckpointJob
 
-_S: Final = 1_000_000_000
 # So many removed files of a topic are remembered.
 _MAX_REMOVED: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSettings:
-    """The settings that the options give."""
-
-    replicas: int = 0
-    # Publishers are refused while too few replicas are in sync.
-    refuse: bool = False
-    strict: bool = False
-    timeout_ns: int = 2 * _S
-    # Bytes a second.
-    catch_up_rate: int = 50 << 20
-    failover_ns: int = 30 * _S
-    # Be a replica for other nodes.
-    accept: bool = True
 
 
 class _TappedTopic(Tap):
@@ -212,6 +194,28 @@ class Primary:
             for stream in streams:
                 stream.sender.add_waiter(found)
         return found
+
+
+class Replicated:
+    """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
+
+    __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
+
+    def __init__(self, streams: list[LogStream], now_ns: int, *, synced_here: bool) -> None:
+        self.streams = streams
+        self.began_ns = now_ns
+        self.synced_here = synced_here
+        self.positions = [(one.sender, one.sender.sent) for one in streams]
+        self.is_done = False
+        for sender, _ in self.positions:
+            sender.request_sync()
+
+    def look(self) -> bool:
+        """Whether all that existed at the beginning is durable here and there."""
+        if not self.is_done:
+            there = all(sender.synced >= position for sender, position in self.positions)
+            self.is_done = self.synced_here and there
+        return self.is_done
 
 
 def _too_few(have: int, wanted: int) -> str:

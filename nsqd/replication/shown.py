@@ -1,59 +1,43 @@
-"""What GET /replication shows of a node."""
+"""What GET /replication and GET /decommission show of a node."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nsqd.replication.claims import count
-from nsqd.replication.link import PeerLink
+from nsqd.replication.holders import Holders
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import LogCopies
-from nsqd.replication.node_record import NodeRecord
-from nsqd.replication.primary import Primary, ReplicaSettings
+from nsqd.replication.log_copies import Logs
+from nsqd.replication.log_state import LogState
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.primary import Primary
 
 _S: Final = 1_000_000_000
 
 
-class ShownNode(Protocol):
-    """The node; `ReplicationNode` is that."""
-
-    identity: bytes
-    record: NodeRecord
-    settings: ReplicaSettings
-    replicas: list[bytes]
-    logs: dict[bytes, LogCopies]
-
-    @property
-    def own_copy(self) -> LocalCopy: ...
-    @property
-    def primary(self) -> Primary: ...
-    def link_to(self, peer: bytes) -> PeerLink | None: ...
-    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]: ...
-
-
-def shown_node(node: ShownNode, now_ns: int) -> dict[str, Any]:
+def shown_node(node: NodeState, holders: Holders, logs: Logs, now_ns: int) -> dict[str, Any]:
     """The content of GET /replication."""
-    own = node.logs[node.identity]
-    counted = own.counted(node.own_copy, 0, now_ns)
+    own = logs[node.identity].state
+    primary = own.primaries[node.own_copy]
+    addresses = {one.identity: one.address for one in holders.record.replicas}
     return {
         "identity": node.identity.hex(),
-        "incarnation": node.record.incarnation,
+        "incarnation": holders.record.incarnation,
         "epoch": node.own_copy.epoch,
         "replicas_wanted": node.settings.replicas,
-        "fully_replicated": counted is not None,
-        "replicas": [_shown_replica(node, identity, now_ns) for identity in node.replicas],
+        "fully_replicated": own.counted(node.own_copy, 0, now_ns) is not None,
+        "replicas": [
+            _shown_replica(primary, no_replica(addresses.get(one, ""), one), now_ns) for one in node.replicas
+        ],
         "copies": [
-            _shown_copy(node, log, copy, now_ns)
-            for log in node.logs.values()
+            _shown_copy(node, log.state, copy, now_ns)
+            for log in logs.values()
             for copy in log.copies
             if not copy.is_origin
         ],
     }
 
 
-def _shown_replica(node: ShownNode, identity: bytes, now_ns: int) -> dict[str, Any]:
-    link = node.link_to(identity)
-    stream = None if link is None else link.stream_of(node.primary)
-    address = next((one.address for one in node.record.replicas if one.identity == identity), "")
-    found = no_replica(address, identity)
+def _shown_replica(primary: Primary, found: dict[str, Any], now_ns: int) -> dict[str, Any]:
+    stream = next((one for one in primary.streams if one.peer.hex() == found["identity"]), None)
     if stream is not None:
         in_sync = stream.in_sync_topics == stream.topics
         state = "caught_up" if stream.is_caught_up else "in_sync" if in_sync else "catching_up"
@@ -68,7 +52,7 @@ def _shown_replica(node: ShownNode, identity: bytes, now_ns: int) -> dict[str, A
     return found
 
 
-def _shown_copy(node: ShownNode, log: LogCopies, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
+def _shown_copy(node: NodeState, log: LogState, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
     pending = count(log.delivered(copy))
     link = node.link_to(copy.owner)
     state = "promoted" if copy.is_owner else "replica"
@@ -78,14 +62,14 @@ def _shown_copy(node: ShownNode, log: LogCopies, copy: LocalCopy, now_ns: int) -
         "state": "state_only" if copy.is_owner and copy.is_open and not pending else state,
         "epoch": copy.epoch,
         "owner": (node.identity if copy.is_owner else copy.owner).hex(),
-        "address": node.holders_of(copy).get(copy.owner, ""),
+        "address": log.holders_of(copy).get(copy.owner, ""),
         "connected": copy.is_streamed and link is not None,
         "topics": len(copy.topics),
         "pending": pending,
         "yielded": copy.yielded_count,
         "fully_replicated": log.counted(copy, 0, now_ns) is not None,
         "waits_for": copy.waits_for,
-        "holders": [identity.hex() for identity in node.holders_of(copy)],
+        "holders": [identity.hex() for identity in log.holders_of(copy)],
         "problems": copy.problems,
     }
 
@@ -102,4 +86,24 @@ def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
         "lag_bytes": 0,
         "lag_seconds": 0.0,
         "problem": "",
+    }
+
+
+def shown_decommission(node: NodeState, holders: Holders, logs: Logs) -> dict[str, Any]:
+    """The content of GET /decommission."""
+    owned = [(log.state, copy) for log in logs.values() for copy in log.copies if copy.is_owner]
+    others = [copy for log in logs.values() for copy in log.copies if not copy.is_origin]
+    waits = next((copy.waits_for for _, copy in owned if copy.waits_for), "")
+    if not waits and others:
+        waits = next(
+            (copy.waits_for for copy in others if copy.waits_for), "other nodes to drop or move copies"
+        )
+    done = holders.is_transferred and not others
+    return {
+        "decommissioning": node.is_decommissioning,
+        "done": done,
+        "waits_for": "" if done else waits,
+        "logs": len(owned),
+        "remaining": sum(count(log.delivered(copy)) for log, copy in owned),
+        "transferred": sum(copy.yielded_count for _, copy in owned),
     }

@@ -1,4 +1,4 @@
-"""Which messages the owners of one log on this node deliver: rules 6, 7 and 10. No socket, no clock."""
+"""Which messages the owners of one log on this node deliver: rules 6, 7, 10 and 13. No socket, no clock."""
 
 from typing import Final
 
@@ -6,8 +6,12 @@ from nsqd.engine import withholding
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.log.ranges import merged
 from nsqd.replication.claims import Claim, Pending, count, subtract
-from nsqd.replication.dropping import LogOfCopies
+from nsqd.replication.dropping import in_flight, is_unstored
+from nsqd.replication.exchange import Exchange
+from nsqd.replication.frames import TakeOver
 from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.log_state import LogState
+from nsqd.replication.log_stream import LogStream
 
 # An owner that starts, takes over or was suspended asks the holders for so long.
 ASK_NS: Final = 2_000_000_000
@@ -16,8 +20,9 @@ ASK_NS: Final = 2_000_000_000
 class Yielding:
     """See the module."""
 
-    def __init__(self, log: LogOfCopies) -> None:
+    def __init__(self, log: LogState, exchanges: dict[bytes, Exchange]) -> None:
         self._log = log
+        self._exchanges = exchanges
         # Holders that were not reached for the failover timeout.
         self._unreached: set[bytes] = set()
 
@@ -56,7 +61,7 @@ class Yielding:
         copy.yielded = yielded
         for name in changed:
             self.withhold(copy, name)
-            for exchange in self._log.exchanges.values():
+            for exchange in self._exchanges.values():
                 exchange.topic_changed(copy, name)
         all_pending = self._log.pending(copy)
         copy.yielded_count = count(all_pending) - count(subtract(all_pending, [yielded]))
@@ -87,11 +92,11 @@ class Yielding:
         """
         peers = self._log.holders_of(copy).keys() - self._log.without_copy
         if failover:
-            self._unreached |= peers - self._log.exchanges.keys()
+            self._unreached |= peers - self._exchanges.keys()
         peers -= self._unreached
         copy.asks_until_ns = now_ns + ASK_NS if peers else now_ns
         copy.old_ends = {name: topic.log.next_seq for name, topic in copy.topics.items()} if peers else {}
-        for exchange in self._log.exchanges.values():
+        for exchange in self._exchanges.values():
             exchange.ask()
         for name in copy.old_ends:
             self.withhold(copy, name)
@@ -102,7 +107,7 @@ class Yielding:
                 continue
             missing = self._log.holders_of(copy).keys() - self._log.without_copy - {self._log.node.identity}
             missing -= self._unreached
-            missing -= {peer for peer, one in self._log.exchanges.items() if one.answered}
+            missing -= {peer for peer, one in self._exchanges.items() if one.answered}
             if copy.asks_until_ns > now_ns and missing:
                 continue
             names, copy.old_ends, copy.asks_until_ns = list(copy.old_ends), {}, 0
@@ -111,3 +116,59 @@ class Yielding:
             self.apply(now_ns)
             for name in names:
                 self.withhold(copy, name)
+
+
+class Transfer:
+    """The transfer of an owned log to a replica, because this node is decommissioned: rule 13."""
+
+    def __init__(self, log: LogState, yielding: Yielding) -> None:
+        self._log = log
+        self._yielding = yielding
+
+    def apply(self, copy: LocalCopy, now_ns: int) -> str:
+        """Let a replica take over without waiting; returns what the transfer waits for."""
+        log = self._log
+        if not log.node.is_decommissioning or not copy.tells_state:
+            return ""
+        if copy.asks(now_ns):
+            return "the statuses of other nodes"
+        if copy not in log.primaries or not log.delivered(copy):
+            return ""
+        stream = self._stream_of(copy)
+        if stream is None or not stream.is_caught_up:
+            self.suspend(copy, suspended=False)
+            return "a replica that is caught up"
+        if not copy.transfer_ns:
+            copy.transfer_ns = now_ns
+        self.suspend(copy, suspended=True)
+        waited_ns = now_ns - copy.transfer_ns
+        if waited_ns < log.node.broker.limits.msg_timeout_ns and in_flight(copy):
+            return "messages in flight"
+        if is_unstored(copy) or stream.sender.synced < stream.checkpoint_position:
+            stream.sender.request_sync()
+            return "the last channel state at the new owner"
+        if not stream.take_over_sent:
+            stream.take_over_sent = True
+            stream.sender.put(TakeOver(stream.number, max(copy.epoch, copy.seen) + 1))
+        return "the takeover by the new owner"
+
+    def _stream_of(self, copy: LocalCopy) -> LogStream | None:
+        """The stream to the node that is to take the log over."""
+        node, primary = self._log.node, self._log.primaries[copy]
+        targets = {one.identity for one in self._log.holders.record.replicas if one.address == node.target}
+        found = [
+            stream
+            for link in node.links
+            if not link.peer_drains and (stream := link.stream_of(primary)) is not None
+            if not node.target or link.address == node.target or link.peer in targets
+        ]
+        return max(found, key=lambda one: one.is_caught_up, default=None)
+
+    def suspend(self, copy: LocalCopy, *, suspended: bool) -> None:
+        """Suspend the delivery of a copy, or resume it."""
+        if copy.is_transferring == suspended:
+            return
+        copy.is_transferring = suspended
+        copy.transfer_ns = copy.transfer_ns if suspended else 0
+        for name in copy.topics:
+            self._yielding.withhold(copy, name)

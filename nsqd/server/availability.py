@@ -21,7 +21,7 @@ class Availability:
 
     def obstacle(self) -> str:
         """Why no publishes are taken, in one word; empty when they are."""
-        if self._broker.draining:
+        if self._broker.leaving:
             return "draining"
         return "" if self._health.ok else "unhealthy"
 

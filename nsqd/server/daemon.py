@@ -23,12 +23,13 @@ from nsqcore.options.tls_kinds import TlsRequired
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.listen import TcpServer, listen_port
 from nsqcore.process.logs import Log, parse_log_level
+from nsqcore.process.threads import start_pool
 from nsqcore.process.tls import Certificates, watch
 from nsqd.build import BUILD
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import NewerVersion
-from nsqd.log.open_files import MOST_OPEN
+from nsqd.log.open_files import MAX_OPEN_FILES
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
 from nsqd.server.allocator import keep_what_is_freed
@@ -39,6 +40,7 @@ from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.figures.stats import StatsReport
 from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
+from nsqd.server.fsync import THREADS as SYNC_THREADS
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
@@ -78,6 +80,7 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 # How long a computing thread may hold up the event loop. Python's default is 5 ms, which one publish would
 # wait several times.
 SWITCH_S: Final = 0.001
+_REPLICATION_THREADS: Final = 4
 
 
 class Nsqd:
@@ -94,11 +97,17 @@ class Nsqd:
         self.health = Health()
         # Clients need most of the descriptors.
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        open_files = MOST_OPEN if most == resource.RLIM_INFINITY else min(most // 4, MOST_OPEN)
+        open_files = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most // 4, MAX_OPEN_FILES)
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
-        self.fsync = Fsync(self.data, self.health, log, sync_every=options.sync_every)
+        self.fsync = Fsync(
+            self.data,
+            self.health,
+            log,
+            sync_every=options.sync_every,
+            threads=start_pool(SYNC_THREADS + 1, "fsync"),
+        )
         self.peer_certificates = to_replicas(options)
         self.replication = Replication(
             replication_options(options, log.warning),
@@ -112,6 +121,7 @@ class Nsqd:
             client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
             look_up=lambda identities: self.lookups.addresses_of(identities),  # noqa: PLW0108
             candidates=lambda: self.lookups.candidates(),  # noqa: PLW0108
+            threads=start_pool(_REPLICATION_THREADS, "replication") if options.cluster_secret_file else None,
         )
         self.turn = Turn(
             self.broker,
@@ -172,15 +182,15 @@ class Nsqd:
         stats = self._stats = StatsReport(
             self.broker, self.clients, self.health, int(time.time()), self._disk_figures, self.replication
         )
-        self.finder = Finder(self.data.disk)
-        self.drain = Drain(self.broker, self.clients, log)
+        self.finder = Finder(self.data.disk, start_pool(1, "search"))
+        self.drain = Drain(self.broker, self.clients, log, self._close_idle_publishers)
         self.info = InfoApi(
             options,
             stats,
             self.health,
             MetricsOnDemand(self._metrics),
             self.phase,
-            draining=lambda: self.broker.draining,
+            draining=lambda: self.broker.leaving,
             ports=self._ports,
             set_option=self._set_option,
             replication=self.replication,
@@ -247,16 +257,27 @@ class Nsqd:
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:
             table, front = self.guard.routes(table), None
+        leaving = lambda: self.broker.leaving  # noqa: E731
         refusal = None
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
             refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", opened.tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True) if http else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True)
+            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True, leaving=leaving)
+            if http
+            else None,
+            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving)
             if https
             else None,
         )
+
+    def _close_idle_publishers(self) -> None:
+        """Close the connections of publishers that wait for no answer: they go to other nodes."""
+        self.clients.close_idle_publishers()
+        self.fast_publish.close_idle()
+        for server in (self.http, self.https):
+            if server is not None:
+                server.close_idle()
 
     def _announce_ports(self) -> None:
         """Use the bound port as broadcast port where none was given; -1 and 0 mean no port."""

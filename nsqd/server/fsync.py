@@ -11,7 +11,7 @@ import errno
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -71,10 +71,14 @@ class Fsync:
         log: Log,
         *,
         sync_every: int,
+        threads: Executor,
         fast_s: float = FAST_S,
         trial_s: float = TRIAL_S,
     ) -> None:
-        """With *sync_every* 1 (strict mode) every publisher waits for the fsync."""
+        """With *sync_every* 1 (strict mode) every publisher waits for the fsync.
+
+        *threads* has `THREADS` threads and one more, for the folder of the data path.
+        """
         self.strict = sync_every == 1
         # Topics whose last fsync failed, by their stores.
         self.failing: dict[LogWriter, Topic] = {}
@@ -90,8 +94,7 @@ class Fsync:
         self._fast_s = fast_s
         self._trial_s = trial_s
         self._loop = asyncio.get_running_loop()
-        # One more thread for the folder of the data path.
-        self._pool = ThreadPoolExecutor(THREADS + 1, "fsync")
+        self._threads = threads
         # Stores with appends since their last job began, and the callbacks for the end of the next one.
         self._unsynced: dict[LogWriter, Topic] = {}
         self._tells: dict[LogWriter, list[Tell]] = {}
@@ -249,8 +252,17 @@ class Fsync:
         run = self._running[store] = _Run(topic, store, job, tells)
         self._busy += 1
         self._busy_new += job.new_folder
-        future = self._loop.run_in_executor(self._pool, self._sync_files, run)
-        future.add_done_callback(lambda _: self._files_synced(run))
+        future = self._in_thread(self._sync_files, run)
+        future.add_done_callback(lambda done: self._files_synced(run, done))
+
+    def _in_thread(self, work: Callable[..., None], argument: object) -> asyncio.Future[None]:
+        """Run ``work(argument)`` in a thread; without a thread the future fails."""
+        try:
+            return self._loop.run_in_executor(self._threads, work, argument)
+        except RuntimeError as error:
+            refused: asyncio.Future[None] = self._loop.create_future()
+            refused.set_exception(error)
+            return refused
 
     def _sync_files(self, run: _Run) -> None:
         """Run the job, in a thread or in the loop."""
@@ -261,7 +273,10 @@ class Fsync:
             run.error = _as_os_error(error)
         run.seconds = time.monotonic() - began
 
-    def _files_synced(self, run: _Run) -> None:
+    def _files_synced(self, run: _Run, done: asyncio.Future[None]) -> None:
+        failure = done.exception()
+        if failure is not None:
+            run.error = _as_os_error(failure)
         self._busy -= 1
         self._busy_new -= run.job.new_folder
         self._note(run)
@@ -284,7 +299,7 @@ class Fsync:
         names, self._names = self._names, []
         folders, self._data.deleted_unsynced = self._data.deleted_unsynced, []
         self._path_busy = True
-        future = self._loop.run_in_executor(self._pool, self._data.disk.sync_folder, self._data.path)
+        future = self._in_thread(self._data.disk.sync_folder, self._data.path)
         future.add_done_callback(lambda done: self._path_synced(done, runs, names, folders))
 
     def _path_synced(
@@ -431,7 +446,7 @@ class Fsync:
             if timer is not None:
                 timer.cancel()
         self._pause = self._trial = None
-        self._pool.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
 
 
 def _first(queue: dict[LogWriter, None]) -> LogWriter:

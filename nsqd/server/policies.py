@@ -87,8 +87,10 @@ class Policies:
     def comes_from_file(self, policy: Policy) -> bool:
         return policy.name in self._of_file
 
-    async def put(self, policies: Iterable[Policy], *, alone: bool, apply: bool) -> None:
+    async def put(self, policies: Iterable[Policy], *, alone: bool, apply: bool, dry: bool = False) -> None:
         """Set these policies; with *alone* they replace all others that were set over HTTP.
+
+        With *dry* they are only checked.
 
         Raises NotYours, WouldDelete unless *apply*, BadPolicy, and OSError; then nothing has changed.
         """
@@ -99,7 +101,7 @@ class Policies:
                 for name in [one for one, policy in new.items() if self._is_files(policy)]:
                     del new[name]
             self._refuse_files(new)
-            await self._change(new if alone else self._of_http | new, apply=apply)
+            await self._change(new if alone else self._of_http | new, apply=apply, dry=dry)
 
     async def delete(self, name: str, *, apply: bool) -> None:
         """Delete a policy set over HTTP. Raises KeyError if there is none, and what :meth:`put` raises."""
@@ -109,10 +111,12 @@ class Policies:
             del rest[name]
             await self._change(rest, apply=apply)
 
-    async def _change(self, of_http: dict[str, Policy], *, apply: bool) -> None:
+    async def _change(self, of_http: dict[str, Policy], *, apply: bool, dry: bool = False) -> None:
         joined = self._joined(self._of_file, of_http)
         if not apply:
             self._refuse_deletion(joined.settings_for)
+        if dry:
+            return
         content = to_json(of_http.values())
         await asyncio.to_thread(self._save, content)
         self._of_http = of_http

@@ -9,7 +9,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from nsqcore.http.pace import Pace
@@ -91,9 +90,7 @@ class Rate:
 class Threads(Protocol):
     """Runs work on a topic's files in threads, and knows which topics must not be worked on."""
 
-    async def in_thread(
-        self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
-    ) -> None: ...
+    async def in_thread(self, topic: Topic, work: Callable[[], None]) -> None: ...
 
     def may_work(self, topic: Topic) -> bool: ...
 
@@ -115,7 +112,6 @@ class Space:
         self._compacting: set[Compaction] = set()
         # Topics with files that cannot be removed, for which a warning was logged.
         self._told: set[Topic] = set()
-        self._pool = ThreadPoolExecutor(WORKERS, "space")
         self._rate = Rate(BYTES_PER_SECOND)
 
     def changed(self, topic: Topic) -> None:
@@ -145,7 +141,6 @@ class Space:
         for compaction in self._compacting:
             compaction.give_up()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        self._pool.shutdown()
 
     async def _work(self) -> None:
         pace = Pace(_AT_ONCE)
@@ -202,7 +197,7 @@ class Space:
     async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> int:
         self._compacting.add(compaction)
         try:
-            await self._threads.in_thread(topic, compaction.run, self._pool)
+            await self._threads.in_thread(topic, compaction.run)
         finally:
             self._compacting.discard(compaction)
         return store.end_compaction(compaction)
@@ -211,7 +206,7 @@ class Space:
         if not store.has_removable:
             return
         try:
-            await self._threads.in_thread(topic, store.remove_files, self._pool)
+            await self._threads.in_thread(topic, store.remove_files)
             self._told.discard(topic)
         except OSError as error:
             if topic not in self._told:

@@ -1,8 +1,10 @@
 """Client connections: bytes from the socket to the session and back."""
 
 import asyncio
+import fcntl
 import random
 import ssl
+import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -54,6 +56,10 @@ class Clients:
     def forget_publish_lines(self) -> None:
         for connection in self.connections:
             connection.session.forget_publish_lines()
+
+    def close_idle_publishers(self) -> None:
+        for connection in list(self.connections):
+            connection.close_if_idle_publisher()
 
     def close_all(self) -> None:
         for connection in list(self.connections):
@@ -237,6 +243,8 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        # They refer to this connection, and together they would stay until a collection.
+        self._upgrades = None
         self._portions.take_all()
         self._heartbeats.end()
         if self._asking is not None:
@@ -274,6 +282,22 @@ class ClientConnection:
             transport.close()
         elif session.upgrading:
             self._upgrade(transport)
+        elif self._clients.broker.drain_pending:
+            self.close_if_idle_publisher()
+
+    def close_if_idle_publisher(self) -> None:
+        """Close the connection of a publisher that waits for no answer, so that it goes to another node."""
+        transport = self._transport
+        if (
+            transport is not None
+            and self.session.is_idle_publisher
+            and not (self._held or self._portions or self.deaf)
+            and not _has_unread(transport)
+        ):
+            if transport.can_write_eof():
+                # close() ends the connection a round of the loop later, when the client may have gone on.
+                transport.write_eof()
+            transport.close()
 
     def published(self) -> list[Topic]:
         """The topics that this turn's replies answer publishes to."""
@@ -312,6 +336,8 @@ class ClientConnection:
                 transport.close()
             elif first.upgrading:
                 self._upgrade(transport)
+            elif self._clients.broker.drain_pending:
+                self.close_if_idle_publisher()
 
     def send_messages(self, frames: list[Piece]) -> None:
         if self._transport is not None:
@@ -436,6 +462,12 @@ class ClientConnection:
             for sentence in written(errors):
                 self._clients.log.error("[%s] - %s", self.peer, sentence)
             errors.clear()
+
+
+def _has_unread(transport: asyncio.Transport) -> bool:
+    """Whether the client has sent bytes that are not read yet: a close would reset the connection."""
+    sock = transport.get_extra_info("socket")
+    return sock is not None and fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
 
 
 def _keep_for(rate: int) -> Callable[[], bool]:

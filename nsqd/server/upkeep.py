@@ -6,7 +6,6 @@ import errno
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -264,11 +263,9 @@ class Checkpoints:
         """Whether new work on the topic's files may begin."""
         return not topic.deleted and not self._care(topic).at_rest
 
-    async def in_thread(
-        self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
-    ) -> None:
+    async def in_thread(self, topic: Topic, work: Callable[[], None]) -> None:
         """Run *work* in a thread, and wait for it even when cancelled: it could write after later writes."""
-        job = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(pool, work))
+        job = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, work))
         jobs = self._care(topic).jobs
         jobs.add(job)
         job.add_done_callback(jobs.discard)

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.inflight import Run
+from nsqd.engine.inflight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -50,14 +50,14 @@ class _Facts:
     pages: list[tuple[int, bytes]]
     dues: "list[array[int]]"
     tries: "list[array[int]]"
-    in_flight: dict[int, Run]
+    in_flight: InFlightSnapshot | None
     attempts: dict[int, int]
 
     def parts(self) -> list[bytes]:
         """The arrays as bytes; their sizes are noted in the header."""
         tries = array("Q")
-        for seq, run in self.in_flight.items():
-            tries.extend((1, seq, seq + 1 if run.broken else run.end))
+        for start, end in self.in_flight.ranges() if self.in_flight is not None else ():
+            tries.extend((1, start, end))
         for seq, count in self.attempts.items():
             tries.extend((count, seq, seq + 1))
         for more in self.tries:
@@ -153,7 +153,7 @@ def _whole(owed: Owed) -> _Facts:
         [(number, finished.page(number)) for number in finished.pages()],
         owed.deferred.snapshot(),
         [],
-        owed.in_flight.snapshot() if isinstance(owed, Channel) else {},
+        owed.in_flight.snapshot() if isinstance(owed, Channel) else None,
         owed.attempts.copy(),
     )
 
@@ -166,7 +166,7 @@ def _added(owed: Owed, change: Additions) -> _Facts:
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
         [journal.tries for journal in change.journals],
-        {},
+        None,
         {},
     )
 

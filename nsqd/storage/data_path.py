@@ -17,7 +17,7 @@ from nsqd.log.disk import Disk, remove_folders
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark
-from nsqd.log.open_files import MOST_OPEN, OpenFiles
+from nsqd.log.open_files import MAX_OPEN_FILES, OpenFiles
 from nsqd.log.ranges import Ranges, within, without
 from nsqd.log.tail import BlockSource, NoSource
 from nsqd.storage import restoring
@@ -40,7 +40,7 @@ class StorageOptions:
     max_segment_bytes: int = 100 << 20
     worth_compacting: int = WORTH_BYTES
     # How many files may be open for appending.
-    open_files: int = MOST_OPEN
+    open_files: int = MAX_OPEN_FILES
 
 
 def extents_of(topic: Topic) -> Ranges:

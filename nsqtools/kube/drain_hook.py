@@ -15,7 +15,6 @@ written.
 import os
 import subprocess
 import sys
-import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,15 +22,13 @@ from typing import Final
 
 from kubernetes import client
 
-from nsqclient.wire.durations import SECOND
-from nsqcore.options.arguments import duration_of
 from nsqcore.process import output
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 # Short, because it is part of the time that nsqd has to stop.
 PATIENCE_S: Final = 5.0
-# Flags of nsqd-drain that nsqd-decommission does not have.
-_ONLY_DRAIN: Final = ("--at-least", "--poll-interval")
+# A flag of nsqd-drain that nsqd-decommission does not have.
+_ONLY_DRAIN: Final = "--poll-interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +98,8 @@ def command(options: HookOptions, connect: Callable[[], KubeApi]) -> list[str]:
     return ["nsqd.drain", *options.drain]
 
 
-def _at_least_s(options: HookOptions) -> float:
-    """How long the hook takes at least, by the flag of the drain."""
-    given = [word.partition("=")[2] for word in options.drain if word.startswith("--at-least=")]
-    return duration_of(given[-1]) / SECOND if given else 0.0
-
-
 def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
     """Drain or decommission, write the event about what is left, and return the exit code."""
-    began = time.monotonic()
     words = command(options, connect)
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
         [sys.executable, "-m", *words], stderr=subprocess.PIPE, text=True, check=False
@@ -124,9 +114,6 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
             output.tell(f"event: {tell(connect(), options, left)}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the command
             output.tell(f"no event about it: {error}")
-    if words[0] == "nsqd.decommission":
-        # A drain waits by itself until the Service has forgotten the pod.
-        time.sleep(max(0.0, _at_least_s(options) - (time.monotonic() - began)))
     return done.returncode
 
 

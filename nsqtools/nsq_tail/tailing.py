@@ -38,6 +38,7 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
                 nsqd_addresses=options.nsqd_tcp_address,
                 lookupd_addresses=options.lookupd_http_address,
                 config=config,
+                retry=options.consumer_retry(),
                 auto_answer=False,
             )
         )

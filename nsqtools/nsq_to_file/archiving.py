@@ -94,6 +94,7 @@ class Archiving:
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
             config=options.consumer_config(PROGRAM),
+            retry=options.consumer_retry(),
             auto_answer=False,
         )
         await start(consumer)

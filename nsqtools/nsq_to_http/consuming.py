@@ -32,6 +32,7 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
             config=options.consumer_config(PROGRAM, headers=True),
+            retry=options.consumer_retry(),
             # More could not be in hand; and without this the client would take -max-in-flight=1, its own
             # default, for a value that nobody gave, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),

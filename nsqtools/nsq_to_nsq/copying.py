@@ -110,6 +110,7 @@ async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
             config=options.consumer_config(PROGRAM, headers=True),
+            retry=options.consumer_retry(),
             auto_answer=False,
         )
         for topic in dict.fromkeys(options.topic)

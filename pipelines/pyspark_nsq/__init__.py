@@ -50,8 +50,9 @@ def _have_planner_find(context: Any) -> None:
 def report_lag(spark: "SparkSession") -> None:
     """Add the lag of all queries that start from now on to Spark's metrics.
 
-    ``nsq.lag.QUERY`` is the lag of a query, by its name or else its id, and ``nsq.lag.QUERY.NSQD`` the part
-    of it on one nsqd. Raises SourceError in a client of Spark Connect, which cannot reach the metrics.
+    ``nsq.lag.QUERY`` is the lag of a query, by its name or else its id, and ``nsq.lag.QUERY.TOPIC@NSQD`` the
+    part of it in one topic of one nsqd. Raises SourceError in a client of Spark Connect, which
+    cannot reach the metrics.
     """
     from pyspark_nsq.lag_metrics import LagListener, LagMetrics
 

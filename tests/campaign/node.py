@@ -5,6 +5,7 @@ import importlib
 import json
 import types
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -141,7 +142,13 @@ class Node:
         self._storage = storage
         self.broker, self.data = storage.broker, storage.data
         self.health = Health()
-        self.fsync = Fsync(self.data, self.health, QUIET, sync_every=1 if strict else SYNC_EVERY)
+        self.fsync = Fsync(
+            self.data,
+            self.health,
+            QUIET,
+            sync_every=1 if strict else SYNC_EVERY,
+            threads=ThreadPoolExecutor(),
+        )
         replication = unreplicated(self.broker, self.data, self.fsync, QUIET)
         self.turn = Turn(
             self.broker,
@@ -176,7 +183,7 @@ class Node:
             QUIET,
             placed=lambda topic, channel: self.on_placed(topic.name, channel.name),
         )
-        finder = Finder(disk)
+        finder = Finder(disk, ThreadPoolExecutor())
         self.handling = HandlingApi(self.broker, finder, self.turn, QUIET)
         self.letters = DeadLettersApi(self.broker, finder, self.turn, QUIET)
         # Without a watermark the free space is not watched.

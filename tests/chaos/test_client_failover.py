@@ -120,7 +120,7 @@ async def test_an_nsqd_that_leaves_is_left_alone(cluster):
 
 async def test_fixed_addresses_are_spread_over_when_asked(cluster):
     nsqds = [prepare(cluster.nsqd()) for _ in range(3)]
-    async with Producer(*(nsqd.tcp_address for nsqd in nsqds), spread=True) as producer:
+    async with Producer([nsqd.tcp_address for nsqd in nsqds], spread=True) as producer:
         await producer.publish(TOPIC, b"first")
         await eventually(lambda: len(producer.nsqd_addresses) == 3, "all are connected")
 

@@ -8,6 +8,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -86,7 +87,7 @@ class Story:
         await asyncio.sleep(5)
         reader.on_message = lambda message_id, _attempts, _body: None
         reader.say(b"RDY 0\n")
-        api = DeadLettersApi(node.broker, Finder(self.world.disk), node.turn, QUIET)
+        api = DeadLettersApi(node.broker, Finder(self.world.disk, ThreadPoolExecutor()), node.turn, QUIET)
         for _ in BODIES:
             answer = json.loads((await api.send_back(Request(topic=DEAD, limit="1"))).body)
             assert answer["sent"] == 1

@@ -71,7 +71,7 @@ async def publish_all(halfway: asyncio.Event, *nsqds: Daemon) -> None:
     """Publish every number once, ten batches under way at a time, whatever happens to nsqd meanwhile."""
     half = iter(range(MESSAGES // BATCH // 2))
     batches = iter(range(0, MESSAGES, BATCH))
-    async with Producer(*(nsqd.tcp_address for nsqd in nsqds), retry_seconds=60) as producer:
+    async with Producer([nsqd.tcp_address for nsqd in nsqds], retry_seconds=60) as producer:
 
         async def publish_some() -> None:
             for first in batches:

@@ -14,8 +14,9 @@ from collections import Counter
 import pytest
 
 from nsqclient import Config, Consumer, Producer
-from nsqtools.counted_load import CountedLoad
+from nsqtools.counted_load import CountedLoad, producers_of
 from tests.support.processes import Cluster, Daemon
+from tests.support.service import Service
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(240)]
@@ -54,11 +55,11 @@ async def wait_until_ready(daemon: Daemon) -> None:
     await eventually(lambda: is_ready(daemon), "it is ready again", seconds=60)
 
 
-async def restart_as_kubernetes_does(nsqd: Daemon, away_s: float) -> None:
+async def restart_as_kubernetes_does(nsqd: Daemon, away_s: float, grace: str = "1s") -> None:
     hook = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "nsqd.drain", f"--http-address={nsqd.http_address}"),
-        *("--timeout=20s", "--at-least=1s", "--poll-interval=2s"),
+        *("--timeout=20s", f"--grace={grace}", "--poll-interval=2s"),
     )
     await hook.wait()
     assert await asyncio.to_thread(nsqd.stop) == 0
@@ -75,7 +76,7 @@ async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
     addresses = [each.http_address for each in lookups]
 
     async with Producer(lookupd_addresses=addresses) as producer:
-        load = CountedLoad(producer, TOPIC, PER_SECOND)
+        load = CountedLoad({"lookupd": producer}, TOPIC, PER_SECOND)
         consumer = Consumer(
             TOPIC,
             CHANNEL,
@@ -107,7 +108,47 @@ async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
     assert len(load.confirmed) > PER_SECOND * 10
 
 
-def producers_of(lookup: Daemon) -> int:
+@pytest.mark.parametrize("late_s", [0.1, 2.0])
+async def test_no_publish_fails_through_a_service_while_nsqd_roll(cluster, capsys, late_s):
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd() for _ in range(3)]
+    async with (
+        Service([nsqd.tcp_port for nsqd in nsqds], late_s=late_s) as tcp,
+        Service([nsqd.http_port for nsqd in nsqds], late_s=late_s) as http,
+        producers_of(lookupd.http_address, tcp.address, http.address, Config()) as producers,
+    ):
+        load = CountedLoad(producers, TOPIC, PER_SECOND / 2)
+        consumer = Consumer(
+            TOPIC,
+            CHANNEL,
+            lambda message: load.take(message.body),
+            lookupd_addresses=[lookupd.http_address],
+            config=Config(lookupd_poll_interval=1, max_in_flight=300),
+        )
+        async with consumer, load.running():
+            await asyncio.sleep(2)
+            for nsqd in nsqds:
+                # Kubernetes takes the endpoint away and runs the hook at the same time.
+                tcp.remove(nsqd.tcp_port)
+                http.remove(nsqd.http_port)
+                await restart_as_kubernetes_does(nsqd, 0, grace="4s")
+                tcp.add(nsqd.tcp_port)
+                http.add(nsqd.http_port)
+                await asyncio.sleep(3)
+            load.stop()
+            assert await load.all_received(60)
+
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nroll with endpoints {late_s} s late: {len(load.confirmed)} confirmed,"
+            f" failed: {dict(load.failed_by_kind)}, {load.twice} twice\n"
+        )
+    assert len(producers) == 6
+    assert load.failed == []
+    assert len(load.confirmed) > PER_SECOND * 5
+
+
+def producers_named(lookup: Daemon) -> int:
     """How many nsqd the nsqlookupd names for the topic; a 404 counts as none."""
     connection = http.client.HTTPConnection("127.0.0.1", lookup.http_port, timeout=5)
     try:
@@ -124,7 +165,7 @@ async def test_no_lookup_is_wrong_while_two_nsqlookupd_roll(cluster, capsys):
     for nsqd in nsqds:
         nsqd.post(f"/topic/create?topic={TOPIC}")
     for lookup in lookups:
-        await eventually(lambda lookup=lookup: producers_of(lookup) == 3, "all are known", seconds=30)
+        await eventually(lambda lookup=lookup: producers_named(lookup) == 3, "all are known", seconds=30)
         await wait_until_ready(lookup)
     answers: Counter[int] = Counter()
 
@@ -134,7 +175,7 @@ async def test_no_lookup_is_wrong_while_two_nsqlookupd_roll(cluster, capsys):
             for lookup in lookups:
                 if await asyncio.to_thread(is_ready, lookup):
                     try:
-                        answers[await asyncio.to_thread(producers_of, lookup)] += 1
+                        answers[await asyncio.to_thread(producers_named, lookup)] += 1
                     except OSError:
                         answers[-1] += 1  # it stopped between the two requests, so it gave no wrong answer
             await asyncio.sleep(0.02)

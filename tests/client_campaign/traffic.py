@@ -67,8 +67,8 @@ class Traffic:
             "the consumers have found all nsqd",
             PATIENCE_SECONDS,
         )
-        producer = Producer(*self._to["addresses"], **self._options)  # type: ignore[misc, arg-type]
-        of_threads = sync.Producer(*self._to["addresses"], **self._options)  # type: ignore[misc, arg-type]
+        producer = Producer(self._to["addresses"], **self._options)  # type: ignore[arg-type]
+        of_threads = sync.Producer(self._to["addresses"], **self._options)  # type: ignore[arg-type]
         publishing = asyncio.create_task(self._publish(producer))
         thread = threading.Thread(target=self._publish_from_a_thread, args=(of_threads,))
         thread.start()

@@ -29,7 +29,6 @@ MANY: Final = 100
 # Without a limit of attempts, because each delivery lost with a connection counts as one.
 PATIENT = Config(
     max_in_flight=200,
-    max_attempts=0,
     lookupd_poll_interval=0.3,
     lookupd_poll_timeout=2,
     max_backoff_duration=0,

@@ -71,7 +71,7 @@ def test_a_broker_that_restarts_is_only_drained(chart):
     command = hook_of(render(chart, {}))
 
     assert command[:3] == ["python", "-m", "nsqd.drain"]
-    assert parse_arguments(command[3:]).at_least_s == 5
+    assert parse_arguments(command[3:]).grace_s == 5
 
 
 @pytest.mark.parametrize("events", [False, True])
@@ -83,7 +83,7 @@ def test_a_pod_that_is_scaled_away_is_decommissioned(chart, events):
     options = drain_hook.parse_arguments(command[3:])
     assert (options.decommission, options.events) == (True, events)
     assert options.targets == f"{NAME}-nsq-nsqd-headless.{NAMESPACE}.svc.cluster.local:4150"
-    assert parse_arguments(options.drain).at_least_s == 5
+    assert parse_arguments(options.drain).grace_s == 5
     assert parse(NsqdOptions, "nsqd", release.command_line("nsqd")).cluster_secret_file
     (role,) = release.of_kind("Role")
     may = {

@@ -177,7 +177,7 @@ async def test_a_name_that_does_not_resolve_is_said_so():
 @pytest.mark.parametrize("host", ["nsqd-0.nsqd..svc", f"nsqd-{'0' * 60}", "nsqd\0"])
 async def test_a_host_that_cannot_be_a_name_is_passed_over(host):
     with MemoryNsqd() as nsqd:
-        async with asyncio.timeout(20), Producer(f"{host}:4150", nsqd.address) as producer:
+        async with asyncio.timeout(20), Producer([f"{host}:4150", nsqd.address]) as producer:
             await producer.publish("t", b"x")
 
         assert nsqd.published("t") == [b"x"]

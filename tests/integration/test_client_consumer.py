@@ -11,6 +11,7 @@ from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
+from nsqclient.retry import Fixed, Retry
 from nsqclient.wire.errors import ProtocolError
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
@@ -18,7 +19,8 @@ from tests.support.waiting import eventually
 FIVE, FIFTY = Config(max_in_flight=5), Config(max_in_flight=50)
 
 # Back-off and requeue delays short enough to watch several rounds.
-IMPATIENT = Config(backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01)
+IMPATIENT = Config(backoff_multiplier=0.05, max_backoff_duration=0.2)
+SOON = Retry(delay=Fixed(0.01))
 
 
 class Bodies(list[bytes]):
@@ -152,7 +154,9 @@ async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_o
             raise RuntimeError("not today")
 
     await publish(nsqd, "t", b"x")
-    async with Consumer("t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT):
+    async with Consumer(
+        "t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON
+    ):
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
 
     assert attempts == [1, 2, 3]
@@ -188,9 +192,9 @@ async def test_a_message_that_always_fails_is_given_up_after_max_attempts(cluste
         calls.append(delivery.attempts)
         raise RuntimeError("never")
 
-    twice = Config(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=2)
+    twice = Retry(2, Fixed(0.01), backoff=False, then=given_up)
     await publish(nsqd, "t", b"poison")
-    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], config=twice, give_up=given_up):
+    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], retry=twice):
         await eventually(lambda: given_up and is_empty(nsqd), "it was given up")
 
     assert calls == [1, 2]

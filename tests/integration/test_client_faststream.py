@@ -115,10 +115,11 @@ async def test_headers_to_an_nsqd_without_them_are_refused_by_the_broker_and_its
             await double.publish("x", "t", headers={"a": "b"})
 
 
-async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_letters(nsqd):
+async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_letters(extended):
+    nsqd = extended
     broker, attempts = broker_of(nsqd), []
 
-    @broker.subscriber("t", retry=Retry(2, Fixed(10)), dead_letter="t.dead")
+    @broker.subscriber("t", retry=Retry(2, Fixed(10)))
     async def handle(body, message: NsqMessage) -> None:
         attempts.append(message.raw_message.attempts)
         raise ValueError(body)
@@ -131,7 +132,8 @@ async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_le
         await eventually(lambda: nsqd.finished("t", "billing"), "it was given up")
 
     assert attempts == [1, 2]
-    assert nsqd.published("t.dead") == [b"x"]
+    assert nsqd.published("t.billing.dead") == [b"x"]
+    assert nsqd.published_headers("t.billing.dead")[0]["dead-reason"] == "ValueError: x"
 
 
 @pytest.mark.parametrize("unusable", ["body", "message"])
@@ -141,7 +143,7 @@ async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(n
 
     broker = broker_of(nsqd, **({"parser": parser} if unusable == "message" else {}))
 
-    @broker.subscriber("t", retry=Retry(1, Fixed(600)), dead_letter="t.dead")
+    @broker.subscriber("t", retry=Retry(1, Fixed(600)))
     async def handle(order: Order) -> None: ...
 
     async with broker:
@@ -149,14 +151,14 @@ async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(n
         await broker.publish("no order", "t")
         await eventually(lambda: nsqd.finished("t", "billing"), "it was given up")
 
-    assert nsqd.published("t.dead") == [b"no order"]
+    assert nsqd.published("t.billing.dead") == [b"no order"]
     assert nsqd.requeued("t", "billing") == 0
 
 
 async def test_what_was_nacked_is_not_finished_before_it_is_a_dead_letter(nsqd):
     broker = broker_of(nsqd)
 
-    @broker.subscriber("t", retry=Retry(1, Fixed(600)), dead_letter="t.dead")
+    @broker.subscriber("t", retry=Retry(1, Fixed(600)))
     async def handle(body, message: NsqMessage) -> None:
         await message.nack()
 
@@ -166,7 +168,7 @@ async def test_what_was_nacked_is_not_finished_before_it_is_a_dead_letter(nsqd):
         nsqd.refuse(*["E_PUB_FAILED"] * 10)
         await eventually(lambda: nsqd.requeued("t", "billing"), "it could not be kept")
 
-    assert nsqd.finished("t", "billing") == nsqd.published("t.dead") == []
+    assert nsqd.finished("t", "billing") == nsqd.published("t.billing.dead") == []
 
 
 async def test_a_subscriber_that_is_not_to_back_off_does_not(nsqd):

@@ -17,7 +17,20 @@ from datetime import timedelta
 
 import pytest
 
-from nsqclient import ClosedError, Config, Consumer, Fixed, Producer, Retry, sync, threads
+from nsqclient import (
+    ClosedError,
+    Config,
+    Consumer,
+    Fixed,
+    Linear,
+    NSQError,
+    Producer,
+    ProtocolError,
+    Retry,
+    UnreachableError,
+    sync,
+    threads,
+)
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually, wait_until
@@ -70,7 +83,7 @@ async def test_each_message_of_a_trickle_is_handled_at_once_by_a_batch_handler(n
 
 async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
     with MemoryNsqd() as frozen:
-        producer = Producer(nsqd.address, frozen.address, spread=True, max_unconfirmed=50)
+        producer = Producer([nsqd.address, frozen.address], spread=True, max_unconfirmed=50)
         async with producer:
             await producer.ping()
             await eventually(lambda: len(producer.nsqd_addresses) == 2, "both are connected")
@@ -90,7 +103,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
 
 async def test_what_a_frozen_nsqd_does_not_confirm_in_time_goes_to_another(nsqd):
     with MemoryNsqd() as frozen:
-        async with Producer(frozen.address, nsqd.address, publish_timeout=0.3) as producer:
+        async with Producer([frozen.address, nsqd.address], publish_timeout=0.3) as producer:
             await producer.publish("t", b"before")
             frozen.freeze()
             await producer.publish("t", b"after", timeout=5)
@@ -156,9 +169,10 @@ async def test_another_value_that_a_handler_returns_is_said(nsqd, caplog):
 
 async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_consumer_down(nsqd):
     nsqd.publish("t", b"x")
-    config = Config(default_requeue_delay=10, max_backoff_duration=0.001)
+    config = Config(max_backoff_duration=0.001)
     slow = []
-    async with consumer_of(nsqd, lambda message: message.requeue(), config=config) as consumer:
+    retry = Retry(delay=Linear(10))
+    async with consumer_of(nsqd, lambda message: message.requeue(), config=config, retry=retry) as consumer:
         for attempt in (1, 2, 3):
             await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
             assert nsqd.deferred("t", "c") == [10 * attempt]
@@ -625,7 +639,7 @@ async def test_a_consumer_connects_to_its_nsqd_all_at_once(nsqd):
 
 async def test_start_raises_when_no_nsqd_is_there():
     consumer = Consumer("t", "c", Bodies().one, nsqd_addresses=[f"127.0.0.1:{free_port()}"])
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(UnreachableError):
         await consumer.start()
 
 
@@ -644,9 +658,19 @@ async def test_close_ends_a_start_that_waits(nsqd):
 # --- 12. settings that did nothing
 
 
-def test_tls_settings_without_tls_are_refused():
-    with pytest.raises(ValueError, match="tls_config without tls_v1"):
-        Config(tls_config=ssl.create_default_context())
+@pytest.mark.parametrize("wrong", [None, 1])
+def test_tls_is_a_bool_a_context_or_a_path(wrong):
+    with pytest.raises(TypeError, match="tls"):
+        Config(tls=wrong)
+    with pytest.raises(ValueError, match="/nowhere"):
+        Config(tls="/nowhere/ca.pem")
+
+
+def test_tls_options_of_a_command_line_without_tls_v1_are_refused():
+    with pytest.raises(ValueError, match="without tls_v1"):
+        Config().with_options("tls_insecure_skip_verify,true")
+    assert isinstance(Config().with_options("tls_v1", "tls_insecure_skip_verify").tls, ssl.SSLContext)
+    assert Config().with_options("tls_v1").tls is True
 
 
 @pytest.mark.parametrize("kind", ["concurrency", "batch"])
@@ -789,3 +813,41 @@ async def test_a_quiet_connection_without_heartbeats_is_kept(nsqd):
         nsqd.freeze()
         with pytest.raises(ConnectionError, match="did not answer"):
             await producer.publish("t", b"x")
+
+
+# --- errors and addresses
+
+
+@pytest.mark.parametrize("kind", [Producer, sync.Producer])
+def test_producer_takes_one_address_or_several_by_position_or_keyword(kind):
+    for made in (
+        lambda: kind("127.0.0.1:4150"),
+        lambda: kind(["127.0.0.1:4150"]),
+        lambda: kind(nsqd_addresses="127.0.0.1:4150"),
+        lambda: kind(nsqd_addresses=("127.0.0.1:4150",)),
+    ):
+        producer = made()
+        assert producer.nsqd_address == "127.0.0.1:4150"
+        if kind is sync.Producer:
+            producer.close()
+    with pytest.raises(TypeError, match="an address is text"):
+        kind([4150])
+    with pytest.raises(ValueError, match="is not host:port"):
+        kind("127.0.0.1")
+
+
+async def test_every_error_of_publishing_is_an_nsq_error(nsqd):
+    async def error_of(address, **settings):
+        async with Producer(address, config=Config(dial_timeout=0.3), **settings) as producer:
+            with pytest.raises(NSQError) as caught:
+                await producer.publish("t", b"x")
+        with pytest.raises(NSQError):
+            await producer.publish("t", b"x")
+        return type(caught.value)
+
+    assert await error_of(f"127.0.0.1:{free_port()}") is UnreachableError
+    assert await error_of("no-such-host.invalid:4150") is UnreachableError
+    assert await error_of((), lookupd_addresses=f"127.0.0.1:{free_port()}") is UnreachableError
+    nsqd.refuse("E_BAD_TOPIC")
+    assert await error_of(nsqd.address) is ProtocolError
+    assert issubclass(UnreachableError, ConnectionError)

@@ -25,6 +25,7 @@ from nsqclient import (
     ProtocolError,
     Publication,
     Retry,
+    UnreachableError,
     UnsupportedError,
     sync,
 )
@@ -64,7 +65,7 @@ async def test_a_consumer_is_iterated_over_and_process_answers(nsqd):
 
     assert seen == [b"0", b"1", b"2", b"3", b"4"]
     assert nsqd.finished("t", "c") == [b"0", b"1", b"3", b"4"]
-    assert nsqd.deferred("t", "c") == [90]
+    assert nsqd.deferred("t", "c") == [1]
 
 
 async def test_nothing_is_taken_before_somebody_iterates(nsqd):
@@ -113,7 +114,7 @@ async def test_an_iteration_over_a_consumer_that_could_not_be_started_says_so():
     with MemoryNsqd() as gone:
         pass
     consumer = consumer_of(gone)
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(UnreachableError):
         await anext(consumer)
     with pytest.raises(ClosedError, match="could not be started; make another one"):
         await anext(consumer)
@@ -161,7 +162,7 @@ def test_the_loop_without_asyncio_has_process_too(nsqd):
                     raise ValueError(message.body)
             if len(seen) == 2:
                 break
-        wait_until(lambda: nsqd.deferred("t", "c") == [90], "the bad one was put off")
+        wait_until(lambda: nsqd.deferred("t", "c") == [1], "the bad one was put off")
 
     assert nsqd.finished("t", "c") == [b"good"]
 
@@ -375,20 +376,87 @@ async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, 
         await eventually(lambda: set(producer.nsqd_addresses) == both, "it spreads over both")
 
 
+# --- one message, and what is there
+
+
+async def test_get_returns_a_message_or_times_out_or_says_that_the_consumer_is_closed(nsqd):
+    async with consumer_of(nsqd) as consumer:
+        with pytest.raises(TimeoutError):
+            await consumer.get(0.05)
+        nsqd.publish("t", b"x")
+        message = await consumer.get(10)
+        message.finish()
+        waiting = asyncio.create_task(consumer.get())
+        await asyncio.sleep(0)
+    with pytest.raises(ClosedError):
+        await waiting
+    assert message.body == b"x"
+    async with consumer_of(nsqd, print) as consumer:
+        with pytest.raises(RuntimeError, match="has a handler"):
+            await consumer.get(1)
+
+
+def test_get_of_a_consumer_for_threads_returns_a_message_or_times_out(nsqd):
+    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address, config=CALM) as consumer:
+        with pytest.raises(TimeoutError, match=r"no message within 0\.05 s"):
+            consumer.get(0.05)
+        nsqd.publish("t", b"x")
+        message = consumer.get(10)
+        message.finish()
+    with pytest.raises(ClosedError):
+        consumer.get(0)
+    assert message.body == b"x"
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_drain_reads_what_is_there_and_ends(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+    bodies = []
+    async with consumer_of(nsqd, config=Config()) as consumer:
+        async for message in consumer.drain(idle=0.5):
+            async with message.process():
+                bodies.append(message.body)
+
+    assert len(bodies) == len(nsqd.finished("t", "c")) == 20
+
+
+async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd):
+    for n in range(3):
+        nsqd.publish("t", b"%d" % n)
+    bodies = []
+    config = Config(max_in_flight=1, backoff_strategy=lambda level: 0.5)
+    async with consumer_of(nsqd, config=config, retry=Retry(delay=Fixed(1000))) as consumer:
+        async for message in consumer.drain(idle=0.1):
+            async with message.process():
+                bodies.append(message.body)
+                raise ValueError
+
+    assert sorted(bodies) == [b"0", b"1", b"2"]
+
+
+def test_drain_of_a_consumer_for_threads_reads_what_is_there_and_ends(nsqd):
+    for n in range(20):
+        nsqd.publish("t", b"%d" % n)
+    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address) as consumer:
+        for message in consumer.drain(idle=0.5):
+            message.finish()
+
+    assert len(nsqd.finished("t", "c")) == 20
+
+
 # --- policies
 
 
 async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_given_up(nsqd):
     nsqd.publish("t", b"x")
-    retry = Retry(max_attempts=3, delay=Exponential(1, 600), backoff=False)
     delays, gone = [], []
+    retry = Retry(3, Exponential(1, 600), backoff=False, then=lambda message: gone.append(message.attempts))
 
     def fail(message):
         raise ValueError(message.attempts)
 
-    async with consumer_of(
-        nsqd, fail, retry=retry, give_up=lambda message: gone.append(message.attempts)
-    ) as c:
+    async with consumer_of(nsqd, fail, retry=retry) as c:
         for _ in range(3):
             await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
             delays += nsqd.deferred("t", "c")
@@ -397,6 +465,24 @@ async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_giv
         await eventually(lambda: gone, "it was given up")
 
     assert (delays, gone) == ([1, 2, 4], [4])
+
+
+async def test_default_consumer_never_gives_a_message_up(nsqd):
+    nsqd.publish("t", b"order")
+    attempts = []
+
+    def fail(message):
+        attempts.append(message.attempts)
+        if message.attempts < 12:
+            raise ConnectionError("database is down")
+
+    async with consumer_of(nsqd, fail) as consumer:
+        while not consumer.stats.finished:
+            nsqd.advance(600)
+            await asyncio.sleep(0.01)
+
+    assert attempts == list(range(1, 13))
+    assert nsqd.finished("t", "c") == [b"order"]
 
 
 async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
@@ -410,7 +496,7 @@ async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
         raise RuntimeError
 
     nsqd.publish("t", b"poison")
-    async with consumer_of(nsqd, fail, retry=Retry(1, Fixed(0.0), backoff=False), give_up=give_up):
+    async with consumer_of(nsqd, fail, retry=Retry(1, Fixed(0.0), backoff=False, then=give_up)):
         await eventually(lambda: nsqd.finished("t", "c") == [b"poison"], "it is given up", seconds=10)
 
     assert kept == [b"poison"]
@@ -423,12 +509,12 @@ async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
         raise ValueError(message.attempts)
 
     retry = Retry(max_attempts=2, delay=Fixed(5), backoff=False)
-    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead"):
+    async with consumer_of(nsqd, fail, retry=retry):
         await eventually(lambda: nsqd.deferred("t", "c") == [5], "it was put off once")
         nsqd.advance(5)
         await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
 
-    assert nsqd.published("t.dead") == [b"poison"]
+    assert nsqd.published("t.c.dead") == [b"poison"]
 
 
 async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, caplog):
@@ -440,10 +526,10 @@ async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, c
     retry = Retry(max_attempts=1, delay=Fixed(0), backoff=False)
     nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
     config = Config(max_in_flight=10, max_backoff_duration=0, lookupd_poll_interval=0.1)
-    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config):
+    async with consumer_of(nsqd, fail, retry=retry, config=config):
         await eventually(lambda: nsqd.finished("t", "c"), "it was finished in the end")
 
-    assert nsqd.published("t.dead") == [b"poison"]
+    assert nsqd.published("t.c.dead") == [b"poison"]
     assert "was given up and could not be kept" in caplog.text
 
 
@@ -463,7 +549,7 @@ async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_th
     async def handle_batch(messages):
         await handle(messages[0])
 
-    settings = {"retry": Retry(1), "give_up": handle} if kind == "given up" else {}
+    settings = {"retry": Retry(1, then=handle)} if kind == "given up" else {}
     consumer = consumer_of(nsqd, **settings)
     if kind == "batch":
         consumer.add_batch_handler(handle_batch, size=1)
@@ -495,11 +581,11 @@ async def test_a_refused_dead_letter_costs_the_other_messages_in_flight_nothing(
         nsqd.publish("t", body)
     nsqd.refuse(*["E_PUB_FAILED"] * 10)
     retry = Retry(max_attempts=1, delay=Fixed(0))
-    async with consumer_of(nsqd, handle, concurrency=4, retry=retry, dead_letter="t.dead"):
+    async with consumer_of(nsqd, handle, concurrency=4, retry=retry):
         await eventually(lambda: len(nsqd.finished("t", "c")) == 4, "all are finished")
 
     assert sorted(handled) == [(b"a", 1), (b"b", 1), (b"c", 1)]
-    assert nsqd.published("t.dead") == [b"poison"]
+    assert nsqd.published("t.c.dead") == [b"poison"]
 
 
 async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_message_waits(nsqd):
@@ -511,17 +597,17 @@ async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_mes
 
     retry = Retry(max_attempts=1, delay=Fixed(50))
     config = Config(backoff_multiplier=1000, max_backoff_duration=3600)
-    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config) as consumer:
+    async with consumer_of(nsqd, fail, retry=retry, config=config) as consumer:
         await eventually(lambda: nsqd.deferred("t", "c") == [50], "it was requeued")
 
         assert consumer.is_backing_off
-        assert nsqd.published("t.dead") == []
+        assert nsqd.published("t.c.dead") == []
 
 
 async def test_a_dead_letter_that_is_not_confirmed_when_the_consumer_is_closed_is_requeued(nsqd):
     nsqd.publish("t", b"poison")
     with MemoryNsqd() as frozen:
-        consumer = consumer_of(nsqd, retry=Retry(max_attempts=1, delay=Fixed(50)), dead_letter="t.dead")
+        consumer = consumer_of(nsqd, retry=Retry(max_attempts=1, delay=Fixed(50)))
         consumer._dead_letters._producers[nsqd.address] = Producer(frozen.address)
         frozen.freeze()
         async with consumer:
@@ -541,7 +627,7 @@ async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd
     def fail(message):
         raise ValueError(message.attempts)
 
-    async with consumer_of(nsqd, fail, retry=Retry(1), dead_letter="t.dead") as consumer:
+    async with consumer_of(nsqd, fail, retry=Retry(1)) as consumer:
         await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
         assert len(nsqd._sessions) == 2
         await consumer.disconnect_from_nsqd(nsqd.address)
@@ -556,12 +642,12 @@ async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_fro
         raise ValueError(message.body)
 
     config = Config(max_in_flight=1, backoff_multiplier=1000, max_backoff_duration=3600)
-    async with consumer_of(nsqd, fail, retry=Retry(1), dead_letter="t.dead", config=config) as consumer:
+    async with consumer_of(nsqd, fail, retry=Retry(1), config=config) as consumer:
         await eventually(lambda: consumer.is_backing_off, "it backs off")
         await asyncio.sleep(0.3)
 
         # nsqd may send one more before it hears that the consumer takes none.
-        assert len(nsqd.published("t.dead")) <= 2
+        assert len(nsqd.published("t.c.dead")) <= 2
         assert consumer.stats.finished == len(nsqd.finished("t", "c"))
 
 
@@ -573,7 +659,7 @@ async def test_without_back_off_failures_go_to_the_dead_letters_at_full_speed(ns
         raise ValueError(message.body)
 
     retry = Retry(1, backoff=False)
-    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=Config()) as consumer:
+    async with consumer_of(nsqd, fail, retry=retry, config=Config()) as consumer:
         await eventually(lambda: len(nsqd.finished("t", "c")) == 20, "all have failed")
 
         assert not consumer.is_backing_off
@@ -593,7 +679,7 @@ async def test_a_trial_message_that_fails_for_the_last_time_does_not_end_the_bac
 
     config = Config(max_backoff_duration=3600, backoff_strategy=lambda level: 0.05 if level < 2 else 1000)
     retry = Retry(2, Fixed(50))
-    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config) as consumer:
+    async with consumer_of(nsqd, fail, retry=retry, config=config) as consumer:
         await trial_of(consumer)
         nsqd.advance(50)
         await eventually(lambda: nsqd.finished("t", "c"), "it has failed twice")
@@ -601,8 +687,8 @@ async def test_a_trial_message_that_fails_for_the_last_time_does_not_end_the_bac
         assert (attempts, consumer.is_backing_off) == ([1, 2], True)
 
 
-@pytest.mark.parametrize("dead_letter", ["t.dead", ""])
-async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_one_does(nsqd, dead_letter):
+@pytest.mark.parametrize("then", ["dead_letter", "discard"])
+async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_one_does(nsqd, then):
     nsqd.publish("t", b"old")
     async with consumer_of(nsqd) as consumer:
         async for message in consumer:
@@ -618,9 +704,7 @@ async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_o
             raise ValueError(message.body)
 
     config = Config(max_in_flight=1, backoff_multiplier=0.1)
-    async with consumer_of(
-        nsqd, handle, retry=Retry(3, Fixed(1000)), dead_letter=dead_letter, config=config
-    ) as consumer:
+    async with consumer_of(nsqd, handle, retry=Retry(3, Fixed(1000), then=then), config=config) as consumer:
         await trial_of(consumer)
         nsqd.advance(50)
         nsqd.publish("t", b"good")
@@ -643,8 +727,8 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
         if message.attempts < 4:
             raise ValueError(message.attempts)
 
-    config = Config(backoff_strategy=strategy, default_requeue_delay=0)
-    async with consumer_of(nsqd, fail, config=config):
+    config = Config(backoff_strategy=strategy)
+    async with consumer_of(nsqd, fail, config=config, retry=Retry(delay=Fixed(0))):
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled in the end")
 
     # Timing decides whether the consumer already backs off when the second failure comes.
@@ -669,10 +753,50 @@ async def test_a_dead_letter_has_the_headers_of_its_message(extended):
     def fail(message):
         raise ValueError(message.body)
 
-    async with consumer_of(extended, fail, retry=Retry(1), dead_letter="t.dead", config=WITH_HEADERS):
+    async with consumer_of(extended, fail, retry=Retry(1), config=WITH_HEADERS):
         await eventually(lambda: extended.finished("t", "c"), "it was finished")
 
-    assert extended.published_headers("t.dead") == [{"id": "1"}]
+    [headers] = extended.published_headers("t.c.dead")
+    assert int(headers.pop("dead-first")) <= int(headers.pop("dead-last"))
+    assert headers == {
+        "id": "1",
+        "dead-topic": "t",
+        "dead-channel": "c",
+        "dead-id": f"{1:016x}",
+        "dead-node": "127.0.0.1",
+        "dead-attempts": "1",
+        "dead-client": f"{WITH_HEADERS.client_id}@{WITH_HEADERS.hostname}",
+        "dead-reason": "ValueError: b'poison'",
+    }
+
+
+async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_a_dead_letter(extended):
+    extended.publish("t", b"poison", {"long": "x" * 65_000, "more": "y" * 500})
+
+    def fail(message):
+        raise ValueError("first line\nsecond line")
+
+    async with consumer_of(extended, fail, retry=Retry(1), config=WITH_HEADERS):
+        await eventually(lambda: extended.finished("t", "c"), "it was finished")
+
+    [headers] = extended.published_headers("t.c.dead")
+    assert headers["dead-reason"] == "ValueError: first line"
+    assert "long" not in headers
+
+
+async def test_dead_letters_to_an_nsqd_without_headers_go_without_and_one_warning_says_so(nsqd, caplog):
+    def fail(message):
+        raise ValueError(message.body)
+
+    retry = Retry(1, backoff=False)
+    async with consumer_of(nsqd, fail, retry=retry):
+        for body in (b"1", b"2"):
+            nsqd.publish("t", body)
+            await eventually(lambda body=body: body in nsqd.published("t.c.dead"), "it is a dead letter")
+
+    assert nsqd.published_headers("t.c.dead") == [{}, {}]
+    warnings = [record for record in caplog.records if "takes no headers" in record.getMessage()]
+    assert len(warnings) == 1
 
 
 async def test_headers_are_published_and_read(extended):
@@ -764,20 +888,22 @@ async def test_a_message_has_the_value_that_was_decoded(nsqd, decoder, in_thread
     assert seen == [value]
 
 
-@pytest.mark.parametrize("dead_letter", ["t.dead", ""])
+@pytest.mark.parametrize("dead_letter_topic", ["t.dead", ""])
 @pytest.mark.parametrize("decoder", DECODERS)
-async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, decoder, dead_letter):
+async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, decoder, dead_letter_topic):
     decode, _, said = DECODERS[decoder]
     nsqd.publish("t", b"nonsense")
     seen = []
-    async with consumer_of(nsqd, seen.append, decode=decode, dead_letter=dead_letter):
-        if dead_letter:
+    async with consumer_of(
+        nsqd, seen.append, decode=decode, retry=Retry(dead_letter_topic=dead_letter_topic)
+    ):
+        if dead_letter_topic:
             await eventually(lambda: nsqd.finished("t", "c"), "it was put away")
         else:
-            await eventually(lambda: nsqd.deferred("t", "c") == [90], "it failed as a handler fails")
+            await eventually(lambda: nsqd.deferred("t", "c") == [1], "it failed as a handler fails")
 
     assert seen == []
-    assert nsqd.published("t.dead") == ([b"nonsense"] if dead_letter else [])
+    assert nsqd.published("t.dead") == ([b"nonsense"] if dead_letter_topic else [])
     assert said in caplog.text
 
 

@@ -7,16 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nsqclient import Config, Consumer, Message, Producer, Retry
+from nsqclient import Config, Consumer, Fixed, Message, Producer, Retry
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import scripted_peer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 # Back-off and requeue delays short enough to watch several rounds.
-IMPATIENT = Config(
-    max_in_flight=20, backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01
-)
+IMPATIENT = Config(max_in_flight=20, backoff_multiplier=0.05, max_backoff_duration=0.2)
+SOON = Retry(delay=Fixed(0.01))
 
 
 async def publish(nsqd: Daemon, *bodies: bytes) -> None:
@@ -47,7 +46,7 @@ async def test_a_handler_that_blocks_runs_in_threads(cluster):
         together.wait(10)
 
     await publish(nsqd, *[b"x"] * 8)
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
     consumer.add_handler(meet, concurrency=4, in_threads=True)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "two times four have met")
@@ -70,7 +69,7 @@ async def test_in_a_thread_a_message_can_be_touched_requeued_and_failed(cluster)
             raise RuntimeError("not today")
 
     await publish(nsqd, b"x")
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
     consumer.add_handler(try_everything, in_threads=True)
     async with consumer:
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
@@ -90,7 +89,7 @@ async def test_several_handlers_share_the_messages(cluster):
         await both.wait()
 
     await publish(nsqd, *[b"x"] * 10)
-    consumer = Consumer("t", "c", one, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer = Consumer("t", "c", one, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
     consumer.add_handler(another)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "they met five times")
@@ -134,7 +133,7 @@ async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster)
             raise RuntimeError("half done")
 
     await publish(nsqd, b"1", b"2", b"3")
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
     consumer.add_batch_handler(finish_one_and_fail, size=3, seconds=1)
     async with consumer:
         await eventually(lambda: len(batches) > 1 and is_empty(nsqd), "the rest is done")
@@ -148,7 +147,7 @@ async def test_a_batch_in_threads(cluster):
     seen = []
     await publish(nsqd, *[b"x"] * 50)
 
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
     consumer.add_batch_handler(
         lambda batch: seen.extend(d.body for d in batch), size=10, in_threads=True, concurrency=2
     )
@@ -194,7 +193,7 @@ async def test_putting_off_without_backing_off_leaves_the_consumer_at_full_speed
 
     await publish(nsqd, *(b"%d" % n for n in range(50)))
     async with Consumer(
-        "t", "c", put_each_off_once, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT
+        "t", "c", put_each_off_once, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON
     ) as consumer:
         await eventually(lambda: len(put_off) == 50 and is_empty(nsqd), "all are finished")
 
@@ -208,7 +207,13 @@ async def test_an_answer_with_backoff_slows_the_consumer_down_though_it_comes_la
     await publish(nsqd, b"1", b"2")
 
     async with Consumer(
-        "t", "c", held.append, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, auto_answer=False
+        "t",
+        "c",
+        held.append,
+        nsqd_addresses=[nsqd.tcp_address],
+        config=IMPATIENT,
+        retry=SOON,
+        auto_answer=False,
     ) as consumer:
         await eventually(lambda: len(held) == 2, "both are here")
         held[0].requeue(None, backoff=True)
@@ -234,9 +239,9 @@ async def test_giving_up_may_take_time_and_the_message_is_kept_until_it_worked(c
     def fail(_):
         raise RuntimeError("never")
 
-    once = Config(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=1)
+    once = Retry(1, Fixed(0.01), backoff=False, then=bury)
     await publish(nsqd, b"poison")
-    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], config=once, give_up=bury):
+    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], retry=once):
         await eventually(lambda: len(dead) == 2 and is_empty(nsqd), "it was buried")
 
     assert dead == [2, 3]
@@ -255,7 +260,12 @@ async def test_an_nsqd_can_be_added_and_left_while_running(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
     handled = []
     async with Consumer(
-        "t", "c", lambda d: handled.append(d.nsqd), nsqd_addresses=[first.tcp_address], config=IMPATIENT
+        "t",
+        "c",
+        lambda d: handled.append(d.nsqd),
+        nsqd_addresses=[first.tcp_address],
+        config=IMPATIENT,
+        retry=SOON,
     ) as consumer:
         await consumer.connect_to_nsqd(second.tcp_address)
         await publish(second, b"x")
@@ -306,7 +316,9 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
     nsqd = cluster.nsqd()
     held = []
     await publish(nsqd, *[b"x"] * 20)
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, auto_answer=False)
+    consumer = Consumer(
+        "t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON, auto_answer=False
+    )
     consumer.add_handler(held.append, in_threads=True)
     async with consumer:
         await eventually(lambda: len(held) == 20, "all are held")
@@ -330,13 +342,20 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_me
 
     await publish(nsqd, b"1", b"2")
     async with Consumer(
-        "t", "c", wait_for_something_cancelled, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT
+        "t",
+        "c",
+        wait_for_something_cancelled,
+        nsqd_addresses=[nsqd.tcp_address],
+        config=IMPATIENT,
+        retry=SOON,
     ):
         await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
 
 
 # For the nsqd in memory, whose clock does not move by itself.
-AT_ONCE = Config(max_in_flight=20, max_backoff_duration=0, default_requeue_delay=0)
+AT_ONCE = Config(max_in_flight=20, max_backoff_duration=0)
+NO_DELAY = Retry(delay=Fixed(0))
+NO_DELAY = Retry(delay=Fixed(0))
 
 
 class OfALibraryError(BaseException):
@@ -357,7 +376,7 @@ async def test_whatever_a_handler_raises_in_a_thread_its_message_comes_again(err
     with MemoryNsqd() as nsqd:
         for body in (b"1", b"2"):
             nsqd.publish("t", body)
-        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE)
+        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=NO_DELAY)
         if batches:
             consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
         else:
@@ -377,7 +396,9 @@ async def test_an_error_that_is_none_of_pythons_leaves_the_handler_at_work():
     with MemoryNsqd() as nsqd:
         for body in (b"1", b"2"):
             nsqd.publish("t", body)
-        async with Consumer("t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=AT_ONCE):
+        async with Consumer(
+            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=NO_DELAY
+        ):
             await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
 
 
@@ -440,13 +461,11 @@ async def test_a_backoff_strategy_that_fails_keeps_the_consumer_neither_stopped_
             raise ValueError
         handled.append(message.body)
 
-    config = Config(
-        backoff_multiplier=0.01, max_backoff_duration=0.1, default_requeue_delay=0, backoff_strategy=no_delay
-    )
+    config = Config(backoff_multiplier=0.01, max_backoff_duration=0.1, backoff_strategy=no_delay)
     with MemoryNsqd() as nsqd:
         nsqd.publish("t", b"1")
         async with Consumer(
-            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=config
+            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=config, retry=NO_DELAY
         ) as consumer:
             await eventually(lambda: b"1" in handled, "it came again")
             nsqd.publish("t", b"2")  # if the first came again before it was stopped, this one is the trial
@@ -490,7 +509,7 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
     nsqd = cluster.nsqd()
     async with scripted_peer(say_nothing) as silent:
         addresses = [nsqd.tcp_address]
-        consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT)
+        consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
         async with consumer:
             consumer._addresses.add(silent)
             consumer._addresses.hurry()
@@ -499,3 +518,57 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
             await asyncio.to_thread(nsqd.start)
             await eventually(lambda: consumer.nsqd_addresses == [nsqd.tcp_address], "it is back", seconds=20)
+
+
+# --- slow handlers
+
+
+async def test_handler_slower_than_msg_timeout_is_reported_and_not_counted(cluster, caplog):
+    nsqd = cluster.nsqd()
+    await publish(nsqd, b"slow")
+    attempts = []
+
+    async def handle(message):
+        attempts.append(message.attempts)
+        if message.attempts == 1:
+            await asyncio.sleep(1.6)
+
+    config = Config(msg_timeout=1)
+    async with Consumer("t", "c", handle, nsqd_addresses=nsqd.tcp_address, config=config) as consumer:
+        await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "it was delivered again")
+        await eventually(lambda: "auto_touch=True" in caplog.text, "the refused answer is reported")
+
+        assert consumer.stats.received == 2
+        assert consumer.stats.finished == 1
+    [warning] = [record.getMessage() for record in caplog.records if "auto_touch" in record.getMessage()]
+    assert warning.startswith(f"t/c ({nsqd.tcp_address}): message ")
+    assert "longer than msg_timeout (1 s)" in warning
+
+
+@pytest.mark.parametrize("debug", [True, False])
+async def test_plain_handler_that_blocks_the_loop_is_reported_in_debug_mode(caplog, debug):
+    loop = asyncio.get_running_loop()
+    loop.set_debug(debug)
+    try:
+        with MemoryNsqd() as nsqd:
+            nsqd.publish("t", b"x")
+            async with Consumer("t", "c", lambda _: time.sleep(0.2), nsqd_addresses=nsqd.address) as consumer:
+                await eventually(lambda: consumer.stats.finished == 1, "it is finished")
+    finally:
+        loop.set_debug(False)
+
+    assert ("use in_threads=True" in caplog.text) is debug
+
+
+async def test_handler_of_the_constructor_may_block_in_threads():
+    threads = []
+    with MemoryNsqd() as nsqd:
+        nsqd.publish("t", b"x")
+
+        def handle(_):
+            threads.append(threading.current_thread())
+
+        async with Consumer("t", "c", handle, nsqd_addresses=nsqd.address, in_threads=True):
+            await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is finished")
+
+    assert threads[0] is not threading.main_thread()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsqclient import Config, Consumer, Producer, UnsupportedError
+from nsqclient import Config, Consumer, Producer, Retry, UnsupportedError
 from nsqclient.wire.errors import ProtocolError
 from tests.support.waiting import eventually
 
@@ -113,3 +113,36 @@ async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
         await eventually(lambda: len(seen) == 1, "it is handled")
 
     assert seen == [(body, headers)]
+
+
+async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
+    nsqd.post("/channel/create?topic=t&channel=other")
+    nsqd.post("/topic/create?topic=t.c.dead")
+    works, seen = [], []
+
+    def handle(message):
+        if not works:
+            raise ConnectionError("database is down")
+        seen.append(message.body)
+
+    def dead_letters():
+        return nsqd.get("/stats?format=json&topic=t.c.dead")["topics"][0]["message_count"]
+
+    async with Producer(nsqd.tcp_address) as producer:
+        await producer.publish("t", b"order")
+    async with Consumer(
+        "t",
+        "c",
+        handle,
+        nsqd_addresses=[nsqd.tcp_address],
+        retry=Retry(1, backoff=False),
+    ) as consumer:
+        await eventually(lambda: dead_letters() == 1, "it is a dead letter")
+        await eventually(lambda: consumer.stats.finished == 1, "the message is finished")
+        works.append(True)
+        nsqd.post("/dead_letters/send_back?topic=t.c.dead")
+        await eventually(lambda: seen == [b"order"], "it was sent back to its channel")
+
+    [topic] = nsqd.get("/stats?format=json&topic=t")["topics"]
+    depths = {channel["channel_name"]: channel["depth"] for channel in topic["channels"]}
+    assert depths == {"c": 0, "other": 1}

@@ -387,7 +387,7 @@ async def test_producer_and_consumer_find_nsqd_over_tls(cluster, tmp_path, plain
     lookupd = cluster.daemon("nsqlookupd", flags, ("tcp", "http", "https")).start()
     nsqd = cluster.nsqd()
     address = lookupd.http_address if plain else f"https://127.0.0.1:{lookupd.ports['https']}"
-    config = Config(lookupd_tls_config=authority.client(), lookupd_poll_interval=0.1)
+    config = Config(lookupd_tls=authority.client(), lookupd_poll_interval=0.1)
     bodies = []
     async with Producer(lookupd_addresses=[address], config=config, retry_seconds=20) as producer:
         await producer.publish("t", b"x")

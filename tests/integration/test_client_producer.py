@@ -88,7 +88,7 @@ async def test_a_restarted_nsqd_gets_the_next_message(cluster):
 
 async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
-    async with Producer(first.tcp_address, second.tcp_address) as producer:
+    async with Producer([first.tcp_address, second.tcp_address]) as producer:
         await producer.publish("t", b"1")
         assert producer.nsqd_address == first.tcp_address
         first.kill()
@@ -101,7 +101,7 @@ async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
 
 async def test_a_dead_first_address_is_passed_over(cluster):
     nsqd = cluster.nsqd()
-    async with Producer(f"127.0.0.1:{free_port()}", nsqd.tcp_address) as producer:
+    async with Producer([f"127.0.0.1:{free_port()}", nsqd.tcp_address]) as producer:
         await producer.publish("t", b"x")
 
     assert message_count(nsqd, "t") == 1
@@ -132,7 +132,7 @@ async def test_a_node_that_cannot_write_is_left_for_another(cluster):
         writer.write(encode_frame(FRAME_ERROR, b"E_PUB_FAILED PUB failed no space left on device"))
 
     nsqd = cluster.nsqd()
-    async with scripted_peer(refuse) as full, Producer(full, nsqd.tcp_address) as producer:
+    async with scripted_peer(refuse) as full, Producer([full, nsqd.tcp_address]) as producer:
         await producer.publish("t", b"x")
 
     assert message_count(nsqd, "t") == 1
@@ -229,7 +229,7 @@ async def test_a_closed_producer_refuses_to_publish(cluster):
 @pytest.mark.parametrize("addresses", [(), ("nowhere",), ("host:4150", "host:x")])
 def test_addresses_are_checked_at_once(addresses):
     with pytest.raises(ValueError, match=r"needs addresses|is not host:port"):
-        Producer(*addresses)
+        Producer(addresses)
 
 
 async def read_line_and_body(reader) -> tuple[bytes, bytes]:

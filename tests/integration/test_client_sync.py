@@ -352,7 +352,7 @@ def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
         said.append(str(refused.value))
         message.finish()
 
-    once = Retry(1, lambda attempts: 0 if attempts == 1 else 600)
+    once = Retry(1, lambda attempts: 0 if attempts == 1 else 600, then=give_up)
     with MemoryNsqd() as nsqd:
         for body in (b"exit", b"well"):
             nsqd.publish("t", body)
@@ -363,7 +363,6 @@ def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
             nsqd_addresses=[nsqd.address],
             config=Config(max_backoff_duration=0),
             retry=once,
-            give_up=give_up,
         )
         with consumer:
             wait_until(lambda: nsqd.finished("t", "c") == [b"well"], "the second is given up")

@@ -48,7 +48,7 @@ async def round_trip(nsqd: Daemon, config: Config) -> None:
         await eventually(lambda: len(received) >= len(bodies), "all are back")
         [client] = nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"][0]["clients"]
         assert (client["tls"], client["deflate"], client["snappy"]) == (
-            config.tls_v1,
+            bool(config.tls),
             config.deflate,
             config.snappy,
         )
@@ -60,9 +60,7 @@ async def round_trip(nsqd: Daemon, config: Config) -> None:
 @pytest.mark.parametrize("tls", [False, True])
 async def test_messages_go_through_whatever_is_negotiated(nsqd, authority, tls, compression):
     running = nsqd(*authority.flags)
-    config = Config(
-        max_in_flight=200, tls_v1=tls, tls_config=authority.client() if tls else None, **compression
-    )
+    config = Config(max_in_flight=200, tls=authority.client() if tls else False, **compression)
 
     await round_trip(running, config)
 
@@ -70,7 +68,7 @@ async def test_messages_go_through_whatever_is_negotiated(nsqd, authority, tls, 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_uvloop_does_it_as_well(cluster, authority, compression):
     nsqd = cluster.nsqd(*authority.flags)
-    config = Config(max_in_flight=200, tls_v1=True, tls_config=authority.client(), **compression)
+    config = Config(max_in_flight=200, tls=authority.client(), **compression)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(round_trip(nsqd, config))
@@ -84,22 +82,25 @@ async def test_a_client_shows_its_own_certificate(nsqd, authority):
     ]
     running = nsqd(*flags)
 
-    async with Producer(
-        running.tcp_address, config=Config(tls_v1=True, tls_config=authority.client(name="me"))
-    ) as producer:
+    async with Producer(running.tcp_address, config=Config(tls=authority.client(name="me"))) as producer:
         await producer.publish("t", b"x")
 
-    async with Producer(
-        running.tcp_address, config=Config(tls_v1=True, tls_config=authority.client())
-    ) as nameless:
+    async with Producer(running.tcp_address, config=Config(tls=authority.client())) as nameless:
         with pytest.raises(OSError):
             await nameless.publish("t", b"x")
+
+
+async def test_tls_takes_the_path_of_a_certificate_authority(nsqd, authority):
+    running = nsqd(*authority.flags)
+
+    async with Producer(running.tcp_address, config=Config(tls=authority.file)) as producer:
+        await producer.publish("t", b"x")
 
 
 async def test_a_certificate_nobody_vouches_for_is_not_accepted(nsqd, authority):
     running = nsqd(*authority.flags)
 
-    async with Producer(running.tcp_address, config=Config(tls_v1=True)) as producer:
+    async with Producer(running.tcp_address, config=Config(tls=True)) as producer:
         with pytest.raises(HandshakeError, match="certificate not accepted"):
             await producer.publish("t", b"x")
 
@@ -120,7 +121,7 @@ async def test_a_certificate_for_others_or_of_the_past_is_not_accepted(
 ):
     authority = Authority(tmp_path / "other", *names, valid=valid)
     running = cluster.nsqd(*authority.flags)
-    config = Config(tls_v1=True, tls_config=authority.client())
+    config = Config(tls=authority.client())
 
     async with Producer(running.tcp_address, config=config) as producer:
         with pytest.raises(HandshakeError, match=f"certificate not accepted.*{reason}"):
@@ -130,7 +131,7 @@ async def test_a_certificate_for_others_or_of_the_past_is_not_accepted(
 async def test_an_nsqd_without_tls_gets_no_plain_message_instead(nsqd):
     running = nsqd()
 
-    async with Producer(running.tcp_address, config=Config(tls_v1=True)) as producer:
+    async with Producer(running.tcp_address, config=Config(tls=True)) as producer:
         with pytest.raises(HandshakeError, match="does not offer TLS"):
             await producer.publish("t", b"x")
 
@@ -188,7 +189,7 @@ async def test_a_peer_that_closes_during_the_tls_handshake_is_told_from_others(a
         writer.write(b"\0\0\0\x16\0\0\0\0" + b'{"tls_v1":   true}')
         await reader.readexactly(1)
 
-    config = Config(tls_v1=True, tls_config=authority.client())
+    config = Config(tls=authority.client())
     async with scripted_peer(offer_tls_and_leave) as address, Producer(address, config=config) as producer:
         with pytest.raises(HandshakeError, match="TLS"):
             await producer.publish("t", b"x")

@@ -25,5 +25,10 @@ def positions(offset):
     return Offset.parse(offset).positions
 
 
+def log_name(topic, nsqd):
+    """The name of a log in an offset."""
+    return f"{topic}@{nsqd.http_address}"
+
+
 def bodies_of(reader, start, end):
     return sorted(row["body"] for row in rows_of(reader, start, end))

@@ -80,7 +80,7 @@ with RangeFiles(FolderPlace(Path(sys.argv[1])), LogRange("n:1", 0, 3)) as files:
 assert len(written) == 3 and all(_row(one).num_rows for one in written)
 schema = StructType().add("a", LongType()).add("timestamp", TimestampType()).add("_corrupt", StringType())
 (json,) = JsonColumns(schema).batches(messages, origin)
-(part,) = Within(MessageColumns(), Interval(1, 3)).batches(messages, origin)
+(part,) = Within(MessageColumns(), Interval(0, 3)).batches(messages, origin)
 print(json.num_rows, "pandas" in sys.modules)
 """
 

@@ -8,10 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
+from pyspark_nsq.source.batch_reader import NsqFilteredReader
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.broken import COUNT, SMALL_FILES, Case, numbered
 from tests.pipelines.conftest import Nodes, bounds, depth
@@ -104,6 +108,9 @@ def test_a_paused_channel_is_read_as_well(case):
     for nsqd in case.nsqds:
         nsqd.post("/channel/pause?topic=t&channel=archive")
         nsqd.post("/topic/pause?topic=t")
+        (paused,) = nsqd.get("/stats?format=json&topic=t")["topics"]
+        assert paused["paused"]
+        assert [channel["paused"] for channel in paused["channels"]] == [True]
 
     assert case.query.run() == ""
     case.exact()
@@ -197,6 +204,48 @@ def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
     assert case.query.run() == ""
     case.exact()
     assert depth(nsqd, "t") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["filter", "option"])
+def test_filter_on_time_is_exact_after_a_clock_was_set_back(cluster, how):
+    lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
+    flags = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.tcp_address}", SMALL_FILES]
+    nsqd = cluster.daemon("nsqd", flags, kind=WrongClock)
+    nsqd.flags.append(f"--data-path={nsqd.folder}")
+    nsqd.set(0)
+    nsqd.start()
+    case = Case.of(cluster, lookupd, [nsqd])
+    for number, seconds in enumerate((0, -3 * HOUR, 0)):
+        nsqd.kill()
+        nsqd.set(seconds)
+        nsqd.start()
+        case.publish(number * COUNT)
+    everything = rows_between(case.nodes, "filter", None, None)
+    times = [row["timestamp"] for row in everything]
+    # The clock went back and forth, and the nsqd knows it.
+    assert len(times) == 3 * COUNT
+    assert times != sorted(times)
+    moment = max(times) - timedelta(hours=1)
+    late = Counter(row["body"] for row in everything if row["timestamp"] >= moment)
+    assert late.total() == 2 * COUNT
+
+    assert Counter(row["body"] for row in rows_between(case.nodes, how, moment, None)) == late
+    assert (
+        Counter(row["body"] for row in rows_between(case.nodes, how, None, moment)) == case.published - late
+    )
+    assert rows_between(case.nodes, how, moment, moment) == []
+
+
+def rows_between(nodes, how, first, end):
+    """Rows of a batch read whose time is in ``first <= timestamp < end``, by pushed filters or by options."""
+    given = {"startingTimestamp": first, "endingTimestamp": end} if how == "option" else {}
+    options = {name: moment.isoformat() for name, moment in given.items() if moment}
+    reader = NsqFilteredReader(nodes.parsed("t", channel="", **options))
+    if how == "filter":
+        filters = [GreaterThanOrEqual(("timestamp",), first), LessThan(("timestamp",), end)]
+        assert reader.pushFilters([one for one in filters if one.value is not None]) == []
+    return [row for part in reader.partitions() for piece in reader.read(part) for row in piece.to_pylist()]
 
 
 # --- memory

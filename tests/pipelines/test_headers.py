@@ -22,7 +22,7 @@ from pyspark_nsq.source.columns import (
 )
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.headers import as_json, as_maps
+from pyspark_nsq.source.headers import HEADERS_TYPE, as_json, as_maps
 from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -144,6 +144,33 @@ def test_rows_without_any_headers_are_published_as_an_nsqd_takes_them_that_knows
     (one,) = outgoing(pa.record_batch({"body": [b"1", b"2"], "headers": headers}), "t", 99)
 
     assert one == Outgoing("t", b"\0\0\0\2" + b"\0\0\0\1" + b"1" + b"\0\0\0\1" + b"2", 2)
+
+
+keys = st.sampled_from(["dedup-id", "a", 'quoted "b"', "ä\n"])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.none() | st.dictionaries(keys, texts, max_size=3), st.none() | texts), max_size=12),
+    st.integers(0, 3),
+)
+def test_headers_and_ids_become_one_json_object_for_each_row(found, begin):
+    maps = pa.array([headers and list(headers.items()) for headers, _ in found], HEADERS_TYPE).slice(begin)
+    ids = pa.array([known for _, known in found], pa.string()).slice(begin)
+    expected = [headers or {} for headers, _ in found[begin:]]
+    marked = [
+        one if known is None else {**one, "dedup-id": known}
+        for one, (_, known) in zip(expected, found[begin:], strict=True)
+    ]
+
+    def read(texts):
+        # A text with an escape too few, or with a name twice, is no such object.
+        pairs = [json.loads(text, object_pairs_hook=list) if text else [] for text in texts.to_pylist()]
+        assert [len(dict(one)) for one in pairs] == [len(one) for one in pairs]
+        return [dict(one) for one in pairs]
+
+    assert read(as_json(maps)) == expected
+    assert read(as_json(maps, ids)) == marked
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
         .start()
     )
     query.awaitTermination()
-    first, second = (nsqd.http_address for nsqd in nodes.nsqds)
+    first, second = (f"{topic}@{nsqd.http_address}" for nsqd in nodes.nsqds)
     read = {f"nsq.lag.{topic}": 0, f"nsq.lag.{topic}.{first}": 0, f"nsq.lag.{topic}.{second}": 0}
 
     assert lags_of(query.recentProgress[0]) == {first: 2, second: 4}

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.offsets import Offset, moved, name_of, place_of
 
-names = st.text(min_size=1).map(lambda host: f"{host}:4151")
+names = st.text(min_size=1).map(lambda host: f"orders@{host}:4151")
 sequences = st.integers(0, (1 << 54) - 1)
 positions = st.dictionaries(names, sequences)
 texts = st.dictionaries(names, st.text())
 lists = st.dictionaries(names, st.lists(sequences, max_size=4))
-offsets = st.builds(Offset, positions, positions, texts, texts, lists, lists)
+offsets = st.builds(Offset, positions, positions, texts, texts, lists, lists, st.text())
 
 
 def kept(offset):
@@ -26,14 +26,33 @@ def test_an_offset_survives_the_checkpoint(offset):
     assert Offset.parse(kept(offset)) == offset
 
 
-@given(positions)
-def test_an_offset_of_before_there_was_more_than_positions_is_read(found):
-    assert Offset.parse(json.loads(json.dumps(found))) == Offset(found)
+def test_offset_of_an_earlier_version_gets_the_topic_of_the_query():
+    earlier = {
+        "a:1": 5,
+        "b:1#12345678": 6,
+        "ahead": {"a:1": 7},
+        "data_paths": {"a:1": "5d41"},
+        "addresses": {"b:1#12345678": "c:1"},
+        "cuts": {"a:1": [1, 3]},
+        "counts": {"a:1": [2, 2]},
+    }
+
+    assert Offset.parse(earlier, "orders") == Offset(
+        {"orders@a:1": 5, "orders@b:1#12345678": 6},
+        {"orders@a:1": 7},
+        {"orders@a:1": "5d41"},
+        {"orders@b:1#12345678": "c:1"},
+        {"orders@a:1": [1, 3]},
+        {"orders@a:1": [2, 2]},
+    )
+    with pytest.raises(SourceError, match="is of an earlier version and does not name its topic"):
+        Offset.parse(earlier)
 
 
 @given(offsets)
 def test_equal_offsets_have_equal_text(offset):
-    backwards = Offset(*(dict(reversed(getattr(offset, name).items())) for name in Offset.__slots__))
+    maps = (getattr(offset, name) for name in Offset.__slots__ if name != "channel")
+    backwards = Offset(*(dict(reversed(found.items())) for found in maps), channel=offset.channel)
 
     assert json.dumps(offset.json()) == json.dumps(backwards.json())
 
@@ -44,18 +63,19 @@ def test_equal_offsets_have_equal_text(offset):
         None,
         [],
         "x",
-        {"a": "1"},
-        {"a": 1.5},
-        {"a": -1},
-        {"a": True},
-        {"a": {}},
+        {"t@a": "1"},
+        {"t@a": 1.5},
+        {"t@a": -1},
+        {"t@a": True},
+        {"t@a": {}},
         {"ahead": 1},
-        {"ahead": {"a": -1}},
-        {"data_paths": {"a": 1}},
+        {"ahead": {"t@a": -1}},
+        {"data_paths": {"t@a": 1}},
         {"addresses": []},
-        {"cuts": {"a": 1}},
-        {"cuts": {"a": [-1]}},
-        {"counts": {"a": 1}},
+        {"cuts": {"t@a": 1}},
+        {"cuts": {"t@a": [-1]}},
+        {"counts": {"t@a": 1}},
+        {"channel": 1},
     ],
 )
 def test_an_offset_of_another_source_is_refused(value):
@@ -64,14 +84,14 @@ def test_an_offset_of_another_source_is_refused(value):
 
 
 def test_a_log_is_at_the_address_of_its_name_unless_it_has_moved():
-    offset = Offset({"a:1": 5, "orders@b:1#12345678": 6}, addresses={"a:1": "c:1"})
+    offset = Offset({"orders@a:1": 5, "orders@b:1#12345678": 6}, addresses={"orders@a:1": "c:1"})
 
     assert [offset.address(name) for name in offset.positions] == ["c:1", "b:1"]
 
 
 def test_a_name_says_topic_and_address():
     assert place_of(name_of("orders", "[::1]:4151")) == ("orders", "[::1]:4151")
-    assert place_of("a:1") == ("", "a:1")
+    assert place_of("orders#ephemeral@a:1#12345678") == ("orders#ephemeral", "a:1")
 
 
 def test_only_what_moved_is_told():

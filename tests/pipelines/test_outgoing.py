@@ -28,7 +28,7 @@ def rows(**columns):
 
 
 @settings(deadline=None)  # the first call loads modules, which takes long
-@given(st.lists(st.binary(max_size=50)), st.integers(1, 300))
+@given(st.lists(st.binary(min_size=1, max_size=50)), st.integers(1, 300))
 def test_every_body_is_sent_once_and_in_its_order(bodies, most):
     batch = pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], ["body"])
     sent = list(outgoing(batch, "t", most))
@@ -41,6 +41,14 @@ def test_a_slice_of_a_batch_is_that_slice():
     batch = rows(body=[b"%d" % n for n in range(10)]).slice(3, 4)
 
     assert bodies_in(next(outgoing(batch, "t", 100))) == [b"3", b"4", b"5", b"6"]
+
+
+def test_body_above_the_limit_is_named_by_its_row_in_the_partition():
+    batch = rows(body=[b"1234", b"12345"])
+
+    assert bodies_in(next(outgoing(batch, "t", 100, max_body=5))) == [b"1234", b"12345"]
+    with pytest.raises(SourceError, match="body of row 8 of a partition has 5 bytes, above the 4 of nsqd"):
+        next(outgoing(batch, "t", 100, max_body=4, row=7))
 
 
 def test_texts_are_sent_as_utf8():
@@ -110,7 +118,11 @@ def test_a_message_that_is_put_off_is_sent_by_itself():
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({"body": [b"1", None]}, "the column body is null in 1 rows, and a message needs a body"),
+        ({"body": [b"1", None]}, "the body of row 1 of a partition is null, and a message needs a body"),
+        (
+            {"body": [b"1", b"", None]},
+            "the body of row 1 of a partition is empty, and a message needs a body",
+        ),
         ({"body": [b"1"], "topic": [None]}, "the column topic is null or empty"),
     ],
 )

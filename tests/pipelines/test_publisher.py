@@ -304,10 +304,45 @@ def test_a_task_that_begins_while_no_nsqd_is_listed_waits_for_one(alone, topic, 
     )
     schema = StructType().add("body", "binary")
     schema = schema.add("dedup_id", "string") if "dedup_id" in columns else schema
+    set_policy(alone.nsqds[0], f"^{topic}$", name=topic, dedup_window="1h")
     with gone(alone):
         NsqWriter(options, schema, overwrite=False).write(iter([pa.RecordBatch.from_pydict(columns)]))
 
     assert count(alone.nsqds[0], topic) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "the body of row 3 of a partition is empty"),
+        (b"x" * 1001, r"the body of row 3 of a partition has 1001 bytes, above the 1000 of nsqd"),
+    ],
+)
+def test_body_that_nsqd_refuses_is_named_before_its_batch_is_sent(cluster, topic, body, sentence):
+    nodes = Nodes(cluster, 2, "--max-msg-size=1000")
+    options = SinkOptions.parse({"lookupd_http_addresses": nodes.lookupd.http_address, "topic": topic})
+    writer = NsqWriter(options, StructType().add("body", "binary"), overwrite=False)
+    batches = [pa.RecordBatch.from_pydict({"body": [b"a", one]}) for one in (b"x" * 1000, body)]
+
+    with pytest.raises(SourceError, match=sentence):
+        writer.write(iter(batches))
+    for nsqd in nodes.nsqds:
+        nsqd.post(f"/topic/create?topic={topic}")
+    assert sum(count(nsqd, topic) for nsqd in nodes.nsqds) == 2
+
+
+def test_dedup_id_without_a_dedup_window_is_refused(fragile, topic):
+    first, second = fragile.nsqds
+    set_policy(first, f"^{topic}$", name=topic, dedup_window="1h")
+    options = SinkOptions.parse({"lookupd_http_addresses": fragile.lookupd.http_address, "topic": topic})
+    schema = StructType().add("body", "binary").add("dedup_id", "string")
+
+    with pytest.raises(
+        SourceError, match=f"nsqd {second.http_address} has no policy with a dedup_window for"
+    ):
+        NsqWriter(options, schema, overwrite=False)
+    set_policy(second, f"^{topic}$", name=topic, dedup_window="1h")
+    NsqWriter(options, schema, overwrite=False)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.http import NOT_HTTP
-from pyspark_nsq.source.reasons import explain, explain_lookup, explain_while_read
+from pyspark_nsq.source.reasons import explain, explain_lookup, explain_while_read, explain_while_written
 
 URL = "http://n:1/log/range"
 
@@ -31,6 +31,16 @@ REFUSALS = [
         "has a certificate that is not trusted here (option tlsRootCaFile): ",
     ),
 ]
+
+
+def test_refusal_of_a_write_speaks_of_writing():
+    assert explain_while_written("n:1", refused(404, "NOT_FOUND")).startswith(
+        "nsqd n:1 takes no headers and no dedup_id: it is the nsqd written in Go, or not an nsqd"
+    )
+    assert "publish to this topic" in explain_while_written("n:1", refused(403, "UNAUTHORIZED"))
+    assert explain_while_written("n:1", refused(503, "CANNOT_READ")) == explain(
+        "n:1", refused(503, "CANNOT_READ")
+    )
 
 
 @pytest.mark.parametrize(("error", "beginning"), REFUSALS)

@@ -11,7 +11,7 @@ from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.broken import spoil_body
 from tests.pipelines.conftest import Nodes, bounds, depth
-from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
+from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -112,8 +112,9 @@ def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, read
     # Channel other keeps the messages, and channel archive has finished one of them.
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
-    address = nodes.nsqds[0].http_address
-    nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
+    nodes.nsqds[0].post(
+        f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
+    )
     earliest = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
     begin = earliest.initialOffset()
 
@@ -126,8 +127,9 @@ def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, read
 
 def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes, topic, reader):
     start = reader.initialOffset()
-    address = nodes.nsqds[0].http_address
-    nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
+    nodes.nsqds[0].post(
+        f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
+    )
     # Channel other keeps the messages, so the log does not show that archive is not owed them.
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=other&start=earliest")
     options = nodes.parsed(topic, startingOffsets="earliest")
@@ -146,7 +148,9 @@ def test_an_earliest_query_behind_an_older_channel_goes_on_after_a_restart(nodes
     start = reader.initialOffset()
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
-        nsqd.post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[nsqd.http_address] + 2}")
+        nsqd.post(
+            f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nsqd)] + 2}"
+        )
     options = nodes.parsed(topic, startingOffsets="earliest")
     begin = NsqStreamReader(options).initialOffset()
     read = []
@@ -329,8 +333,8 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
     joined = reader.latestOffset(start, ALL)
     found = bodies_of(reader, joined, reader.latestOffset(joined, ALL))
 
-    assert list(positions(start)) == [stays.http_address]
-    assert joins.http_address in joined
+    assert list(positions(start)) == [log_name(topic, stays)]
+    assert log_name(topic, joins) in joined
     assert b"held" in found
 
 

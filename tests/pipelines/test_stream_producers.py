@@ -6,7 +6,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import depth
-from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
+from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 
 
 def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
@@ -19,7 +19,7 @@ def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
     joined = reader.latestOffset(start, ALL)
     end = reader.latestOffset(joined, ALL)
 
-    assert list(positions(start)) == [first.http_address]
+    assert list(positions(start)) == [log_name(topic, first)]
     assert bodies_of(reader, start, joined) == [b"a"]
     assert bodies_of(reader, joined, end) == [b"b", b"c"]
 
@@ -94,7 +94,7 @@ def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(
     nodes.publish(second, topic, b"b")
     end = reader.latestOffset(start, ALL)
 
-    assert list(positions(end)) == [first.http_address]
+    assert list(positions(end)) == [log_name(topic, first)]
     assert reader.latestOffset(end, ALL) == end
 
 
@@ -126,7 +126,7 @@ def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_produce
     nsqd.kill()
     without = reader.latestOffset(start, ALL)
 
-    assert without[nsqd.http_address] == start[nsqd.http_address]
+    assert without[log_name(topic, nsqd)] == start[log_name(topic, nsqd)]
     assert bodies_of(reader, start, without) == [b"a", b"b"]
 
     nsqd.start()
@@ -157,7 +157,7 @@ def test_a_crash_with_nothing_left_to_read_is_no_loss(fragile, topic, doomed):
     fragile.publish(nsqd, topic, b"after")
     after = reader.latestOffset(end, ReadMaxRows(1))
 
-    assert after[nsqd.http_address] > end[nsqd.http_address] + 1
+    assert after[log_name(topic, nsqd)] > end[log_name(topic, nsqd)] + 1
     assert bodies_of(reader, end, after) == [b"after"]
     assert reader.latestOffset(after, ALL) == after
 
@@ -174,7 +174,7 @@ def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doom
 
     without = once.latestOffset(end, ALL)
 
-    assert list(positions(without)) == [fragile.nsqds[0].http_address]
+    assert list(positions(without)) == [log_name(topic, fragile.nsqds[0])]
     assert NsqStreamReader(fragile.parsed(topic)).latestOffset(without, ALL) == without
 
 
@@ -188,7 +188,7 @@ def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, re
     end = reader.latestOffset(start, ALL)
     reader.commit(end)
 
-    assert address not in positions(forgetful.latestOffset(end, ALL))
+    assert f"{topic}@{address}" not in positions(forgetful.latestOffset(end, ALL))
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):

@@ -4,7 +4,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import bounds, depth
-from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
+from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 
 # --- one batch after another
 
@@ -13,7 +13,7 @@ def test_what_was_published_before_the_query_is_read(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
-    assert list(positions(start)) == sorted(nsqd.http_address for nsqd in nodes.nsqds)
+    assert list(positions(start)) == sorted(log_name(topic, nsqd) for nsqd in nodes.nsqds)
     assert bodies_of(reader, start, end) == [b"00", b"01", b"02", b"10", b"11", b"12"]
 
 
@@ -137,7 +137,7 @@ def test_committing_again_changes_nothing(nodes, topic, reader):
     fresh.commit(end)
 
     assert [bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] for nsqd in nodes.nsqds] == [
-        end[nsqd.http_address] for nsqd in nodes.nsqds
+        end[log_name(topic, nsqd)] for nsqd in nodes.nsqds
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterward
     nsqd.post(f"/topic/unpause?topic={topic}")
 
     assert depth(nsqd, topic) == 1
-    assert bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] == end[nsqd.http_address]
+    assert bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] == end[log_name(topic, nsqd)]
 
 
 def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
@@ -202,6 +202,6 @@ def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
 
     latest = reader.reportLatestOffset()
     assert latest.pop("lag") == 2
-    assert latest.pop("lags") == {nsqd.http_address: 1 for nsqd in nodes.nsqds}
+    assert latest.pop("lags") == {log_name(topic, nsqd): 1 for nsqd in nodes.nsqds}
     assert latest == positions(reader.latestOffset(end, ALL))
     assert reader.reportLatestOffset()["lag"] == 0

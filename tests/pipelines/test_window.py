@@ -8,6 +8,7 @@ from pyspark.sql.datasource import (
     EqualTo,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -36,34 +37,57 @@ US = 1_763_632_801_000_500
     ],
 )
 def test_filters_on_the_sequence_are_a_span(filters, span):
-    window = FilterWindow.open()
+    window = FilterWindow()
 
     assert all(window.take(one) for one in filters)
     assert window.sequences == span
 
 
 def test_filters_on_the_time_are_a_span_in_microseconds():
-    window = FilterWindow.open()
+    window = FilterWindow()
 
     assert window.take(GreaterThan(("timestamp",), MOMENT))
     assert window.times_us == Interval(US + 1, None)
+
+
+def test_filters_on_topic_and_nsqd_choose_logs():
+    window = FilterWindow()
+
+    assert window.take(In(("nsqd",), ("n:1", "n:2")))
+    assert window.take(EqualTo(("nsqd",), "n:2"))
+    assert window.take(EqualTo(("topic",), "t"))
+    assert [window.has_log(*log) for log in (("t", "n:1"), ("t", "n:2"), ("u", "n:2"))] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_values_of_an_in_filter_are_an_interval_that_spark_filters_again():
+    window = FilterWindow()
+
+    assert not window.take(In(("sequence",), (9, 5, 7)))
+    assert not window.take(In(("timestamp",), (MOMENT,)))
+    assert not window.take(In(("sequence",), (1, "x")))
+    assert (window.sequences, window.times_us) == (Interval(5, 9), Interval(US, US))
 
 
 @pytest.mark.parametrize(
     "one",
     [
         StringContains(("topic",), "x"),
-        EqualTo(("nsqd",), "n:1"),
+        GreaterThan(("nsqd",), "n:1"),
+        In(("channel",), ("a",)),
         EqualTo(("timestamp",), MOMENT.replace(tzinfo=None)),
         EqualTo(("sequence", "part"), 5),
         IsNotNull(("channel",)),
     ],
 )
 def test_other_filters_are_left_to_spark(one):
-    window = FilterWindow.open()
+    window = FilterWindow()
 
     assert not window.take(one)
-    assert window == FilterWindow.open()
+    assert window == FilterWindow()
 
 
 def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
@@ -77,6 +101,22 @@ def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
     )
 
     assert batch["sequence"].to_pylist() == list(np.flatnonzero([True, False, True, False, True]))
+
+
+def test_messages_of_a_time_with_no_rows_make_no_batch():
+    frame = encode_frame(FRAME_MESSAGE, MessageRecord(5000, 1, b"0" * 16, b"").encode())
+    columns = Within(MessageColumns(("sequence",)), Interval(6, None))
+
+    assert list(columns.batches(decode_frames(frame), Origin("t", "", "n:1"))) == []
+
+
+def test_only_the_chosen_nsqd_is_read(nodes, topic):
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"a")
+    reader = NsqFilteredReader(nodes.parsed(topic, channel=""))
+
+    assert reader.pushFilters([EqualTo(("nsqd",), nodes.nsqds[1].http_address)]) == []
+    assert [one.value.nsqd for one in reader.partitions()] == [nodes.nsqds[1].http_address]
 
 
 def test_no_more_is_read_than_filters_leave(nodes, topic):

@@ -43,8 +43,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.held = {seq: consumer for seq, consumer in self.held.items() if seq in flying}
 
     def flying(self):
-        runs = self.channel.in_flight.snapshot().items()
-        return [one for seq, run in runs for one in range(seq, seq + 1 if run.broken else run.end)]
+        return [seq for start, end in self.channel.in_flight.ranges() for seq in range(start, end)]
 
     def step(self):
         self.settle()

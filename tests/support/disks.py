@@ -104,6 +104,7 @@ _CALLS: Final = (
     "open_write",
     "write_at",
     "truncate",
+    "truncate_open",
     "allocate",
     "sync",
     "replace",

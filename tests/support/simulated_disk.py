@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NoReturn
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import CannotOpen, Disk
 from tests.support.volume import PAGE, ROOT, Step, Volume
 
 UNLIMITED: Final = 1 << 62
@@ -251,6 +251,12 @@ class SimulatedDisk(Disk):
         self._step("set_size", number, size)
         self._sync(number, path)
 
+    def truncate_open(self, fd: int, size: int) -> None:
+        entry = self._entry(fd, writable=True)
+        self._call("truncate_open", entry.path, size)
+        self._grow(entry.number, size)
+        self._step("set_size", entry.number, size)
+
     def allocate(self, fd: int, size: int) -> None:
         if size <= 0:
             _fail(errno.EINVAL, str(fd))
@@ -367,6 +373,8 @@ class SimulatedDisk(Disk):
 
     def sync_folder(self, path: Path) -> None:
         self._call("sync_folder", path)
+        if len(self._open) >= self.max_open:
+            raise CannotOpen(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
         self._step("sync_folder", self._folder(path))
 
     # --- inside ---

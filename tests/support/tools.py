@@ -196,7 +196,7 @@ def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
     bodies: list[bytes] = []
 
     async def read() -> None:
-        config = Config(max_in_flight=1000, max_attempts=0)
+        config = Config(max_in_flight=1000)
         async with Consumer(
             topic,
             channel,

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nsqclient.wire.frames import FrameParser
@@ -12,7 +13,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import APPEND_MAGIC, FILE_HEADER_BYTES
 from nsqd.server.auth import AuthServers
-from nsqd.server.fsync import Fsync
+from nsqd.server.fsync import THREADS, Fsync
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
@@ -40,7 +41,8 @@ class Bench:
         self.broker = Broker(MessageIds(1), Limits(), self.data)
         self.events: list[Event] = []
         self.on_event = self.events.append
-        self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, **pace)
+        threads = ThreadPoolExecutor(THREADS + 1)
+        self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, threads=threads, **pace)
         self.replication = unreplicated(self.broker, self.data, self.fsync, log)
         self.turn = Turn(
             self.broker,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.replication.choosing import Candidate
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.server.fsync import Fsync
 from nsqd.server.replication.options import ReplicationOptions
 from nsqd.server.replication.service import Replication

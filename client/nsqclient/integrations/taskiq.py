@@ -29,7 +29,8 @@ class NsqBroker(AsyncBroker):
 
     def __init__(
         self,
-        *nsqd_addresses: str,
+        nsqd_addresses: Sequence[str] | str = (),
+        *,
         lookupd_addresses: Sequence[str] | str = (),
         topic: str = "taskiq",
         channel: str = "workers",
@@ -40,13 +41,11 @@ class NsqBroker(AsyncBroker):
         config = config or Config()
         if config.max_in_flight == DEFAULT_MAX_IN_FLIGHT:
             config = replace(config, max_in_flight=_TASKS_AHEAD)
-        # taskiq retries tasks that fail; a task whose worker died is delivered again without limit.
-        self._config = replace(config, max_attempts=0)
         self._topic = topic
         self._producer = Producer(
-            *nsqd_addresses,
+            nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
-            config=self._config,
+            config=config,
             publish_timeout=publish_timeout,
         )
         self._consumer: Consumer[bytes] = Consumer(
@@ -54,7 +53,7 @@ class NsqBroker(AsyncBroker):
             channel,
             nsqd_addresses=nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
-            config=self._config,
+            config=config,
             auto_touch=True,
         )
 

@@ -17,6 +17,9 @@ _READ_AT_ONCE: Final = 256 << 10
 # may be millions of commands, which would take seconds without a break.
 _WORK_S: Final = 0.00025
 _SMALLEST: Final = 1024
+# Takes the place of the protocol above a layer that has ended: two layers refer to each other, so they and
+# the received bytes would stay until a collection.
+_NO_PROTOCOL: Final = asyncio.Protocol()
 
 
 class Layer(asyncio.Transport, asyncio.Protocol):
@@ -43,7 +46,8 @@ class Layer(asyncio.Transport, asyncio.Protocol):
         self._above.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._above.connection_lost(exc or self._error)
+        above, self._above = self._above, _NO_PROTOCOL
+        above.connection_lost(exc or self._error)
 
     # --- the transport of what is above ---
 

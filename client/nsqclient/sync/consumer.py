@@ -3,8 +3,10 @@
 import queue
 import signal as signals_of_the_system
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Self
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING, Final, Generic, Self
 from nsqclient import consumer as asynchronous
 from nsqclient.config import Config
 from nsqclient.consumer import ConsumerStats
+from nsqclient.errors import ClosedError
 from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.retry import Retry
 from nsqclient.thread_safe import ThreadSafe, works_for
 from nsqclient.threads import LoopThread, Mailbox
+from nsqclient.wire.durations import seconds_of
 
 if TYPE_CHECKING:
     from nsqclient.in_threads import HandlerThreads
@@ -55,14 +59,14 @@ class Consumer(Generic[T]):
         auto_answer: bool = True,
         auto_touch: bool = False,
         retry: Retry | None = None,
-        dead_letter: str = "",
-        give_up: Handler[T] | None = None,
         decode: Decode[T] | None = None,
         middlewares: Sequence[Middleware] = (),
         choose: Callable[[list[str]], Iterable[str]] = list,
     ) -> None:
         if handler is not None:
             Job(handler, concurrency, in_threads=True)  # raises for wrong arguments before a thread starts
+        if retry is not None and callable(retry.then):
+            retry = replace(retry, then=partial(self._give_up, Job(retry.then, concurrency, in_threads=True)))
         self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
             topic,
             channel,
@@ -72,10 +76,6 @@ class Consumer(Generic[T]):
             auto_answer=auto_answer and handler is not None,
             auto_touch=auto_touch,
             retry=retry,
-            dead_letter=dead_letter,
-            give_up=None
-            if give_up is None
-            else partial(self._give_up, Job(give_up, concurrency, in_threads=True)),
             decode=decode,
             middlewares=middlewares,
             choose=choose,
@@ -105,12 +105,47 @@ class Consumer(Generic[T]):
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Yields messages as they arrive, until the consumer is closed; each has to be answered."""
+        with suppress(ClosedError):
+            while True:
+                yield self.get()
+
+    def get(self, timeout: float | timedelta | None = None) -> Message[T]:
+        """The next message, which has to be answered.
+
+        Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
+        closed. Without *timeout* it waits.
+        """
         if self._has_handler:
             raise RuntimeError("this consumer has a handler, which gets the messages")
-        while (message := self._received.get()) is not None:
+        seconds = None if timeout is None else seconds_of(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if deadline is None else max(0, deadline - time.monotonic())
+            try:
+                message = self._received.get(timeout=left) if left != 0 else self._received.get_nowait()
+            except queue.Empty:
+                raise TimeoutError(f"no message within {seconds:g} s") from None
+            if message is None:
+                self._received.put(None)  # for other threads that wait
+                raise ClosedError("the consumer is closed")
             if not message.is_lost:
-                yield message
-        self._received.put(None)  # for others that iterate
+                return message
+
+    def drain(self, idle: float | timedelta = 2) -> Iterator[Message[T]]:
+        """Yields the messages that are there; ends when none has come for *idle* seconds.
+
+        See :meth:`nsqclient.Consumer.drain`.
+        """
+        with suppress(ClosedError):
+            while True:
+                paused = self._consumer._is_paused
+                try:
+                    message = self.get(idle)
+                except TimeoutError:
+                    if not paused and not self._consumer._is_paused:
+                        return
+                else:
+                    yield message
 
     @property
     def nsqd_addresses(self) -> list[str]:

@@ -32,7 +32,8 @@ class Producer:
 
     def __init__(
         self,
-        *nsqd_addresses: str,
+        nsqd_addresses: Sequence[str] | str = (),
+        *,
         lookupd_addresses: Sequence[str] | str = (),
         config: Config | None = None,
         retry_seconds: float | timedelta = 0,
@@ -43,7 +44,7 @@ class Producer:
         middlewares: Sequence[Middleware] = (),
     ) -> None:
         self._make: Callable[[], producer.Producer] = lambda: producer.Producer(
-            *nsqd_addresses,
+            nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
             config=config,
             retry_seconds=retry_seconds,

@@ -22,5 +22,11 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def address_list(addresses: Iterable[str] | str) -> list[str]:
-    """Addresses as a list; a single address may be given as a string."""
-    return [addresses] if isinstance(addresses, str) else list(addresses)
+    """Addresses as a list; a single address may be given as a string. Raises TypeError."""
+    found = [addresses] if isinstance(addresses, str) else list(addresses)
+    for address in found:
+        if not isinstance(address, str):
+            raise TypeError(
+                f"an address is text like 'localhost:4150', or there is a list of them, not {address!r}"
+            )
+    return found

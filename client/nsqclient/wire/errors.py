@@ -1,4 +1,4 @@
-"""The one error class of the NSQ protocols, and its codes."""
+"""The errors of the NSQ protocols: the base of all, the answer to a refused command, and its codes."""
 
 from typing import Final
 
@@ -24,7 +24,11 @@ E_REQ_FAILED: Final = "E_REQ_FAILED"
 E_TOUCH_FAILED: Final = "E_TOUCH_FAILED"
 
 
-class ProtocolError(Exception):
+class NSQError(Exception):
+    """The base of all errors of the client."""
+
+
+class ProtocolError(NSQError):
     """The answer to a command that cannot be carried out.
 
     ``code`` is the machine-readable word, ``text`` the sentence after it (raw bytes of the peer may be

@@ -16,11 +16,20 @@ class NodeError(Exception):
     """One node's failure to answer one request: the request, the node, and what went wrong.
 
     ``status`` is None when the node could not be reached. Otherwise the node answered, but not with what was
-    asked for; ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
+    asked for; ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``. ``sent`` tells
+    whether a request without an answer had gone out.
     """
 
     def __init__(
-        self, verb: str, url: str, address: str, reason: str, *, status: int | None = None, code: str = ""
+        self,
+        verb: str,
+        url: str,
+        address: str,
+        reason: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        sent: bool = False,
     ) -> None:
         super().__init__(verb, url, address, reason)
         self.verb = verb
@@ -29,6 +38,7 @@ class NodeError(Exception):
         self.reason = reason
         self.status = status
         self.code = code
+        self.sent = sent
 
     @classmethod
     def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "NodeError":
@@ -46,10 +56,17 @@ class NodeError(Exception):
     def unreachable(self) -> bool:
         return self.status is None
 
+    @property
+    def may_happen(self) -> bool:
+        """Whether the outcome of a change is unknown: the node got the request and may still carry it out."""
+        return self.unreachable and self.sent and self.verb != "GET"
+
     def __str__(self) -> str:
-        if self.unreachable:
-            return f'{self.verb.capitalize()} "{self.url}": {self.reason}'
-        return self.reason
+        if self.status == HTTPStatus.OK:
+            # The reason of an unusable answer names the address.
+            return self.reason
+        unknown = "; the outcome is unknown, it may still happen" if self.may_happen else ""
+        return f'{self.verb.capitalize()} "{self.url}": {self.reason}{unknown}'
 
     def __repr__(self) -> str:
         return f"NodeError({self.verb} {self.url}: {self.reason})"

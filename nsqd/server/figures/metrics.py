@@ -184,7 +184,7 @@ class NsqdCollector(PacedCollector):
                 "nsqd_disk_free_bytes", "free bytes of the disk with the messages", self._watermark.free
             )
             yield one("nsqd_disk_size_bytes", "bytes of the disk with the messages", self._watermark.total)
-        yield one("nsqd_draining", "1 while the node drains and refuses publishes", self._broker.draining)
+        yield one("nsqd_draining", "1 from the announcement of a drain to its end", self._broker.leaving)
         yield one(
             "nsqd_drain_remaining",
             "messages that a drain still waits for, 0 without a drain",

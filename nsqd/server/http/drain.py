@@ -1,9 +1,11 @@
 """POST and GET /drain: publishes are refused, so that consumers can empty the node before it is removed."""
 
 import asyncio
+import re
+from collections.abc import Callable
 from typing import Any, Final
 
-from nsqcore.http.api import Request, Response, json_reply
+from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.draining import report
@@ -14,12 +16,18 @@ from nsqd.server.tcp import Clients
 
 # How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
 _LOOK_S: Final = 5.0
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,7}")
 
 
 class Drain:
     """Starts a drain, shows its progress, cancels it. A restart cancels it too."""
 
-    def __init__(self, broker: Broker, clients: Clients, log: Log) -> None:
+    def __init__(
+        self, broker: Broker, clients: Clients, log: Log, close_idle_publishers: Callable[[], None]
+    ) -> None:
+        self._close_idle_publishers = close_idle_publishers
+        # Ends the time in which publishes are still accepted.
+        self._refusal: asyncio.TimerHandle | None = None
         self._broker = broker
         self._clients = clients
         self._log = log
@@ -28,15 +36,49 @@ class Drain:
         self.scraped_as_owing = False
 
     async def begin(self, request: Request) -> Response:
-        """Refuse publishes from now on; with ``cancel=true`` take them again."""
-        draining = not request.flag("cancel")
-        if draining != self._broker.draining:
-            self._broker.draining = draining
-            if draining:
-                # Sessions remember publish lines as allowed, which they are no longer.
-                self._clients.forget_publish_lines()
-            self._log.info("NSQ: draining, publishes are refused" if draining else "NSQ: drain cancelled")
+        """Refuse publishes, after ``grace`` milliseconds; with ``cancel=true`` accept them again.
+
+        During the grace the node is not ready, and each answer to a publisher closes its connection. So
+        publishers have gone to other nodes before publishes are refused.
+        """
+        cancel = request.flag("cancel")
+        text = request.query.get("grace", "0")
+        if not _MILLISECONDS.fullmatch(text):
+            raise ApiError(400, "INVALID_GRACE")
+        if cancel:
+            self._cancel()
+        elif not self._broker.draining and not int(text):
+            self._refuse_publishes()
+        elif not self._broker.leaving:
+            self._broker.drain_pending = True
+            self._refusal = asyncio.get_running_loop().call_later(int(text) / 1000, self._end_grace)
+            self._log.info("NSQ: draining, publishes are refused in %s ms", text)
         return json_reply(self._report())
+
+    def _cancel(self) -> None:
+        if self._broker.leaving:
+            self._log.info("NSQ: drain cancelled")
+        self._stop_timer()
+        self._broker.draining = False
+
+    def _end_grace(self) -> None:
+        # A decommission may have been cancelled, and the drain with it.
+        if self._broker.drain_pending:
+            self._refuse_publishes()
+            self._close_idle_publishers()
+
+    def _refuse_publishes(self) -> None:
+        self._stop_timer()
+        self._broker.draining = True
+        # Sessions remember publish lines as allowed, which they are no longer.
+        self._clients.forget_publish_lines()
+        self._log.info("NSQ: draining, publishes are refused")
+
+    def _stop_timer(self) -> None:
+        self._broker.drain_pending = False
+        if self._refusal is not None:
+            self._refusal.cancel()
+            self._refusal = None
 
     async def state(self, _request: Request) -> Response:
         """The messages that remain."""
@@ -44,7 +86,7 @@ class Drain:
 
     def remaining(self) -> int:
         """How many messages a drain still waits for; 0 without a drain."""
-        return int(self._report()["remaining"]) if self._broker.draining else 0
+        return int(self._report()["remaining"]) if self._broker.leaving else 0
 
     def say_what_stays(self) -> None:
         """Log what was not emptied, because nobody may read the output of the drain command."""

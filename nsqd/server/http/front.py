@@ -56,6 +56,12 @@ class FastPublish:
         for connection in list(self.connections):
             connection.close()
 
+    def close_idle(self) -> None:
+        """Close the connections without a request."""
+        for connection in list(self.connections):
+            if connection.is_idle:
+                connection.close()
+
     def understand(self, head: bytes) -> PlainPublish | None:
         request = self._known.get(head)
         if request is None:
@@ -151,6 +157,10 @@ class FrontConnection(asyncio.Protocol):
         if not self._batch:
             self._go_on()
 
+    @property
+    def is_idle(self) -> bool:
+        return not (self._batch or self._have)
+
     def close(self) -> None:
         """Close the connection; publishes that wait to be stored are answered first."""
         self._ended = True
@@ -182,7 +192,7 @@ class FrontConnection(asyncio.Protocol):
             if (
                 request is None
                 or not 0 < request.length <= (most_lines if request.lines else most)
-                or broker.draining
+                or broker.leaving
                 or broker.disk_low
             ):
                 if not batch:

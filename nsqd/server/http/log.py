@@ -25,7 +25,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, within, without
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
@@ -112,7 +112,7 @@ class LogApi:
                     room -= len(piece)
                 else:
                     start = stop
-                    gaps += _named(first, stop, found.why, channel)
+                    gaps += _named(topic, first, stop, found.why, channel)
                 if start < stop or room <= 0 or len(gaps) >= _MAX_GAPS:
                     break
         except CannotRead as error:
@@ -187,23 +187,23 @@ def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tup
         yield start, end, Gap(start, end, Why.UNUSED)
 
 
-def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
+def _named(topic: Topic, start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
     """The parts of a gap as the header names them.
 
-    Compaction keeps every message that a channel owes. So messages of a compacted gap that *channel* owes, or
-    that were absent when it was created at a place or set to one, were removed before that.
+    A compacted gap includes numbers that no message had. Compaction keeps every message that a channel owes.
+    So messages of a compacted gap that *channel* owes, or that were absent when it was created at a place or
+    set to one, were removed before that.
     """
-    if why is not Why.COMPACTED or channel is None:
+    if why is not Why.COMPACTED:
         return [f"{start}-{end} {why.value}"]
-    names: list[str] = []
-    for first, stop in merged([*channel.owed(start, end), *within(channel.absent, start, end)]):
-        if start < first:
-            names.append(f"{start}-{first} {why.value}")
-        names.append(f"{first}-{stop} {EARLIER}")
-        start = stop
-    if start < end:
-        names.append(f"{start}-{end} {why.value}")
-    return names
+    unused = topic.log.had.unused(start, end)
+    earlier: Ranges = []
+    if channel is not None:
+        earlier = merged([*channel.owed(start, end), *within(channel.absent, start, end)])
+        earlier = without(earlier, unused)
+    parts = [(*one, Why.UNUSED.value) for one in unused] + [(*one, EARLIER) for one in earlier]
+    parts += [(*one, why.value) for one in without([(start, end)], merged(unused + earlier))]
+    return [f"{first}-{stop} {reason}" for first, stop, reason in sorted(parts)]
 
 
 def _sequence(request: Request, name: str) -> int:

@@ -43,6 +43,7 @@ _ARGUMENTS: Final[Arguments] = {
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
     "all": (_TRUTH, "every pending message of the channel"),
     "dry_run": (_TRUTH, "count, and do nothing"),
+    "grace": (_NUMBER, "milliseconds in which publishes are accepted"),
     "cancel": (_TRUTH, "take publishes again"),
     "target": (TEXT, "TCP address of the nsqd that takes all logs over, instead of a replica"),
     "fewer_copies": (_TRUTH, "also when fewer replicas than wanted have the messages afterwards"),
@@ -193,7 +194,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "policies", "all policies, and which one is in force", "topic channel", answer=JSON, refusals=(400,)
     ),
     ("PUT", "/policies"): Operation(
-        "policies", "set one policy, or all", "name apply", answer=JSON, body=JSON, refusals=(400, 409, 413)
+        "policies",
+        "set one policy, or all",
+        "name apply dry_run",
+        answer=JSON,
+        body=JSON,
+        refusals=(400, 409, 413),
     ),
     ("DELETE", "/policies"): Operation(
         "policies", "take a policy away", "name! apply", answer=JSON, refusals=(400, 404, 409)
@@ -201,7 +207,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/drain"): Operation(
         "node",
         "refuse publishes, so that consumers empty it",
-        "cancel",
+        "grace cancel",
         answer=JSON,
         refusals=(400, 409),
     ),

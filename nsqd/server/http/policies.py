@@ -4,6 +4,7 @@
     GET    /policies?topic=T&channel=C     also what is in force there, and by which policy
     PUT    /policies?name=N                sets one: {"topic": ..., "definition": {...}}
     PUT    /policies                       sets all: {"policies": [...]}, as GET answers
+    PUT    /policies?name=N&dry_run=true   only checks whether it could be set
     DELETE /policies?name=N                deletes one
 
 A change that would delete messages that are kept now is refused unless ``apply=true`` confirms it.
@@ -57,7 +58,7 @@ class PoliciesApi:
         except BadPolicy as error:
             raise ApiError(400, str(error)) from error
         try:
-            await self._policies.put(policies, alone=name is None, apply=apply)
+            await self._policies.put(policies, alone=name is None, apply=apply, dry=request.flag("dry_run"))
         except (NotYours, WouldDelete, BadPolicy, OSError) as error:
             raise self._refused(error) from error
         return json_reply(self._answer())

@@ -25,20 +25,18 @@ class LookupConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport
 
-    async def ask(self, commands: list[bytes], timeout_s: float) -> list[bytes]:
-        """Send commands in one write; returns their replies. Raises OSError if the peer is gone or too slow.
+    def send(self, commands: list[bytes]) -> None:
+        """Send commands in one write; each has one reply."""
+        if commands and self.lost is None:
+            self._unanswered += len(commands)
+            self._transport.write(b"".join(commands))
 
-        The time-out applies to each reply, so that a long list does not fail for its length.
-        """
-        self._unanswered += len(commands)
-        self._transport.write(b"".join(commands))
-        replies: list[bytes] = []
-        while len(replies) < len(commands):
-            if not self._replies:
-                async with asyncio.timeout(timeout_s):
-                    await self._more()
-            replies.append(self._replies.popleft())
-        return replies
+    async def reply(self, timeout_s: float) -> bytes:
+        """Return the next reply. Raises OSError if the peer is gone or too slow."""
+        if not self._replies:
+            async with asyncio.timeout(timeout_s):
+                await self._more()
+        return self._replies.popleft()
 
     def close(self) -> None:
         self._transport.abort()

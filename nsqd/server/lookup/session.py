@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -70,6 +71,10 @@ class LookupSession:
         # Changes that the peer was not told yet, newest state only: a peer that is slow for long costs one
         # entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
+        # Once the peer was told everything: where changes are written.
+        self._connection: LookupConnection | None = None
+        # Commands whose reply is not read yet.
+        self._sent: deque[bytes] = deque()
         self._changed = asyncio.Event()
         # Why this node takes no publishes, and what the peer was last told of that.
         self._obstacle = ""
@@ -82,11 +87,16 @@ class LookupSession:
             self._changed.set()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
-        """Tell the peer soon that a topic or channel was created or removed."""
+        """Tell the peer that a topic or channel was created or removed.
+
+        The command is written now, unless many replies are missing: a client that looks up the topic after
+        its first OK is to find it.
+        """
         if not self.connected:
             return  # the next connection announces everything anyway
         self._pending.pop((topic, channel), None)  # so that the order is that of the last change
         self._pending[topic, channel] = registered
+        self._send_pending()
         self._changed.set()
 
     async def run(self) -> None:
@@ -117,13 +127,17 @@ class LookupSession:
             # From here on changes are noted; the snapshot below includes all earlier ones.
             self.connected = True
             self._pending.clear()
+            self._sent.clear()
             # Before any topic, so that no producer is sent to an nsqd that refuses.
             self._told_obstacle = ""
-            await self._tell(connection, self._take_obstacle())
-            everything = encode_registrations(self._announcer.registrations())
-            await self._tell(connection, everything)
+            everything = self._take_obstacle() + encode_registrations(self._announcer.registrations())
+            for start in range(0, len(everything), PIPELINE):
+                await self._tell(connection, everything[start : start + PIPELINE])
             served = True
             self.last_error = ""
+            self._connection = connection
+            self._send_pending()
+            await self._receive(connection)
             await self._serve(connection)
         except (OSError, ValueError) as error:
             reason = f"{self._doing} - {_reason(error)}"
@@ -136,6 +150,7 @@ class LookupSession:
             self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)
         finally:
             self.connected = False
+            self._connection = None
             if connection is not None:
                 connection.close()
         return served
@@ -158,7 +173,8 @@ class LookupSession:
 
     async def _identify(self, connection: LookupConnection) -> None:
         command = encode_identify(self._announcer.identify())
-        (payload,) = await connection.ask([command], self._announcer.io_timeout_s)
+        connection.send([command])
+        payload = await connection.reply(self._announcer.io_timeout_s)
         if b"E_BAD_PROTOCOL" in payload:
             raise ConnectionError(
                 "E_BAD_PROTOCOL: this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"
@@ -195,7 +211,7 @@ class LookupSession:
             self._changed.clear()
             if connection.lost is not None:
                 raise connection.lost
-            await self._tell(connection, self._take_obstacle() + self._take_pending())
+            await self._tell(connection, self._take_obstacle())
 
     def _take_obstacle(self) -> list[bytes]:
         # The original does not know the command and would hang up.
@@ -204,11 +220,15 @@ class LookupSession:
         self._told_obstacle = self._obstacle
         return [encode_available(self._obstacle)]
 
-    def _take_pending(self) -> list[bytes]:
-        changes = list(self._pending.items())
-        self._pending.clear()
-        commands = []
-        for (topic, channel), registered in changes:
+    def _send_pending(self) -> None:
+        """Write noted changes in their order, as many as may be without a reply."""
+        connection = self._connection
+        if connection is None:
+            return
+        commands: list[bytes] = []
+        while self._pending and len(self._sent) + len(commands) < PIPELINE:
+            topic, channel = change = next(iter(self._pending))
+            registered = self._pending.pop(change)
             word = "REGISTER" if registered else "UNREGISTER"
             if channel is None:
                 self._log.info("LOOKUPD(%s): topic %s %s", self.label, word, topic)
@@ -216,18 +236,29 @@ class LookupSession:
                 self._log.info("LOOKUPD(%s): channel %s %s %s", self.label, word, topic, channel)
             encode = encode_register if registered else encode_unregister
             commands.append(encode(topic, channel))
-        return commands
+        self._send(connection, commands)
+
+    def _send(self, connection: LookupConnection, commands: list[bytes]) -> None:
+        connection.send(commands)
+        self._sent.extend(commands)
 
     async def _tell(self, connection: LookupConnection, commands: list[bytes]) -> None:
-        for start in range(0, len(commands), PIPELINE):
-            batch = commands[start : start + PIPELINE]
-            self._doing = _shown(batch[0])
-            replies = await connection.ask(batch, self._announcer.io_timeout_s)
-            for command, reply in zip(batch, replies, strict=True):
-                # The peer closes after an error; without this the reason would be lost.
-                if reply.startswith(b"E_"):
-                    self._doing = _shown(command)
-                    raise ConnectionError(reply.decode("utf-8", "replace"))
+        """Send commands, and read their replies."""
+        self._send(connection, commands)
+        await self._receive(connection)
+
+    async def _receive(self, connection: LookupConnection) -> None:
+        """Read the missing replies; changes that come meanwhile are for the next call."""
+        for _ in range(len(self._sent)):
+            # The peer closes after an error; without this the reason would be lost.
+            self._doing = _shown(self._sent[0])
+            reply = await connection.reply(self._announcer.io_timeout_s)
+            self._sent.popleft()
+            if reply.startswith(b"E_"):
+                raise ConnectionError(reply.decode("utf-8", "replace"))
+        self._send_pending()
+        if self._sent:
+            self._changed.set()
         self._doing = "wait"
 
 

@@ -6,7 +6,7 @@ thread, whose bytes per second are limited so that others get their share.
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -87,19 +87,19 @@ class Picked:
 class Finder:
     """Looks through the logs of one node."""
 
-    def __init__(self, disk: Disk, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
+    def __init__(self, disk: Disk, thread: Executor, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
+        """*thread* is one thread, so that the processor time that it takes from others is bounded."""
         self._disk = disk
         self._breaks = Breaks(bytes_per_second)
-        # One thread, so that the processor time that it takes from others is bounded.
-        self._pool = ThreadPoolExecutor(1, "search")
+        self._thread = thread
 
     def close(self) -> None:
         """End searches after their present step."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], _T]) -> _T:
         """Run *work* in the search thread while the event loop goes on; returns its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     # --- for one answer ---
 

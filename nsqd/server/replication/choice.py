@@ -28,7 +28,7 @@ class ReplicaChoice:
         now_ns: int,
     ) -> None:
         """*named* are the addresses of --replica; *candidates* asks nsqlookupd."""
-        self.replicas: tuple[Holder, ...] = node.record.replicas
+        self.replicas: tuple[Holder, ...] = node.holders.record.replicas
         self._node = node
         self._me = me
         self._named = tuple(named)
@@ -45,7 +45,7 @@ class ReplicaChoice:
     @property
     def _count(self) -> int:
         wanted = self._node.settings.replicas
-        return max(1, wanted) if self._node.is_decommissioning else wanted
+        return max(1, wanted) if self._node.state.is_decommissioning else wanted
 
     @property
     def unknown_addresses(self) -> list[str]:
@@ -80,7 +80,7 @@ class ReplicaChoice:
         missing = len(self.replicas) < count or any(
             self._health.is_replaceable(one, now_ns) for one in self.replicas
         )
-        target = self._node.target
+        target = self._node.state.target
         if target and all(one.address != target for one in self.replicas):
             self._next_ns = 0
         if now_ns < self._next_ns or (count == 0 and not self.replicas):

@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import os
 import ssl
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
@@ -16,9 +17,9 @@ from nsqd.replication.frames import Refuse, StartTls
 from nsqd.replication.framing import encode
 from nsqd.replication.link import LinkJob, PeerLink
 from nsqd.server.clock import now_ns
+from nsqd.server.layers import Tls
 
 START_TLS: Final = encode(StartTls())
-_THREADS: Final = 4
 # The most pieces that the system takes in one call.
 _MOST_PIECES: Final = 1024
 
@@ -29,7 +30,8 @@ class Connections:
 
     disk: Disk
     log: Log
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "replication"))
+    # The threads of the links' jobs; None where replication is off.
+    pool: Executor | None = None
     all: dict["PeerConnection", None] = field(default_factory=dict)
 
     def flush(self) -> None:
@@ -41,7 +43,8 @@ class Connections:
         """End all connections, and wait for the threads."""
         for connection in list(self.all):
             connection.close("the node stops", Refuse.STOPPING)
-        await asyncio.to_thread(self.pool.shutdown)
+        if self.pool is not None:
+            await asyncio.to_thread(self.pool.shutdown)
 
 
 class PeerConnection(asyncio.Protocol):
@@ -166,3 +169,107 @@ def own_certificate_hash(path: str) -> bytes:
     begin = text.index("-----BEGIN CERTIFICATE-----")
     end = text.index("-----END CERTIFICATE-----", begin) + len("-----END CERTIFICATE-----")
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).digest()
+
+
+# A peer that sends nothing for so long before its hello is disconnected.
+_FIRST_BYTES_S: Final = 10.0
+
+
+class Acceptor:
+    """Accepts other nodes, and starts TLS if they ask for it."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        log: Log,
+        make_link: Callable[[bytes], PeerLink],
+        *,
+        tls: ssl.SSLContext | None,
+        tls_required: bool,
+        certificate_hash: Callable[[], bytes],
+    ) -> None:
+        """*make_link* makes the link of a connection, given the hash of the certificate of its TLS."""
+        self.connections = connections
+        self.log = log
+        self.make_link = make_link
+        self.tls = tls
+        self.tls_required = tls_required
+        self.certificate_hash = certificate_hash
+
+    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over a connection whose first bytes were the magic; *data* is what followed it."""
+        connection = _Accepted(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if data:
+            connection.data_received(data)
+
+
+class _Accepted(PeerConnection):
+    """A connection of another node."""
+
+    def __init__(self, acceptor: Acceptor) -> None:
+        super().__init__(acceptor.connections)
+        self._acceptor = acceptor
+        # The first bytes, which may ask for TLS.
+        self._first = b""
+        self._timer = asyncio.get_running_loop().call_later(_FIRST_BYTES_S, self._timed_out)
+
+    def data_received(self, data: bytes) -> None:
+        if self.link is not None:
+            super().data_received(data)
+            return
+        self._first += data
+        if len(self._first) < len(START_TLS):
+            return
+        first, self._first = self._first, b""
+        if first == START_TLS:
+            self._start_tls()
+        elif self._acceptor.tls_required:
+            self._refuse("TLS is required here: --replication-tls")
+        else:
+            self._begin(b"", first)
+
+    def _begin(self, certificate_hash: bytes, data: bytes) -> None:
+        self._timer.cancel()
+        self.link = self._acceptor.make_link(certificate_hash)
+        if data:
+            super().data_received(data)
+
+    def _start_tls(self) -> None:
+        transport, context = self.transport, self._acceptor.tls
+        if transport is None:
+            return
+        if context is None:
+            self._refuse("there is no certificate here for TLS: --tls-cert")
+            return
+        transport.write(START_TLS)
+        Tls(transport, self, context, self._tls_started)
+
+    def _tls_started(self, tls: Tls, why_not: str) -> None:
+        if why_not:
+            self._refuse(why_not)
+            return
+        # Bytes no longer go past the transport to the socket.
+        self._socket = -1
+        self.transport = tls
+        self._begin(self._acceptor.certificate_hash(), b"")
+
+    def _refuse(self, sentence: str) -> None:
+        self._acceptor.log.warning("REPLICATION: (%s) refused - %s", self.peer, sentence)
+        if self.transport is not None:
+            self.transport.write(encode(Refuse(Refuse.NOT_A_MEMBER, sentence)))
+            self.transport.close()
+
+    def _timed_out(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        link = self.link
+        super().connection_lost(exc)
+        if link is not None:
+            self._acceptor.log.info(
+                "REPLICATION: %s (%s) is gone - %s", link.address or "a stranger", self.peer, link.reason
+            )

@@ -5,6 +5,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,24 +15,30 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.layout import NewerVersion
 from nsqd.log.writer import LogWriter
-from nsqd.replication import node_record
 from nsqd.replication.choosing import Candidate
-from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.framing import encode
-from nsqd.replication.handshake import Handshake
+from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
+from nsqd.replication.holders import Holders
+from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR
-from nsqd.replication.node import NodeJob, ReplicationNode
-from nsqd.replication.pending_acks import PendingAck
+from nsqd.replication.local_copy import NodeJob
+from nsqd.replication.node import ReplicationNode
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.records import DamagedRecord, NodeRecordFile
+from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
-from nsqd.replication.transferred import remove_transferred
+from nsqd.replication.startup import (
+    OldCopies,
+    promote_copied_log,
+    refuse_old_copies,
+    remove_transferred,
+)
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
-from nsqd.server.replication.acceptor import Acceptor
 from nsqd.server.replication.choice import ReplicaChoice
-from nsqd.server.replication.connection import Connections, own_certificate_hash
+from nsqd.server.replication.connection import Acceptor, Connections, own_certificate_hash
 from nsqd.server.replication.connector import Connector
 from nsqd.server.replication.options import ReplicationOptions
 from nsqd.server.upkeep import Checkpoints
@@ -60,8 +67,12 @@ class Replication:
         client_tls: ssl.SSLContext | None,
         look_up: Callable[[Sequence[bytes]], Awaitable[dict[bytes, list[str]]]],
         candidates: Callable[[], Awaitable[Sequence[Candidate]]],
+        threads: Executor | None = None,
     ) -> None:
-        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room."""
+        """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room.
+
+        *threads* run the jobs of connections; without a cluster secret there are none.
+        """
         self.options = options
         # None before the data path is loaded, and without a cluster secret.
         self.node: ReplicationNode | None = None
@@ -73,7 +84,7 @@ class Replication:
         self._client_tls = client_tls
         self._look_up = look_up
         self._candidates = candidates
-        self._connections = Connections(data.disk, log)
+        self._connections = Connections(data.disk, log, threads)
         self._acceptor = Acceptor(
             self._connections,
             log,
@@ -112,22 +123,23 @@ class Replication:
             if not self.is_on:
                 return
             identity = data.reservation.identity
-            file = node_record.NodeRecordFile.load(data.disk, data.path, identity)
+            file = NodeRecordFile.load(data.disk, data.path, identity)
             file.begin_incarnation(os.urandom)
-            node = ReplicationNode(
+            state = NodeState(
                 options.replicas,
                 identity,
                 address,
                 self._broker,
                 data,
                 Copies(data.disk, data.path),
-                file,
                 lambda: int(time.time()),
                 info=self._log.info,
                 warn=self._log.warning,
             )
+            holders = Holders(state, file)
+            node = ReplicationNode(state, holders, Jobs(state, holders))
             node.begin(now_ns())
-        except node_record.DamagedRecord as error:
+        except DamagedRecord as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
@@ -145,12 +157,12 @@ class Replication:
         data = self._data
         copied = 0
         try:
-            node_record.refuse_old_copies(data.disk, data.path)
+            refuse_old_copies(data.disk, data.path)
             identity = data.reservation.named()
             removed = remove_transferred(data.disk, data.path, identity) if identity else 0
             if self.is_on:
                 copied = promote_copied_log(data.disk, data.path, data.reservation)
-        except (node_record.DamagedRecord, node_record.OldCopies) as error:
+        except (DamagedRecord, OldCopies) as error:
             raise StartupError(str(error)) from error
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
@@ -168,14 +180,14 @@ class Replication:
         try:
             while True:
                 node.tick(now_ns())
-                node.set_draining(draining=self._broker.draining or self._broker.disk_low)
+                node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 self._connect(node)
                 self._run_jobs(node, checkpoints)
                 self._begin_choosing()
                 self._begin_syncing(node)
                 self.flush()
-                if node.wants_turn:
-                    node.wants_turn = False
+                if node.state.wants_turn:
+                    node.state.wants_turn = False
                     self._ask_turn()
                 await asyncio.sleep(TICK_S if self._connections.all or self._connectors else 10 * TICK_S)
         finally:
@@ -186,7 +198,7 @@ class Replication:
         """Wait until publishers that wait for a replica were answered, at most for --replica-ack-timeout."""
         node = self.node
         until = asyncio.get_running_loop().time() + self.options.replicas.timeout_ns / 1e9
-        while node is not None and any(link.sender.has_waiters for link in node.links):
+        while node is not None and any(link.sender.has_waiters for link in node.state.links):
             self.flush()
             await asyncio.sleep(0.01)
             if asyncio.get_running_loop().time() > until:
@@ -198,8 +210,8 @@ class Replication:
         until = asyncio.get_running_loop().time() + 2.0
         while node is not None and asyncio.get_running_loop().time() < until:
             self.flush()
-            behind = [link for link in node.links if link.is_up and link.connector and link.sender.lag_bytes]
-            if not behind:
+            links = [link for link in node.state.links if link.is_up and link.connector]
+            if not any(link.sender.lag_bytes for link in links):
                 break
             await asyncio.sleep(0.01)
         tasks = [task for _, task in self._connectors.values()]
@@ -230,7 +242,7 @@ class Replication:
     def _make_link(self, expected: bytes, certificate: bytes, *, connector: bool) -> PeerLink:
         node = self.node
         assert node is not None  # noqa: S101 - nothing is connected before the data path is loaded
-        record = node.record
+        record = node.holders.record
         me = Hello(
             *(node.identity, record.incarnation, record.token, record.previous_token),
             node_id=self.options.node_id,
@@ -241,19 +253,19 @@ class Replication:
             CONNECTOR if connector else ACCEPTOR,
             me,
             self.options.secret,
-            node.incarnations,
+            node.state.incarnations,
             expected,
             certificate,
             self._other_node,
         )
         link = PeerLink(node, handshake, now_ns(), connector=connector)
-        node.add_link(link)
+        node.state.links.append(link)
         return link
 
     def _other_node(self, hello: Hello) -> str:
         """The address of another connected node with that node id."""
         node = self.node
-        for link in [] if node is None else node.links:
+        for link in [] if node is None else node.state.links:
             other = link.hello
             if not link.is_up or other is None or other.identity == hello.identity:
                 continue
@@ -328,8 +340,8 @@ class Replication:
     def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpoints) -> None:
         for job in node.take_jobs():
             self._start(self._do(node, job))
-        for topic in list(node.to_checkpoint):
-            del node.to_checkpoint[topic]
+        for topic in list(node.state.to_checkpoint):
+            del node.state.to_checkpoint[topic]
             self._start(self._checkpoint(node, topic, checkpoints))
         if node.copies.removable and (self._removing is None or self._removing.done()):
             self._removing = asyncio.create_task(self._remove(node), name="removal of dropped copies")
@@ -352,7 +364,7 @@ class Replication:
     async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpoints) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
         if not await checkpoints.write_at_once(topic) and not topic.deleted:
-            node.to_checkpoint[topic] = None
+            node.state.to_checkpoint[topic] = None
 
     async def _remove(self, node: ReplicationNode) -> None:
         try:
@@ -363,11 +375,11 @@ class Replication:
 
     def _begin_syncing(self, node: ReplicationNode) -> None:
         """Sync everything written here, for the checks whether this node is fully replicated."""
-        if node.local_syncs and (self._syncing is None or self._syncing.done()):
+        if node.state.local_syncs and (self._syncing is None or self._syncing.done()):
             self._syncing = asyncio.create_task(self._sync(node), name="sync for replication")
 
     async def _sync(self, node: ReplicationNode) -> None:
-        checks, node.local_syncs = node.local_syncs, []
+        checks, node.state.local_syncs = node.state.local_syncs, []
         await self._fsync.synced()
         for check in checks:
             check.synced_here = not self._fsync.failing
@@ -436,7 +448,7 @@ class Replication:
     @property
     def failovers(self) -> int:
         """How many copies here took over for a silent owner since the start."""
-        return 0 if self.node is None else self.node.failovers
+        return 0 if self.node is None else self.node.jobs.failovers
 
     def yielded(self) -> int:
         """How many pending messages another owner delivers instead."""
@@ -444,7 +456,7 @@ class Replication:
 
     def refusals(self) -> dict[str, int]:
         """Refused connections since the start, by reason."""
-        return {} if self.node is None else dict(self.node.refusals)
+        return {} if self.node is None else dict(self.node.state.refusals)
 
     # --- decommission ---
 

@@ -101,10 +101,14 @@ def replay(options: ReplayOptions) -> int:
     limit = RateLimit(options.rate, said)
     try:
         for file, group, rows in _row_groups(options.input, noted):
+            row = 0
             for batch in rows.to_batches():
-                for one in outgoing(batch, options.sink.topic, _at_once(options)):
+                for one in outgoing(
+                    batch, options.sink.topic, _at_once(options), max_body=publisher.max_body(), row=row
+                ):
                     publisher.publish(one)
                     time.sleep(limit.wait(one.messages, time.monotonic()))
+                row += batch.num_rows
             noted.note(file, group)
             if time.monotonic() - said > _SAY_S:
                 said = time.monotonic()

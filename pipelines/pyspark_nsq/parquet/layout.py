@@ -40,7 +40,8 @@ def file_name(part: LogRange, number: int, attempt: str = "") -> str:
 
     With an *attempt*, the files of a repeated range do not replace the earlier ones.
     """
-    nsqd = _UNSAFE.sub("_", part.producer)
+    # An archive has one topic.
+    nsqd = _UNSAFE.sub("_", part.producer.rpartition("@")[2])
     again = f"-{number}" if number else ""
     tried = f"-{attempt}" if attempt else ""
     return f"{nsqd}-{part.start}-{part.end}{again}{tried}{SUFFIX}"

@@ -69,12 +69,17 @@ def check_columns(schema: StructType, topic: str) -> None:
         raise OptionError("neither option topic nor a column topic says where the messages go")
 
 
-def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outgoing]:
-    """Yield the requests that publish *batch*, each topic in the order of its rows. Raises SourceError."""
+def outgoing(
+    batch: pa.RecordBatch, topic: str, max_bytes: int, *, max_body: int | None = None, row: int = 0
+) -> Iterator[Outgoing]:
+    """Yield the requests that publish *batch*, each topic in the order of its rows.
+
+    *max_body* is the size in bytes of the largest body that nsqd accepts, if it is known. *row* is the number
+    of the first row in its partition. Raises SourceError if nsqd would refuse a row.
+    """
     names = batch.schema.names
     bodies = batch.column(BODY).cast(pa.binary())
-    if bodies.null_count:
-        raise SourceError(f"the column body is null in {bodies.null_count} rows, and a message needs a body")
+    _check_bodies(bodies, max_body, row)
     topics = batch.column(TOPIC) if TOPIC in names else pa.repeat(pa.scalar(topic), batch.num_rows)
     topics = pc.fill_null(topics.cast(pa.string()), pa.scalar(topic, pa.string()))
     defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
@@ -98,10 +103,30 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
             group = None if number == _NO_GROUP else int(number)
             at_once = bodies.filter(pa.array(chosen & (waits <= 0)))
             yield from _batches(name, at_once, max_bytes, extended=extended, group=group)
-            for row in np.flatnonzero(chosen & (waits > 0)):
-                one = bodies.slice(int(row), 1)
+            for index in np.flatnonzero(chosen & (waits > 0)):
+                one = bodies.slice(int(index), 1)
                 content = _framed(one) if extended else one[0].as_py()
-                yield Outgoing(name, content, 1, int(waits[row]), extended, group)
+                yield Outgoing(name, content, 1, int(waits[index]), extended, group)
+
+
+def _check_bodies(bodies: Any, max_body: int | None, row: int) -> None:
+    """Raise SourceError for the first body that is null, empty or too large."""
+    sizes = pc.fill_null(pc.binary_length(bodies), -1).to_numpy(zero_copy_only=False)
+    refused = sizes <= 0 if max_body is None else (sizes <= 0) | (sizes > max_body)
+    if not refused.any():
+        return
+    first = int(np.argmax(refused))
+    size = int(sizes[first])
+    if size > 0:
+        raise SourceError(
+            f"the body of row {row + first} of a partition has {size} bytes, above the {max_body} of nsqd "
+            "(--max-msg-size); no row of its batch was published"
+        )
+    what = "null" if size < 0 else "empty"
+    raise SourceError(
+        f"the body of row {row + first} of a partition is {what}, and a message needs a body; no row of its "
+        "batch was published"
+    )
 
 
 def _ids(batch: pa.RecordBatch) -> Any:

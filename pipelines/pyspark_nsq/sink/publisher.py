@@ -1,9 +1,9 @@
 """Publishing from an executor: to the nsqds in turn, and to the next one if one is away."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from nsqclient.wire.node_error import NodeError
@@ -13,7 +13,7 @@ from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.nodes import all_nsqds, all_nsqds_for_certain
-from pyspark_nsq.source.reasons import explain
+from pyspark_nsq.source.reasons import explain_while_written
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -42,6 +42,8 @@ class Publisher:
         # Until when an nsqd that did not answer is asked last.
         self._silent: dict[str, float] = {}
         self._turn = turn
+        self._max_body: int | None = None
+        self._has_asked_limits = False
         self.messages = 0
         # Messages of requests that got no answer and were sent again, so they may exist twice.
         self.again = 0
@@ -59,8 +61,9 @@ class Publisher:
             if time.monotonic() + rest > deadline:
                 raise SourceError(
                     f"no nsqd took the messages for topic {one.topic!r} within {self._options.retry_s:g} s; "
-                    f"the last one said: {explain(error.address, error)}; {self.messages} messages of this "
-                    "partition are published and will be published again when the task is repeated"
+                    f"the last one said: {explain_while_written(error.address, error)}; "
+                    f"{self.messages} messages of this partition are published and will be published again "
+                    "when the task is repeated"
                 )
             time.sleep(rest)
             attempt += 1
@@ -68,6 +71,17 @@ class Publisher:
                 # Those that are known may be back before an nsqlookupd lists them, or while none answers.
                 with suppress(SourceError):
                     self._addresses = self._find(0.0)
+
+    def max_body(self) -> int | None:
+        """Return the size in bytes of the largest body that all nsqds accept; None if none says it.
+
+        They are asked once, because one that is frozen takes requestTimeoutSeconds.
+        """
+        if not self._has_asked_limits:
+            self._has_asked_limits = True
+            answers = self._asking.ask(self._addresses, _max_msg_size, 0.0).values()
+            self._max_body = min((one for one in answers if isinstance(one, int)), default=None)
+        return self._max_body
 
     def close(self) -> None:
         self._connections.close()
@@ -83,7 +97,9 @@ class Publisher:
                 _send(node, one)
             except NodeError as error:
                 if not _passes(error):
-                    raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
+                    raise SourceError(
+                        f"{explain_while_written(address, error)} (topic {one.topic!r})"
+                    ) from error
                 last = error
                 if error.unreachable:
                     self._silent[address] = time.monotonic() + _SILENCE_S
@@ -128,6 +144,36 @@ def _passes(error: NodeError) -> bool:
     """Whether another nsqd, or the same one later, may accept the messages."""
     status = error.status or 0
     return error.unreachable or error.code in _ELSEWHERE or status == _TOPIC_FULL or status >= 500
+
+
+def check_dedup_window(options: SinkOptions, asking: Asking, nsqds: Sequence[str]) -> None:
+    """Raise SourceError if an nsqd has no ``dedup_window`` in force for the topic of the options.
+
+    It would store a row with a ``dedup_id`` again when the row is written again.
+    """
+
+    def has_window(node: NodeConnection) -> bool:
+        return node.get_json("/policies", [("topic", options.topic)], _has_window)
+
+    for address, answer in asking.ask(nsqds, has_window, options.retry_s).items():
+        if isinstance(answer, NodeError):
+            raise SourceError(explain_while_written(address, answer)) from answer
+        if not answer:
+            raise SourceError(
+                f"the rows have a dedup_id, but nsqd {address} has no policy with a dedup_window for topic "
+                f"{options.topic!r}, so it would store rows twice; set one, or leave the column out"
+            )
+
+
+def _has_window(answer: Mapping[str, Any]) -> bool:
+    return "dedup_window" in answer["in_force"]["definition"]
+
+
+def _max_msg_size(node: NodeConnection) -> int | None:
+    try:
+        return int(node.get("/config/max_msg_size", []).body)
+    except ValueError:
+        return None
 
 
 def _send(node: NodeConnection, one: Outgoing) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import DEDUP, check_columns, outgoing
-from pyspark_nsq.sink.publisher import Publisher, certain_nsqds
+from pyspark_nsq.sink.publisher import Publisher, certain_nsqds, check_dedup_window
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.one_sentence import in_one_sentence
@@ -49,9 +49,17 @@ class _Writing:
         context = TaskContext.get()
         publisher = Publisher(self._options, context.partitionId() if context else 0, self._nsqds)
         try:
+            row = 0
             for batch in iterator:
-                for one in outgoing(batch, self._options.topic, self._options.max_batch_bytes):
+                for one in outgoing(
+                    batch,
+                    self._options.topic,
+                    self._options.max_batch_bytes,
+                    max_body=publisher.max_body(),
+                    row=row,
+                ):
                     publisher.publish(one)
+                row += batch.num_rows
         finally:
             publisher.close()
         # A repeated task publishes all of its rows again; nobody knows how many were published before.
@@ -82,7 +90,10 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 def _certain_nsqds(options: SinkOptions) -> list[str]:
     asking = Asking(options.for_nodes())
     try:
-        return certain_nsqds(options, asking)
+        nsqds = certain_nsqds(options, asking)
+        if options.topic:
+            check_dedup_window(options, asking, nsqds)
+        return nsqds
     finally:
         asking.close()
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,16 +12,12 @@ from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
-from pyspark_nsq.source.offsets import Offset, place_of
+from pyspark_nsq.source.offsets import Offset, nsqd_of, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_ranges
-from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
+from pyspark_nsq.source.positions import check_given_positions, given_position
 from pyspark_nsq.source.window import FilterWindow, Within
-
-# Messages lie in the order of publishing, unless a clock was set back. So a filter by time reads this much
-# more at both ends, and compares each row.
-_MARGIN_US: Final = 3_600_000_000
 
 
 class NsqBatchReader(DataSourceReader):
@@ -33,7 +29,11 @@ class NsqBatchReader(DataSourceReader):
         self._options = options.for_batch()
         self._columns = columns or MessageColumns.all(headers=options.include_headers)
         self._cores = cores or os.cpu_count() or 1
-        self._window = FilterWindow.open()
+        self._window = FilterWindow()
+        start_ns, end_ns = options.starting_timestamp_ns, options.ending_timestamp_ns
+        self._window.times_us.limit(
+            None if start_ns is None else start_ns // 1000, None if end_ns is None else end_ns // 1000 - 1
+        )
 
     @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
@@ -41,6 +41,7 @@ class NsqBatchReader(DataSourceReader):
         cluster.wait_until_listed()
         found = cluster.survey(Offset({}), NewChannel.NONE)
         check_given_positions(self._options, found)
+        found = {name: log for name, log in found.items() if self._window.has_log(*place_of(name))}
         logs = {name: log.bounds for name, log in found.items()}
         start = {name: self._first(name, log) for name, log in found.items()}
         end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}
@@ -54,7 +55,12 @@ class NsqBatchReader(DataSourceReader):
             counts=counts(cuts, end, logs),
         )
         cluster.close()
-        return [InputPartition(part) for part in plan_ranges(Offset(start), planned, _where(found))]
+        ranges = plan_ranges(Offset(start), planned, _where(found))
+        return [
+            # nsqd may remove the first messages between planning and reading, as it may have before planning.
+            InputPartition(replace(part, from_log_start=self._given_start(part.producer) is None))
+            for part in ranges
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
@@ -63,54 +69,31 @@ class NsqBatchReader(DataSourceReader):
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
         times = self._window.times_us
-        columns = (
-            self._columns if times.first is None and times.last is None else Within(self._columns, times)
-        )
+        columns = Within(self._columns, times) if times.is_limited else self._columns
         return each_in_one_sentence(read_range(part, self._options, LOST, columns))
 
     def _first(self, name: str, log: FoundLog) -> int:
-        first, _ = self._limits_of(name, log)
-        least = self._window.sequences.first
-        times = self._window.times_us.first
-        if times is not None:
-            first = max(first, self._at(name, log, (times - _MARGIN_US) * 1000))
-        return first if least is None else max(first, least)
+        """Return the first position to read, as options and filters say."""
+        first = self._given_start(name)
+        first = self._position(name, log.bounds) if first is None else first
+        return max(first, log.bounds.first, self._window.sequences.first or 0)
 
     def _end(self, name: str, log: FoundLog) -> int:
-        _, end = self._limits_of(name, log)
-        most = self._window.sequences.last
-        times = self._window.times_us.last
-        if times is not None:
-            end = min(end, self._at(name, log, (times + _MARGIN_US) * 1000))
-        return end if most is None else min(end, most + 1)
+        """Return the position after the last one to read."""
+        end = given_position(self._options.ending_positions, *place_of(name))
+        last = self._window.sequences.last
+        limits = (end, None if last is None else last + 1, log.bounds.readable_end)
+        return min(limit for limit in limits if limit is not None)
 
-    def _limits_of(self, name: str, log: FoundLog) -> tuple[int, int]:
-        """Return the first position to read and the one after the last, as the options say."""
-        options, bounds = self._options, log.bounds
-        topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
-        first = given_position(options.starting_positions, topic, nsqd)
-        end = given_position(options.ending_positions, topic, nsqd)
-        if options.starting_timestamp_ns is not None:
-            first = self._at(name, log, options.starting_timestamp_ns)
-        if options.ending_timestamp_ns is not None:
-            end = self._at(name, log, options.ending_timestamp_ns)
-        if first is None:
-            first = self._position(name, bounds)
-        return (
-            max(first, bounds.first),
-            bounds.readable_end if end is None else min(end, bounds.readable_end),
-        )
-
-    def _at(self, name: str, log: FoundLog, time_ns: int) -> int:
-        options = self._options.on(place_of(name)[0])
-        return position_at(log.address, options, log.bounds, time_ns)
+    def _given_start(self, name: str) -> int | None:
+        return given_position(self._options.starting_positions, *place_of(name))
 
     def _position(self, name: str, log: Bounds) -> int:
         if self._options.starting_offsets is not StartingOffsets.ACKNOWLEDGED:
             return log.first
         position = log.acknowledged.get(self._options.channel)
         if position is None:
-            raise SourceError(f"channel {self._options.channel!r} does not exist on nsqd {name}")
+            raise SourceError(f"channel {self._options.channel!r} does not exist on nsqd {nsqd_of(name)}")
         return position
 
 
@@ -118,7 +101,7 @@ class NsqFilteredReader(NsqBatchReader):
     """The same with filters, for a Spark that passes them on; any other Spark refuses such a reader."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take filters on sequence and timestamp; Spark itself applies the filters that are returned."""
+        """Take filters that the window knows; Spark itself applies the filters that are returned."""
         return [one for one in filters if not self._window.take(one)]
 
 

@@ -13,7 +13,7 @@ from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import Place, SourceDiscovery
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.http import NodeConnection
-from pyspark_nsq.source.offsets import Offset, Offsets, name_of, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 
 # While a query is idle, it asks nsqlookupd no more often than this.
@@ -83,7 +83,7 @@ class TopicCluster:
         listed = self._look(silence_ends=must_exist and not positions, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
-        noted = {name: (self._topic(name), known.address(name)) for name in positions}
+        noted = {name: (place_of(name)[0], known.address(name)) for name in positions}
         forgotten = set(self.options.forget_nsqds)
         asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
         answers = self._bounds_at(asked)
@@ -103,7 +103,7 @@ class TopicCluster:
                 settled.add(at[0])
                 found[name] = FoundLog(at[0][1], at[1])
         seen = {
-            (self._topic(name), log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
+            (place_of(name)[0], log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
         }
         new: dict[str, FoundLog] = {}
         for place in sorted(answers):
@@ -141,14 +141,15 @@ class TopicCluster:
             return place, answer
         if isinstance(answer, Bounds):
             self._asking.lost(
-                f"the query has read nsqd {name} up to {known.positions[name]}, but at {place[1]} there is "
-                "another data path now: its data was replaced, or it is at an address that is not listed",
+                f"the query has read nsqd {nsqd_of(name)} up to {known.positions[name]}, but at {place[1]} "
+                "there is another data path now: its data was replaced, or it is at an address that is not "
+                "listed",
                 DataLossError,
             )
         elif answer.code == TOPIC_NOT_FOUND:
-            self._asking.lost(f"nsqd {name} has no topic {place[0]!r} any more", DataLossError)
+            self._asking.lost(f"nsqd {place[1]} has no topic {place[0]!r} any more", DataLossError)
         else:
-            self._asking.unusable(name, answer)
+            self._asking.unusable(place[1], answer)
         return None
 
     @staticmethod
@@ -160,11 +161,8 @@ class TopicCluster:
 
     def _name(self, place: Place, bounds: Bounds, taken: set[str]) -> str:
         """Return the name for a new log."""
-        name = place[1] if self.options.topic else name_of(*place)
+        name = name_of(*place)
         return f"{name}#{bounds.data_path[:_SHORT]}" if name in taken else name
-
-    def _topic(self, name: str) -> str:
-        return place_of(name)[0] or self.options.topic
 
     # --- the channel
 
@@ -181,7 +179,7 @@ class TopicCluster:
         }
         for name in without:
             self._asking.lost(
-                f"channel {self.options.channel!r} was removed from nsqd {name}, "
+                f"channel {self.options.channel!r} was removed from nsqd {nsqd_of(name)}, "
                 "so that messages which the query has not read may be gone",
                 DataLossError,
             )
@@ -195,7 +193,7 @@ class TopicCluster:
         if channel is NewChannel.NONE or not missing:
             return dict(logs)
         start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
-        by_address = _by_address({(self._topic(name), log.address): name for name, log in missing.items()})
+        by_address = _by_address({(place_of(name)[0], log.address): name for name, log in missing.items()})
 
         def create(node: NodeConnection) -> dict[str, Bounds]:
             made: dict[str, Bounds] = {}
@@ -242,7 +240,7 @@ class TopicCluster:
 
     def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
         """Return the bounds of those of the logs *names* that answer."""
-        places = {name: (self._topic(name), known.address(name)) for name in names}
+        places = {name: (place_of(name)[0], known.address(name)) for name in names}
         answers = self._bounds_at(places.values(), retry_s=0.0)
         return {
             name: answer
@@ -253,8 +251,8 @@ class TopicCluster:
 
     def addresses(self, known: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
-        wanted = {(self._topic(name), path): name for name, path in known.data_paths.items()}
-        noted = {(self._topic(name), known.address(name)) for name in known.positions}
+        wanted = {(place_of(name)[0], path): name for name, path in known.data_paths.items()}
+        noted = {(place_of(name)[0], known.address(name)) for name in known.positions}
         listed = self._look(silence_ends=False, idle=True) or frozenset()
         answers = self._bounds_at({*noted, *listed}, retry_s=0.0)
         return {
@@ -265,7 +263,7 @@ class TopicCluster:
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
         """Return what each nsqd has counted of its log, without those that do not answer."""
-        by_address = _by_address({(self._topic(name), log.address): name for name, log in logs.items()})
+        by_address = _by_address({(place_of(name)[0], log.address): name for name, log in logs.items()})
 
         def ask(node: NodeConnection) -> dict[str, TopicCounts]:
             return {name: _sizes(node, topic) for topic, name in by_address[node.address]}
@@ -275,7 +273,7 @@ class TopicCluster:
 
     def set_channel(self, positions: Mapping[str, int], found: Mapping[str, FoundLog]) -> None:
         """Let the channel owe all that the logs *found* keep from these positions on, and nothing before."""
-        by_address = _by_address({(self._topic(name), found[name].address): name for name in positions})
+        by_address = _by_address({(place_of(name)[0], found[name].address): name for name in positions})
 
         def seek(node: NodeConnection) -> None:
             for topic, name in by_address[node.address]:
@@ -290,7 +288,7 @@ class TopicCluster:
 
         *where* has the addresses of the logs.
         """
-        by_address = _by_address({(self._topic(name), where[name]): name for name in positions})
+        by_address = _by_address({(place_of(name)[0], where[name]): name for name in positions})
 
         def commit(node: NodeConnection) -> dict[str, NodeError | None]:
             done: dict[str, NodeError | None] = {}
@@ -305,11 +303,16 @@ class TopicCluster:
         acknowledged: Offsets = {}
         for answer in self._asking.ask(by_address, commit).values():
             for name, error in (answer if isinstance(answer, dict) else {}).items():
+                topic, nsqd = place_of(name)
                 if error is None:
                     acknowledged[name] = positions[name]
+                elif not self.options.is_chosen(topic):
+                    log.warning(
+                        "topic %r of nsqd %s, which is no longer read, was not acknowledged", topic, nsqd
+                    )
                 elif error.code == CHANNEL_NOT_FOUND:
                     self._asking.lost(
-                        f"channel {self.options.channel!r} was removed from nsqd {name} while it was read",
+                        f"channel {self.options.channel!r} was removed from nsqd {nsqd} while it was read",
                         DataLossError,
                     )
                 elif error.code == DECOMMISSIONED:
@@ -317,11 +320,11 @@ class TopicCluster:
                     log.warning(
                         "nsqd %s was decommissioned before all stored messages were acknowledged; "
                         "the new owner delivers the rest on channel %s",
-                        name,
+                        nsqd,
                         self.options.channel,
                     )
                 else:
-                    self._asking.unusable(name, error)
+                    self._asking.unusable(nsqd, error)
         return acknowledged
 
 

@@ -1,7 +1,6 @@
 """Finds the nsqds that have the topics of a query, by nsqlookupd or from a fixed list."""
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -34,7 +33,6 @@ class SourceDiscovery:
         self._asking = asking
         # The name that each nsqd of the fixed list has for itself.
         self._names: dict[str, str] = {}
-        self._pattern = re.compile(options.topic_pattern) if options.topic_pattern else None
 
     def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
         """Return the present places of the topics; None if no topic is known.
@@ -145,13 +143,8 @@ class SourceDiscovery:
             for topic, tombstoned in zip(
                 producer.get("topics") or (), producer.get("tombstones") or (), strict=False
             )
-            if not tombstoned and self._is_wanted(topic)
+            if not tombstoned and self._options.is_chosen(topic)
         )
-
-    def _is_wanted(self, topic: str) -> bool:
-        if self._pattern is not None:
-            return self._pattern.fullmatch(topic) is not None
-        return topic in self._options.topics
 
 
 def _why_unready(node: NodeConnection) -> str:

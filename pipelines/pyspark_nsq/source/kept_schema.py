@@ -111,7 +111,7 @@ def _bodies(options: SourceOptions) -> Iterator[bytes]:
     finally:
         cluster.close()
     for name, log in sorted(found.items()):
-        yield from _of_log(log, options.on(place_of(name)[0] or options.topic))
+        yield from _of_log(log, options.on(place_of(name)[0]))
 
 
 def _of_log(log: FoundLog, options: SourceOptions) -> Iterator[bytes]:

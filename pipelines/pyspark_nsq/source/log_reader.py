@@ -17,8 +17,9 @@ from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
 from pyspark_nsq.source.reasons import explain_while_read
 
 # The codes of nsqd if a range, or a part of it, no longer exists.
+_SEQUENCE_GONE: Final = "SEQUENCE_GONE"
 _GONE: Final = {
-    "SEQUENCE_GONE": "the first of them were removed there since the batch was planned",
+    _SEQUENCE_GONE: "the first of them were removed there since the batch was planned",
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
@@ -48,17 +49,20 @@ def read_range(
                 answer = _fetch(node, options, position, end, headers=columns.has_headers)
             except NodeError as error:
                 if error.code not in _GONE:
-                    raise SourceError(explain_while_read(part.producer, error)) from error
+                    raise SourceError(explain_while_read(part.nsqd, error)) from error
+                if error.code == _SEQUENCE_GONE and part.from_log_start:
+                    position, _ = _remaining(node, options, position, end)
+                    continue
                 if options.fail_on_data_loss:
                     raise DataLossError(
-                        f"nsqd {part.producer} does not have the messages {position} to {end} of topic "
+                        f"nsqd {part.nsqd} does not have the messages {position} to {end} of topic "
                         f"{options.topic!r} any more: {_GONE[error.code]} "
                         "(failOnDataLoss=false goes on without them)"
                     ) from error
                 position, end = _remaining(node, options, position, end)
                 continue
             except ValueError as error:
-                raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
+                raise SourceError(f"nsqd {part.nsqd} sent what is no message log: {error}") from error
             missing = answer.missing(lost, part.ahead)
             if spare is not None:
                 spare -= answer.unused
@@ -67,7 +71,7 @@ def read_range(
                     missing.append(f"{-spare} of {position} to {answer.following} (planned, not there)")
                     spare = 0
             if missing:
-                _lose(part.producer, missing, options)
+                _lose(part.nsqd, missing, options)
             if len(answer.messages.sequences):
                 yield from columns.batches(answer.messages, origin)
             position = answer.following
@@ -82,17 +86,17 @@ def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) ->
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return  # reading will report the missing messages
-        raise SourceError(explain_while_read(part.producer, error)) from error
+        raise SourceError(explain_while_read(part.nsqd, error)) from error
     if found.data_path != part.data_path:
         raise SourceError(
-            f"at {node.address} there is another data path than that of nsqd {part.producer}, which the "
+            f"at {node.address} there is another data path than that of nsqd {part.nsqd}, which the "
             "batch was planned with; start the query again, and it is looked for elsewhere"
         )
 
 
-def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
+def _lose(nsqd: str, missing: list[str], options: SourceOptions) -> None:
     """Report missing messages, as an error unless data loss is accepted."""
-    sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
+    sentence = f"nsqd {nsqd} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
     if options.fail_on_data_loss:
         raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
     log.warning("%s; going on without them", sentence)

@@ -58,6 +58,7 @@ NAMES: Final = (
     "tlsKeyFile",
     "tlsInsecureSkipVerify",
     "forgetNsqds",
+    "forgetTopics",
 )
 # Names of the same options in Kafka's connector.
 ALIASES: Final = {
@@ -115,14 +116,16 @@ class SourceOptions:
     auth_secret_file: str = ""
     tls: Mapping[str, str] = field(default_factory=dict)
     forget_nsqds: tuple[str, ...] = ()
+    forget_topics: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
         """Check and convert the options from Spark; names are case-insensitive. Raises OptionError."""
         options = Given(given, NAMES, ALIASES, INSTEAD)
         starting, starting_positions = options.starting_offsets()
+        forget_topics = options.topics("forgetTopics")
         parsed = cls(
-            topics=options.topics(),
+            topics=tuple(topic for topic in options.topics("topic") if topic not in forget_topics),
             topic_pattern=options.pattern("topicPattern"),
             channel=options.name("channel", required=False),
             lookupd_http_addresses=options.addresses("lookupd_http_addresses"),
@@ -146,7 +149,10 @@ class SourceOptions:
             auth_secret_file=options.text("authSecretFile"),
             tls=options.tls(),
             forget_nsqds=options.addresses("forgetNsqds"),
+            forget_topics=forget_topics,
         )
+        if not parsed.topics and options.topics("topic"):
+            raise OptionError("option forgetTopics has all topics of option topic, so there is none to read")
         if bool(parsed.topics) == bool(parsed.topic_pattern):
             given_topics = "both are" if parsed.topics else "neither is"
             raise OptionError(
@@ -165,6 +171,12 @@ class SourceOptions:
     def topic(self) -> str:
         """The topic; empty if there may be several."""
         return self.topics[0] if len(self.topics) == 1 else ""
+
+    def is_chosen(self, topic: str) -> bool:
+        """Whether the query reads this topic."""
+        if self.topic_pattern:
+            return re.fullmatch(self.topic_pattern, topic) is not None and topic not in self.forget_topics
+        return topic in self.topics
 
     @property
     def described(self) -> str:
@@ -243,11 +255,11 @@ class Given:
             raise OptionError(f"option {option} is {value!r}, which is not a valid {option} name")
         return value
 
-    def topics(self) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(name.strip() for name in self.text("topic").split(",") if name.strip()))
+    def topics(self, option: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(name.strip() for name in self.text(option).split(",") if name.strip()))
         for name in found:
             if not is_valid_name(name):
-                raise OptionError(f"option topic is {name!r}, which is not a valid topic name")
+                raise OptionError(f"option {option} is {name!r}, which is not a valid topic name")
         return found
 
     def pattern(self, option: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import DataLossError
-from pyspark_nsq.source.offsets import Offset, Offsets, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, place_of
 
 # A smaller part is not worth a task of its own, unless more partitions are requested.
 WORTH_A_TASK_BYTES: Final = 4 << 20
@@ -36,14 +36,15 @@ class LogRange:
     """Where the log is now, if that is not in its name."""
     data_path: str = ""
     topic: str = ""
-    """The topic, when the query has several."""
     count: int | None = None
     """How many messages there were when the range was planned."""
+    from_log_start: bool = False
+    """The range begins where the log begins when it is read: messages below that position are no loss."""
 
     @property
     def nsqd(self) -> str:
         """The address that rows have in the column nsqd; it stays the same when the nsqd moves."""
-        return place_of(self.producer)[1]
+        return nsqd_of(self.producer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def check_kept(name: str, position: int, log: Bounds) -> None:
     """Raise DataLossError if messages from *position* on no longer exist."""
     if lost := what_is_gone(position, log):
         raise DataLossError(
-            f"the query has read nsqd {name} up to {position}, but the log there {lost} "
+            f"the query has read nsqd {nsqd_of(name)} up to {position}, but the log there {lost} "
             f"(failOnDataLoss=false goes on with what there is)"
         )
 
@@ -126,8 +127,8 @@ def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead
     skipped = log.count(position) - log.count(stands)
     if skipped > 0:
         raise DataLossError(
-            f"the query has read nsqd {name} up to {position}, but channel {channel!r} there stands at "
-            f"{stands}: another query or a consumer uses the channel, or somebody emptied it "
+            f"the query has read nsqd {nsqd_of(name)} up to {position}, but channel {channel!r} there stands "
+            f"at {stands}: another query or a consumer uses the channel, or somebody emptied it "
             f"or made it again; {skipped} messages may be missing "
             "(failOnDataLoss=false goes on with what there is)"
         )

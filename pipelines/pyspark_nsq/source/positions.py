@@ -9,7 +9,7 @@ from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.cluster import FoundLog
 from pyspark_nsq.source.errors import DataLossError, OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
-from pyspark_nsq.source.offsets import place_of
+from pyspark_nsq.source.offsets import name_of, nsqd_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import what_is_gone
 from pyspark_nsq.source.range_answer import RangeAnswer
@@ -26,13 +26,11 @@ def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog])
     """
     _check_known(options, found)
     for name, log in found.items():
-        position = given_position(
-            options.starting_positions, place_of(name)[0] or options.topic, place_of(name)[1]
-        )
+        position = given_position(options.starting_positions, *place_of(name))
         lost = None if position is None else what_is_gone(position, log.bounds)
         if not lost:
             continue
-        problem = f"option startingOffsets has {position} for nsqd {name}, but the log there {lost}"
+        problem = f"option startingOffsets has {position} for nsqd {nsqd_of(name)}, but the log there {lost}"
         if options.fail_on_data_loss:
             raise DataLossError(f"{problem} (failOnDataLoss=false goes on with what there is)")
         _warnings.warning("%s", problem)
@@ -40,14 +38,14 @@ def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog])
 
 def _check_known(options: SourceOptions, found: Iterable[str]) -> None:
     """Check that each position in the options belongs to one of the logs that were *found*."""
-    logs = sorted(f"{place_of(name)[0] or options.topic}@{place_of(name)[1]}" for name in found)
-    known = {*logs, *(place_of(log)[1] for log in logs), *options.forget_nsqds}
+    logs = sorted(name_of(*place_of(name)) for name in found)
+    known = {*logs, *map(nsqd_of, logs), *options.forget_nsqds}
     for option, positions in (
         ("startingOffsets", options.starting_positions),
         ("endingOffsets", options.ending_positions),
     ):
         unknown = sorted(
-            name for name in positions.keys() - known if place_of(name)[1] not in options.forget_nsqds
+            name for name in positions.keys() - known if nsqd_of(name) not in options.forget_nsqds
         )
         if not unknown:
             continue

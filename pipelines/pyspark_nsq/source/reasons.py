@@ -16,6 +16,12 @@ _KNOWN: Final = {
     "UNAUTHORIZED": "does not let the AUTH secret of authSecretFile read this topic",
     "CANNOT_READ": "cannot read its disk",
 }
+# The same for a writer.
+_WHILE_WRITTEN: Final = {
+    "NOT_FOUND": "takes no headers and no dedup_id: it is the nsqd written in Go, or not an nsqd; write to "
+    "other nsqds, or leave these columns out",
+    "UNAUTHORIZED": "does not let the AUTH secret of authSecretFile publish to this topic",
+}
 
 
 def explain(producer: str, error: NodeError) -> str:
@@ -40,6 +46,12 @@ def explain_while_read(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd that answered when the batch was planned."""
     known = _reason(error)
     return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
+
+
+def explain_while_written(producer: str, error: NodeError) -> str:
+    """Say the same of an nsqd to which rows are published."""
+    known = _WHILE_WRITTEN.get(error.code)
+    return f"nsqd {producer} {known}: {error}" if known else explain(producer, error)
 
 
 def _reason(error: NodeError) -> str:

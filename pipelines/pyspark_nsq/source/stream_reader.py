@@ -22,7 +22,7 @@ from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
-from pyspark_nsq.source.offsets import Offset, Offsets, moved, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import (
@@ -33,6 +33,7 @@ from pyspark_nsq.source.planner import (
     cut,
     next_positions,
     plan_ranges,
+    what_is_gone,
 )
 from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
 
@@ -94,6 +95,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin,
                 ahead=self._ahead(begin, found) if earliest else {},
                 data_paths=_data_paths(found),
+                channel=self._options.channel,
             ).json()
         return self._initial
 
@@ -119,7 +121,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the batch that begins at *start* ends."""
         self._rest()
-        begin = self._without_forgotten(Offset.parse(start))
+        begin = self._without_removed(self._parsed(start))
         # A log that joins had messages before it was found, perhaps while nsqlookupd was down.
         found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._rest_s > 0)
         self._where |= {name: log.address for name, log in found.items()}
@@ -159,7 +161,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # stored. It calls commit() only if there is more to read, but the channel must also become empty
         # after the last batch.
         self._acknowledge(begin)
-        if end == begin.positions and begin.positions == Offset.parse(start).positions:
+        if end == begin.positions and begin.positions == self._parsed(start).positions:
             self._rest_s = min(max(2 * self._rest_s, _FIRST_REST_S), _LONGEST_REST_S)
             return start
         self._rest_s = 0.0
@@ -172,17 +174,18 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planned = Offset.parse(end)
+        planned = self._parsed(end)
         if not self._where:
             # The batch was planned in an earlier run, and an nsqd may have another address now.
             self._where = self._cluster.addresses(planned)
-        ranges = plan_ranges(Offset.parse(start), planned, self._where)
-        # The batch may have been planned before a producer was declared permanently gone.
-        forgotten = self._options.forget_nsqds
+        ranges = plan_ranges(self._parsed(start), planned, self._where)
+        # The batch may have been planned before an nsqd or a topic was declared permanently gone.
+        options = self._options
         return [
             InputPartition(part)
             for part in ranges
-            if not {part.address, place_of(part.producer)[1]} & set(forgotten)
+            if not {part.address, part.nsqd} & set(options.forget_nsqds)
+            and part.topic not in options.forget_topics
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -193,7 +196,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_one_sentence
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge everything before *end*, because Spark has stored it."""
-        self._acknowledge(Offset.parse(end))
+        self._acknowledge(self._parsed(end))
 
     def stop(self) -> None:
         self._cluster.close()
@@ -260,9 +263,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name: stood for name, stood in begin.ahead.items() if begin.positions.get(name, stood) < stood
             },
             data_paths=paths,
-            addresses={name: address for name, address in addresses.items() if address != place_of(name)[1]},
+            addresses={name: address for name, address in addresses.items() if address != nsqd_of(name)},
             cuts=cuts,
             counts=counts(cuts, end, logs),
+            channel=self._options.channel,
         )
 
     def _tell_of(self, joined: Mapping[str, FoundLog]) -> None:
@@ -277,7 +281,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _warnings.warning(
                     "nsqd %s joins the query with %d messages; %d earlier ones were consumed by others "
                     "before the query found it, and are not in its rows",
-                    name,
+                    nsqd_of(name),
                     kept,
                     earlier,
                 )
@@ -285,49 +289,85 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _acknowledge(self, offset: Offset) -> None:
         still = moved(self._acknowledged, offset.positions)
         for name in list(still):
-            if {offset.address(name), place_of(name)[1]} & set(self._options.forget_nsqds):
+            if {offset.address(name), nsqd_of(name)} & set(self._options.forget_nsqds):
                 del still[name]
         where = {name: self._where.get(name) or offset.address(name) for name in still}
         self._acknowledged |= self._cluster.acknowledge(still, where)
 
-    def _without_forgotten(self, begin: Offset) -> Offset:
-        """Return the offset without the logs of forgotten nsqds.
+    def _parsed(self, value: Any) -> Offset:
+        """Read an offset of the checkpoint. Raises SourceError if it is of other topics or channels."""
+        offset = Offset.parse(value, self._options.topic)
+        channel, topics = offset.channel or self._options.channel, offset.topics
+        kept = any(self._options.is_chosen(topic) or topic in self._options.forget_topics for topic in topics)
+        if channel == self._options.channel and (kept or not topics):
+            return offset
+        raise SourceError(
+            f"the checkpoint is of topic {', '.join(map(repr, sorted(topics)))} and channel {channel!r}, but "
+            f"the query reads topic {self._options.described} on channel {self._options.channel!r}: "
+            "it needs a checkpoint of its own"
+        )
 
-        Raises DataLossError if an nsqd that is to be forgotten answers and has messages to read.
+    def _without_removed(self, begin: Offset) -> Offset:
+        """Return the offset without forgotten nsqds and topics, and without topics that are no longer read.
+
+        Raises DataLossError if one that is to be forgotten is there and has messages to read.
         """
-        forgotten = {
+        options = self._options
+        nsqds = {
             name
             for name in begin.positions
-            if {begin.address(name), place_of(name)[1]} & set(self._options.forget_nsqds)
+            if {begin.address(name), nsqd_of(name)} & set(options.forget_nsqds)
         }
-        if not forgotten:
-            return begin
-        for name, log in self._cluster.still_there(begin, forgotten).items():
-            unread = log.count(begin.positions[name])
+        topics = {name for name in begin.positions if not options.is_chosen(place_of(name)[0])} - nsqds
+        self._check_read(begin, nsqds, "forgetNsqds")
+        self._check_read(
+            begin, {name for name in topics if place_of(name)[0] in options.forget_topics}, "forgetTopics"
+        )
+        for name in sorted(nsqds):
+            _warnings.warning(
+                "nsqd %s is forgotten; it was read up to %d", nsqd_of(name), begin.positions[name]
+            )
+        for name in sorted(topics):
+            _warnings.warning(
+                "topic %r of nsqd %s is no longer read; it was read up to %d. "
+                "Its channel %r keeps messages until it is deleted",
+                *place_of(name),
+                begin.positions[name],
+                options.channel,
+            )
+        if topics:
+            # If the topic is read again later, it continues where the channel is.
+            self._acknowledge(
+                begin.select({name for name in topics if place_of(name)[0] not in options.forget_topics})
+            )
+        removed = nsqds | topics
+        return begin.select(begin.positions.keys() - removed) if removed else begin
+
+    def _check_read(self, begin: Offset, forgotten: set[str], option: str) -> None:
+        """Check that what is to be forgotten is gone, or has no more messages to read."""
+        for name, log in self._cluster.still_there(begin, forgotten).items() if forgotten else ():
+            position = begin.positions[name]
+            # A topic that was deleted and created again has lost what the query has not read.
+            is_another = option == "forgetTopics" and what_is_gone(position, log)
+            unread = 0 if is_another else log.count(position)
             if unread:
+                topic, nsqd = place_of(name)
+                what = f"nsqd {nsqd}" if option == "forgetNsqds" else f"topic {topic!r} of nsqd {nsqd}"
                 raise DataLossError(
-                    f"option forgetNsqds has nsqd {name}, which answers, "
+                    f"option {option} has {what}, which answers, "
                     f"and the query has not read {unread} of its messages"
                 )
-        for name in sorted(forgotten):
-            _warnings.warning("nsqd %s is forgotten; it was read up to %d", name, begin.positions[name])
-        return Offset(
-            {name: position for name, position in begin.positions.items() if name not in forgotten},
-            {name: stood for name, stood in begin.ahead.items() if name not in forgotten},
-            {name: path for name, path in begin.data_paths.items() if name not in forgotten},
-            {name: address for name, address in begin.addresses.items() if name not in forgotten},
-        )
 
     # --- where a query begins
 
     def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Return where the query begins in one log."""
-        topic = place_of(name)[0] or self._options.topic
+        topic = place_of(name)[0]
         if self._options.starting_timestamp_ns is not None:
             return position_at(
                 log.address, self._options.on(topic), log.bounds, self._options.starting_timestamp_ns
             )
-        given = given_position(self._options.starting_positions, topic, place_of(name)[1])
+        given = given_position(self._options.starting_positions, *place_of(name))
         if given is not None:
             return min(max(given, log.bounds.first), log.bounds.end)
         return self._position(name, log.bounds, wanted)
@@ -340,7 +380,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = log.acknowledged.get(self._options.channel)
         if position is None:
             # The channel was created a moment ago.
-            raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {name}")
+            raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {nsqd_of(name)}")
         return position
 
     def _take_over(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
@@ -374,7 +414,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _key(self, name: str, log: Bounds) -> str:
         """Return the identity of a log within a run; its name may belong to another log at the next look."""
-        return f"{place_of(name)[0] or self._options.topic}@{log.data_path}" if log.data_path else name
+        return f"{place_of(name)[0]}@{log.data_path}" if log.data_path else name
 
 
 def _data_paths(found: Mapping[str, FoundLog]) -> dict[str, str]:

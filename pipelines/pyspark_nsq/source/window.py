@@ -1,7 +1,11 @@
-"""The part of a log that the filters of a batch read leave: spans of sequences and of time. Pure."""
+"""What the filters of a batch read leave: logs by their names, and intervals of sequences and of time. Pure.
+
+Sequences are in order in a log, so an interval of them limits what is read. Timestamps are not if a clock was
+set back, so each row is compared.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,6 +16,7 @@ from pyspark.sql.datasource import (
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -21,7 +26,9 @@ from pyspark_nsq.source.arrays import flags
 from pyspark_nsq.source.columns import Columns, Origin
 from pyspark_nsq.source.frames import Messages
 
-_NEVER_NULL: Final = frozenset(("timestamp", "sequence"))
+# Columns that have one value in a log.
+_LOG_COLUMNS: Final = frozenset(("topic", "nsqd"))
+_NEVER_NULL: Final = frozenset(("timestamp", "sequence")) | _LOG_COLUMNS
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,39 +40,43 @@ class Interval:
     last: int | None = None
 
     def narrow(self, one: Filter, value: int) -> None:
-        least = most = None
         match one:
             case EqualTo():
-                least = most = value
+                self.limit(value, value)
             case GreaterThan():
-                least = value + 1
+                self.limit(value + 1, None)
             case GreaterThanOrEqual():
-                least = value
+                self.limit(value, None)
             case LessThan():
-                most = value - 1
+                self.limit(None, value - 1)
             case LessThanOrEqual():
-                most = value
-        if least is not None:
-            self.first = least if self.first is None else max(self.first, least)
-        if most is not None:
-            self.last = most if self.last is None else min(self.last, most)
+                self.limit(None, value)
+
+    def limit(self, first: int | None, last: int | None) -> None:
+        """Keep what also lies in another interval."""
+        if first is not None:
+            self.first = first if self.first is None else max(self.first, first)
+        if last is not None:
+            self.last = last if self.last is None else min(self.last, last)
+
+    @property
+    def is_limited(self) -> bool:
+        return self.first is not None or self.last is not None
 
 
 @dataclass(slots=True)
 class FilterWindow:
-    """The common span of all filters."""
+    """What all filters together leave."""
 
-    sequences: Interval
-    times_us: Interval
-
-    @classmethod
-    def open(cls) -> "FilterWindow":
-        return cls(Interval(), Interval())
+    sequences: Interval = field(default_factory=Interval)
+    times_us: Interval = field(default_factory=Interval)
+    names: dict[str, set[Any]] = field(default_factory=dict)
+    """The values that are left of a column with one value in each log."""
 
     def take(self, one: Filter) -> bool:
-        """Narrow the window by a filter; return False if Spark has to apply it."""
+        """Narrow the window by a filter; return False if Spark has to apply it as well."""
         if not isinstance(
-            one, IsNotNull | EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+            one, IsNotNull | In | EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
         ):
             return False
         name = ".".join(one.attribute)
@@ -73,18 +84,34 @@ class FilterWindow:
             return False
         if isinstance(one, IsNotNull):
             return True
-        value = one.value
-        if name == "sequence" and type(value) is int:
-            self.sequences.narrow(one, value)
+        if name in _LOG_COLUMNS and isinstance(one, EqualTo | In):
+            values = set(one.value) if isinstance(one, In) else {one.value}
+            self.names[name] = self.names.get(name, values) & values
             return True
-        if name == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
-            self.times_us.narrow(one, _microseconds(value))
-            return True
-        return False
+        if isinstance(one, In):
+            numbers = [_number(name, value) for value in one.value]
+            known = [number for number in numbers if number is not None]
+            if len(known) == len(numbers) > 0:
+                self._interval(name).limit(min(known), max(known))
+            return False  # the values between are left to Spark
+        number = _number(name, one.value)
+        if number is None:
+            return False
+        self._interval(name).narrow(one, number)
+        return True
+
+    def has_log(self, topic: str, nsqd: str) -> bool:
+        """Whether rows of this log are wanted."""
+        return all(
+            value in self.names.get(column, (value,)) for column, value in (("topic", topic), ("nsqd", nsqd))
+        )
+
+    def _interval(self, column: str) -> Interval:
+        return self.sequences if column == "sequence" else self.times_us
 
 
 class Within:
-    """The columns of only those messages that were published in a span of time."""
+    """The columns of only those messages that were published in an interval of time."""
 
     def __init__(self, columns: Columns, times_us: Interval) -> None:
         self._columns = columns
@@ -98,8 +125,19 @@ class Within:
             kept &= times >= span.first
         if span.last is not None:
             kept &= times <= span.last
+        if not kept.any():
+            return
         for batch in self._columns.batches(messages, origin):
             yield batch if kept.all() else batch.filter(flags(kept))
+
+
+def _number(column: str, value: Any) -> int | None:
+    """Return a sequence, or a time in microseconds; None if the value is neither."""
+    if column == "sequence" and type(value) is int:
+        return value
+    if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
+        return _microseconds(value)
+    return None
 
 
 def _microseconds(moment: datetime) -> int:

@@ -161,12 +161,10 @@ segment.last_note > mark.notes:
         "failed-append-goes-on-in-its-file",
         _WRITER,
         """\
-            self.seal()
-            if not writer.segment.pages:
+            if not writer.truncate():
 """,
         """\
-            if not writer.segment.pages:
-                self.seal()
+            if not segment.pages:
 """,
         (
             FAILED,

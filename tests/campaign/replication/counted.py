@@ -4,11 +4,15 @@ from collections import Counter
 from typing import Final
 from weakref import WeakSet
 
+from nsqd.replication.holders import Holders
+from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_copies import Logs
 from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.records import NodeRecordFile
 
 # How often 1,000 histories of all profiles have to see each event.
 LEAST_PER_1000: Final[dict[str, int]] = {
@@ -41,26 +45,39 @@ LEAST_PER_1000: Final[dict[str, int]] = {
 }
 
 
+class CountedJobs(Jobs):
+    """Jobs that are counted."""
+
+    events: Counter[str]
+    logs: Logs
+
+    def promote(self, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
+        transfer = bool(copy.take_over_epoch)
+        self.events["failover" if failover else "transfer" if transfer else "promotion of a tail"] += 1
+        super().promote(copy, epoch, failover=failover)
+
+    def raise_epoch(self, copy: LocalCopy, epoch: int) -> None:
+        self.events["raised epoch"] += 1
+        super().raise_epoch(copy, epoch)
+
+    def drop(self, copy: LocalCopy) -> None:
+        if not copy.is_origin:
+            kind = "owner" if copy.is_owner else "replica"
+            pending = self.logs[copy.origin].state.pending(copy)
+            self.events[f"{kind} dropped, {'messages elsewhere' if pending else 'finished'}"] += 1
+        super().drop(copy)
+
+
 class CountedNode(ReplicationNode):
     """See the module."""
 
-    events: Counter[str]
-    began: WeakSet[LogStream]
-
-    def promote(self, log: LogCopies, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
-        transfer = bool(copy.take_over_epoch)
-        self.events["failover" if failover else "transfer" if transfer else "promotion of a tail"] += 1
-        super().promote(log, copy, epoch, failover=failover)
-
-    def raise_epoch(self, log: LogCopies, copy: LocalCopy, epoch: int) -> None:
-        self.events["raised epoch"] += 1
-        super().raise_epoch(log, copy, epoch)
-
-    def drop(self, log: LogCopies, copy: LocalCopy) -> None:
-        if not copy.is_origin:
-            kind = "owner" if copy.is_owner else "replica"
-            self.events[f"{kind} dropped, {'messages elsewhere' if log.pending(copy) else 'finished'}"] += 1
-        super().drop(log, copy)
+    def __init__(self, state: NodeState, file: NodeRecordFile, events: Counter[str]) -> None:
+        holders = Holders(state, file)
+        jobs = CountedJobs(state, holders)
+        super().__init__(state, holders, jobs)
+        self.events = jobs.events = events
+        self.began: WeakSet[LogStream] = WeakSet()
+        jobs.logs = self.logs
 
     def stream_began(self, link: PeerLink) -> None:
         for stream in link.streams.values():

@@ -5,8 +5,7 @@ from typing import Final
 
 from nsqd.replication.frames import VERSIONS, Hello, Refuse
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.handshake import Handshake, Incarnations
-from nsqd.replication.membership import CONNECTOR
+from nsqd.replication.handshake import CONNECTOR, Handshake, Incarnations
 from tests.campaign.replication.node import DATA, OF_REPLICATION, SECOND
 from tests.campaign.replication.promises import Promises
 from tests.campaign.replication.site import SECRETS, Site
@@ -75,7 +74,7 @@ class Faults:
     def cut_decommission(self) -> None:
         """A node that is decommissioned, or takes over, is killed at one of its next disk calls."""
         nodes = [one for one in self.site.nodes.values() if one.number not in self.site.suspended]
-        leaving = [one for one in nodes if one.replication.is_decommissioning]
+        leaving = [one for one in nodes if one.replication.state.is_decommissioning]
         if leaving:
             self.rng.choice((*leaving, *nodes)).calls_left = self.rng.randint(1, 40)
 

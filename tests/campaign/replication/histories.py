@@ -8,8 +8,7 @@ from typing import Final
 
 from nsqd.replication.claims import Pending, count, subtract
 from nsqd.replication.frames import CopyKind
-from nsqd.replication.log_stream import LogStream
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.storage.topic_store import TopicStore
 from tests.campaign.replication.faults import Faults
 from tests.campaign.replication.node import MSG_TIMEOUT, SECOND, Killed, Reader, SimulatedNode
@@ -282,7 +281,7 @@ class History:
         node = self._node()
         if node is None:
             return
-        if node.replication.is_decommissioning and self.rng.random() < 0.2:
+        if node.replication.state.is_decommissioning and self.rng.random() < 0.2:
             node.replication.cancel_decommission()
         elif len(self.site.nodes) > 1:
             node.replication.decommission("", fewer_copies=False)
@@ -365,9 +364,9 @@ class History:
         origin = self.promises.made[body].origin
         if node is None:
             return self.site.identities.get(number) == origin
-        own = node.replication.own_copy
+        own = node.replication.state.own_copy
         log = node.replication.logs[node.identity]
-        return node.identity == origin and log.counted(own, 0, node.now) is None
+        return node.identity == origin and log.state.counted(own, 0, node.now) is None
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())
@@ -433,7 +432,7 @@ class History:
         self.faults.end()
         site.resume()
         for node in site.nodes.values():
-            if node.replication.is_decommissioning:
+            if node.replication.state.is_decommissioning:
                 node.replication.cancel_decommission()
         for number in sorted(site.disks.keys() - site.nodes.keys()):
             site.start(number)
@@ -480,8 +479,8 @@ class History:
                 for copy in log.copies:
                     if copy.is_owner:
                         name = f"copy {copy.number} of node {node.number}"
-                        holders = {node.identity, *log.holders_of(copy)}
-                        owner = (node.identity, name, log.delivered(copy), holders)
+                        holders = {node.identity, *node.replication.holders.of(copy)}
+                        owner = (node.identity, name, log.state.delivered(copy), holders)
                         found.setdefault(log.origin, []).append(owner)
         for origin, owners in found.items():
             for at, (one, name, pending, holders) in enumerate(owners):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
-from weakref import WeakSet
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
@@ -19,16 +18,15 @@ from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
-from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
-from nsqd.replication.handshake import Handshake
+from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.link import PeerLink
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR
-from nsqd.replication.node_record import NodeRecordFile
-from nsqd.replication.pending_acks import PendingAck
-from nsqd.replication.primary import ReplicaSettings
-from nsqd.replication.transferred import remove_transferred
+from nsqd.replication.log_stream import ReplicaSettings
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.records import NodeRecordFile
+from nsqd.replication.sender import PendingAck
+from nsqd.replication.startup import promote_copied_log, remove_transferred
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
@@ -141,19 +139,18 @@ class SimulatedNode:
         self.identity = self.data.reservation.identity
         file = NodeRecordFile.load(disk, DATA, self.identity)
         file.begin_incarnation(draw)
-        self.replication = CountedNode(
+        state = NodeState(
             around.settings,
             self.identity,
             around.address,
             self.broker,
             self.data,
             Copies(disk, DATA),
-            file,
             lambda: self.now // SECOND + days() * 86_400,
             info=self.log.append,
             warn=self.log.append,
         )
-        self.replication.events, self.replication.began = around.events, WeakSet()
+        self.replication = CountedNode(state, file, around.events)
         self.replication.begin(now)
         self.readers: list[Reader] = []
         self.turn()
@@ -204,7 +201,7 @@ class SimulatedNode:
 
     def link(self, *, connector: bool, expected: bytes = b"") -> PeerLink:
         """Return this node's side of a new connection."""
-        record = self.replication.record
+        record = self.replication.holders.record
         hello = Hello(
             *(self.identity, record.incarnation, record.token, record.previous_token),
             node_id=self.number,
@@ -216,11 +213,11 @@ class SimulatedNode:
             CONNECTOR if connector else ACCEPTOR,
             hello,
             self.around.secrets,
-            self.replication.incarnations,
+            self.replication.state.incarnations,
             expected,
         )
         link = PeerLink(self.replication, handshake, self.now, connector=connector)
-        self.replication.add_link(link)
+        self.replication.state.links.append(link)
         return link
 
     # --- what clients do ---
@@ -347,7 +344,7 @@ class SimulatedNode:
         """Advance the time and do everything that is due."""
         self.now = now
         self._do_slow()
-        self.replication.set_draining(draining=self.broker.draining)
+        self.replication.state.set_draining(draining=self.broker.draining)
         self.broker.expire(now)
         self.replication.tick(now)
         self.work()
@@ -360,15 +357,15 @@ class SimulatedNode:
             jobs = node.take_jobs()
             for job in jobs:
                 self.do(job, node.ended)
-            for topic in list(node.to_checkpoint):
-                del node.to_checkpoint[topic]
+            for topic in list(node.state.to_checkpoint):
+                del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):
-                    node.to_checkpoint[topic] = None
-            if node.local_syncs:
+                    node.state.to_checkpoint[topic] = None
+            if node.state.local_syncs:
                 self.sync()
-                for check in node.local_syncs:
+                for check in node.state.local_syncs:
                     check.synced_here = True
-                node.local_syncs = []
+                node.state.local_syncs = []
             if not jobs:
                 break
         with suppress(OSError):

@@ -8,7 +8,7 @@ from typing import Final
 
 from nsqd.replication.frames import VERSIONS, Holder
 from nsqd.replication.link import PeerLink
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from tests.campaign.replication.node import DATA, SECOND, SimulatedNode, Surroundings
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -199,9 +199,9 @@ class Site:
     def _choose(self, node: SimulatedNode) -> None:
         replication = node.replication
         kept: list[bytes] = []
-        for identity in replication.replicas:
+        for identity in replication.state.replicas:
             key = (node.number, identity)
-            link = replication.link_to(identity)
+            link = replication.state.link_to(identity)
             if link is not None and not link.peer_drains:
                 self._unreachable.pop(key, None)
             since = self._unreachable.setdefault(key, self.now) if link is None else self.now
@@ -213,21 +213,21 @@ class Site:
             if one is not node
             and one.identity not in kept
             and self.reach(node.number, one.number)
-            and not one.replication.is_decommissioning
+            and not one.replication.state.is_decommissioning
         ]
         self.rng.shuffle(free)
         wanted = self.settings.replicas
-        if replication.is_decommissioning:
+        if replication.state.is_decommissioning:
             wanted = max(1, wanted)
         chosen = (kept + free)[: max(wanted, 0)]
         if not chosen:
             return
-        if len(chosen) < len(replication.replicas):
-            chosen += [one for one in replication.replicas if one not in chosen][: wanted - len(chosen)]
+        if len(chosen) < len(replication.state.replicas):
+            chosen += [one for one in replication.state.replicas if one not in chosen][: wanted - len(chosen)]
         for identity in chosen:
-            if identity not in replication.replicas:
+            if identity not in replication.state.replicas:
                 self._unreachable.pop((node.number, identity), None)
-        if chosen != replication.replicas:
+        if chosen != replication.state.replicas:
             addresses = {one.identity: one.address for one in self.nodes.values()}
             replication.set_replicas(tuple(Holder(one, addresses.get(one, "")) for one in chosen))
             node.work()
@@ -240,7 +240,8 @@ class Site:
             return
         pair = (node.number, there.number)
         if any(
-            (one.connector, one.acceptor) == pair and one.near in node.replication.links for one in self.lines
+            (one.connector, one.acceptor) == pair and one.near in node.replication.state.links
+            for one in self.lines
         ):
             return
         near = node.link(connector=True, expected=identity)
@@ -302,7 +303,7 @@ class Site:
         alive = []
         for number, link in ((line.connector, line.near), (line.acceptor, line.far)):
             node = self.nodes.get(number)
-            if node is not None and link in node.replication.links and not link.is_closed:
+            if node is not None and link in node.replication.state.links and not link.is_closed:
                 link.flush(node.now)
                 alive.append(link)
         if not alive:

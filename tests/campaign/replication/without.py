@@ -11,19 +11,21 @@ from typing import Any, Final
 from nsqd.engine import facts, notes
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged, without
-from nsqd.replication import dropping, exchange, log_copies, yielding
+from nsqd.replication import dropping, exchange, log_copies, log_state, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_jobs import BeginCopy
 from nsqd.replication.dropping import Dropping
-from nsqd.replication.exchange import Checkpointing, Exchange, KnownCopy
+from nsqd.replication.exchange import Checkpointing, Exchange
+from nsqd.replication.holders import Holders
+from nsqd.replication.jobs import Jobs
 from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_state import KnownCopy, LogState
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node import ReplicationNode
-from nsqd.replication.primary import Primary
-from nsqd.replication.replicated import Replicated
+from nsqd.replication.primary import Primary, Replicated
 from nsqd.replication.topic_stream import TopicStream
-from nsqd.replication.yielding import Yielding
+from nsqd.replication.yielding import Transfer, Yielding
 from tests.campaign.replication import node as simulated_node
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -103,18 +105,18 @@ def _any_channel(original: Any) -> Any:
 
 
 def _only_failovers(original: Any) -> Any:
-    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+    def promote(self: Any, copy: Any, epoch: int, *, failover: bool) -> None:
         if failover or copy.take_over_epoch:
-            original(self, log, copy, epoch, failover=failover)
+            original(self, copy, epoch, failover=failover)
 
     return promote
 
 
 def _next_epoch(original: Any) -> Any:
-    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+    def promote(self: Any, copy: Any, epoch: int, *, failover: bool) -> None:
         if not (failover or copy.take_over_epoch):
             epoch = max(epoch, copy.seen) + 1
-        original(self, log, copy, epoch, failover=failover)
+        original(self, copy, epoch, failover=failover)
 
     return promote
 
@@ -191,25 +193,25 @@ PARTS: Final[dict[str, Part]] = {
         3,
         "nothing is concluded from 'not pending'",
         ("all", "partition"),
-        _patches((log_copies, "merge", _merge_absent)),
+        _patches((log_state, "merge", _merge_absent)),
     ),
     "generation": Part(
         3,
         "state counts for one generation",
         ("people",),
-        _patches((log_copies, "merge", _merge_any_generation)),
+        _patches((log_state, "merge", _merge_any_generation)),
     ),
     "deletions": Part(
         3,
         "a deletion is channel state",
         ("people",),
-        _patches((log_copies, "states_of", _no_deletions), (exchange, "states_of", _no_deletions)),
+        _patches((log_state, "states_of", _no_deletions), (exchange, "states_of", _no_deletions)),
     ),
     "new channels": Part(
         4,
         "a topic without channels creates those that it hears of",
         ("people", "all"),
-        _patches((log_copies, "merge", _no_new_channels)),
+        _patches((log_state, "merge", _no_new_channels)),
     ),
     "conflicts": Part(
         5,
@@ -235,6 +237,7 @@ PARTS: Final[dict[str, Part]] = {
         ("people", "all"),
         _patches(
             (log_copies, "subtract", _any_channel),
+            (log_state, "subtract", _any_channel),
             (dropping, "subtract", _any_channel),
             (yielding, "subtract", _any_channel),
         ),
@@ -243,7 +246,7 @@ PARTS: Final[dict[str, Part]] = {
         7,
         "a silent owner counts for T only",
         ("all", "disks"),
-        _patches((LogCopies, "is_fresh", _returns(True))),
+        _patches((LogState, "is_fresh", _returns(True))),
     ),
     "wait": Part(
         8,
@@ -261,11 +264,9 @@ PARTS: Final[dict[str, Part]] = {
         9,
         "a replica with messages that its owner lacks is promoted",
         ("power", "all"),
-        _patches((ReplicationNode, "promote", _only_failovers)),
+        _patches((Jobs, "promote", _only_failovers)),
     ),
-    "same epoch": Part(
-        9, "under the same epoch", ("power", "all"), _patches((ReplicationNode, "promote", _next_epoch))
-    ),
+    "same epoch": Part(9, "under the same epoch", ("power", "all"), _patches((Jobs, "promote", _next_epoch))),
     "ask": Part(
         10,
         "an owner that starts or takes over asks first",
@@ -321,16 +322,16 @@ PARTS: Final[dict[str, Part]] = {
         12,
         "status and stream carry the holders",
         ("all", "disks"),
-        _patches((ReplicationNode, "learn_holders", _returns(None))),
+        _patches((Holders, "learn", _returns(None))),
     ),
     "in flight": Part(
         13,
         "a transfer waits for messages in flight",
         ("transfer",),
-        _patches((log_copies, "in_flight", _returns(False))),
+        _patches((yielding, "in_flight", _returns(False))),
     ),
     "suspension of delivery": Part(
-        13, "and suspends delivery", ("transfer",), _patches((LogCopies, "_suspend", _returns(None)))
+        13, "and suspends delivery", ("transfer",), _patches((Transfer, "suspend", _returns(None)))
     ),
     "copied data path": Part(
         0,

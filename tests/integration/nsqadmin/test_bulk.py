@@ -44,7 +44,8 @@ async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done(
     assert unsure.status == 422
     assert posted == []
     assert "2 topics of 2 were deleted." in result.text
-    assert f"{site.address(1)} is not reached and keeps what it holds of 2 topics" in result.text
+    assert f"{site.address(1)}: unknown: timed out" in result.text
+    assert f"{site.address(1)} was not reached: 1 topic did not change there" in result.text
 
 
 async def test_what_every_node_refuses_is_not_counted_as_done():

@@ -40,24 +40,50 @@ async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_
         result = await site.follow(done)
         log = site.log
 
-    back = f"2 nsqds that hold it are not reached ({silent}): it comes back with them"
-    assert back in question.text
+    assert f"2 nsqds that hold it are not reached ({silent}): nothing changes there" in question.text
     assert f"Topic {TOPIC} was deleted on 18 nsqds and 2 nsqlookupds." in result.text
-    assert back in result.text
+    assert all(
+        f"nsqd {one} was not reached: nothing changed there" in result.text for one in silent.split(", ")
+    )
     assert f"delete_topic {TOPIC} on 18 nsqd and 2 nsqlookupd" in log
-    assert f"not reached, and keeping what they hold: {silent}" in log
+    assert f"not reached, and unchanged: {silent}" in log
 
 
-async def test_a_node_that_falls_silent_during_the_action_is_named_too():
+async def test_action_that_times_out_is_unknown_on_page_api_and_audit():
     async with stub_site(nodes=2, **SOON_SILENT) as site:
         await site.get("/")
         site.nodes[1].frozen.clear()
 
         done = await site.submit(action="empty", topic=TOPIC, channel="billing")
         result = await site.follow(done)
+        (deed,) = (await site.get("/audit?format=json")).json()["changes"]
+        audit = (await site.get("/audit")).text
+        next_change = await site.submit(action="pause", topic=TOPIC, channel="billing")
+        (paused, _) = (await site.get("/audit?format=json")).json()["changes"]
+        await site.follow(next_change)
+        sent = list(site.nodes[1].posted)
+        site.nodes[1].frozen.set()
+
+        async def settled():
+            changes = (await site.get("/audit?format=json")).json()["changes"]
+            return not any(one["unknown"] for one in changes)
+
+        await site.until(settled, "the audit is completed")
+        completed = (await site.get("/audit?format=json")).json()["changes"][-1]
+        await site.follow(await site.submit(action="unpause", topic=TOPIC, channel="billing"))
+        sent_later = site.nodes[1].posted[len(sent) :]
+        address = site.address(1)
 
     assert f"Channel billing of topic {TOPIC} was emptied on 1 nsqd." in result.text
-    assert f"1 nsqd that holds it is not reached ({site.address(1)}): there it stays as it is" in result.text
+    assert f"nsqd {address} did not answer in time" in result.text
+    assert "the outcome is unknown, it may still happen" in result.text
+    assert (deed["unknown"], deed["silent"]) == ([address], [])
+    assert f"{address}: unknown: timed out" in audit
+    # The next change must not overtake the one that may still happen.
+    assert paused["results"][address] == "the outcome of an earlier change is unknown"
+    assert (paused["unknown"], paused["silent"]) == ([], [address])
+    assert sent_later == ["/channel/empty", "/channel/unpause"]
+    assert completed["results"][address].endswith("when the node answered again")
 
 
 def refuses(node, why="FORBIDDEN"):
@@ -132,9 +158,10 @@ async def test_a_node_that_answers_but_is_not_listed_is_left_alone_and_named_bef
         log = site.log
 
     for page in (question, result):
-        assert f"1 nsqd that holds it is not reached ({apart}): " in page.text
+        assert apart in page.text
+        assert "not reached" in page.text
     assert (list(deed["results"])[-1], deed["silent"]) == (site.address(0), [apart])
-    assert f"not reached, and keeping what they hold: {apart}" in log
+    assert f"not reached, and unchanged: {apart}" in log
     assert not site.nodes[1].posted
 
 
@@ -248,3 +275,26 @@ async def test_graphs_of_graphite_are_pictures_with_a_time_frame():
     assert '<img src="http' not in off.html
     assert "graphite" not in without.headers["Content-Security-Policy"]
     assert "Graphite" not in without.text
+
+
+@pytest.mark.parametrize(("depth", "typed"), [(0, False), (4000, False), (9000, True)])
+async def test_emptying_many_messages_needs_the_typed_name(depth, typed):
+    def hold(answer):
+        for topic in answer["topics"]:
+            for channel in topic["channels"]:
+                channel.update(depth=depth, in_flight_count=0, deferred_count=0)
+
+    async with stub_site(nodes=2) as site:
+        for node in site.nodes:
+            node.edit = hold
+        await site.round()
+        await site.round()
+        fields = {"action": "empty", "topic": TOPIC, "channel": "billing"}
+        question = await site.get(f"/action?action=empty&topic={TOPIC}&channel=billing")
+        plain = await site.submit(**fields)
+        named = await site.submit(**fields, typed="billing")
+        picked = await site.submit("/bulk", action="empty", channel=f"{TOPIC}/billing", confirmed="yes")
+
+    assert ('id="typed"' in question.html) is typed
+    assert [plain.status, named.status] == [422 if typed else 303, 303]
+    assert picked.status == (422 if typed else 303)

@@ -117,8 +117,7 @@ def full(tmp_path_factory):
         tls = authority.client()
         common = {
             "auth_secret": "s",
-            "tls_v1": True,
-            "tls_config": tls,
+            "tls": tls,
             "topology_region": "eu",
             "max_in_flight": 20,
         }

@@ -1,5 +1,6 @@
 """Figures of pages and the API are true: reading does not freeze them, no total is silently too small."""
 
+import re
 import time
 
 from nsqclient.wire.durations import MILLISECOND, SECOND
@@ -423,3 +424,25 @@ async def test_a_topic_is_shown_whose_latency_only_some_nodes_measure():
 
     assert channel.status == 200
     assert "99th" in channel.text
+
+
+async def test_page_has_one_number_for_one_thing():
+    async with stub_site(nodes=2) as site:
+        began = time.monotonic()
+
+        def grows(answer):
+            for topic in answer["topics"]:
+                for channel in topic["channels"]:
+                    channel.update(depth=int(500 + 1000 * (time.monotonic() - began)), client_count=0)
+
+        for node in site.nodes:
+            node.edit = grows
+        await site.round()
+        await site.round()
+
+        for path in (f"/topics/{TOPIC}/billing", f"/topics/{TOPIC}"):
+            text = (await site.get(path)).text
+            numbers = re.findall(r"([\d,]{4,}) messages wait and nobody consumes", text)
+            # The sentence, the tile or row, and with nodes their total.
+            assert numbers
+            assert text.count(numbers[0]) >= 2, text

@@ -361,7 +361,7 @@ def test_deferred_messages_from_a_due_time_on_are_not_taken_by_when_they_were_pu
 def test_dead_letters_are_inspected_counted_and_sent_back(site):
     for nsqd in site.nsqds:
         set_policy(nsqd, "^sick$", name="sick", channel=".*", max_attempts=1)
-    site.fill("sick", "a", messages=3)
+    site.fill("sick", "a", "other", messages=3)
     for nsqd in site.nsqds:
         with Wire(("127.0.0.1", nsqd.tcp_port)) as client:
             client.identify()
@@ -384,7 +384,13 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     question = look(site, path="/messages/act", act="send_back", **place).text
     one = told(site, act(site, act="send_back", **place, node=letter["node"], id=letter["id"]))
     rest = told(site, act(site, act="send_back", **place))
+    # What was sent back to one channel is not for the other.
+    seek = {"act": "seek", "topic": "sick", "channel": "other", "to": "earliest"}
+    preview = look(site, path="/messages/act", **seek).text
+    owed = told(site, act(site, **seek))
 
+    assert "now, and 6 afterwards." in preview
+    assert "it owes 6 messages from there on" in owed
     assert look(site, topic="sick", state="dead").status == 404
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
     assert "sick / a requeued after 1 attempt" in page

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from contextlib import contextmanager
 
@@ -86,6 +87,27 @@ def test_an_action_says_which_node_it_did_not_reach(cluster):
     assert site.nsqds[0].get("/stats?format=json&topic=orders")["topics"][0]["channels"][0]["paused"]
 
 
+def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(cluster):
+    site = build_site(cluster, QUICK)
+    site.fill("orders", "a", messages=3)
+    victim = site.nsqds[0]
+
+    def deed():
+        return site.admin.get("/audit?format=json")["changes"][0]
+
+    with frozen(victim):
+        _, answer = call(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
+        before = deed()
+    wait_until(lambda: not deed()["unknown"], "the audit is completed")
+    (topic,) = victim.get("/stats?format=json&topic=orders")["topics"]
+
+    assert answer["message"].endswith("the outcome is unknown, it may still happen")
+    assert before["results"][victim.http_address] == "unknown: timed out after 0.4s, it may still happen"
+    # It was frozen, not dead: the request waited in its socket.
+    assert topic["channels"][0]["paused"]
+    assert deed()["results"][victim.http_address] == "done: seen when the node answered again"
+
+
 @pytest.mark.parametrize("registered", [0, 1])
 def test_a_topic_that_nodes_hold_without_being_registered_for_it_is_changed_there_too(cluster, registered):
     site = build_site(cluster)
@@ -123,6 +145,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     wait_until(lambda: "refused" in admin.get("/api/topics")["message"], "the first outage is noticed")
     one_down = admin.get("/api/topics")
     wait_until(lambda: "lookup down" in ask(admin, "GET", "/").text, "the index shows the outage")
+    wait_until(lambda: "1 of 2" in ask(admin, "GET", "/nodes").text, "the registrations are counted again")
     page = ask(admin, "GET", "/")
     nodes = ask(admin, "GET", "/nodes")
     lookupds[0].kill()
@@ -134,6 +157,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
         "the index shows both outages",
     )
     lasting = ask(admin, "GET", "/")
+    nodes_later = ask(admin, "GET", "/nodes")
     late = cluster.nsqadmin()
     problem = ask(late, "GET", "/")
 
@@ -145,6 +169,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert "attention-watch" in page.body.decode()
     assert "incomplete" not in page.text + nodes.text
     assert "no answer" in nodes.text
+    assert not re.search(r"\d of 2 ", nodes_later.text.partition("nsqlookupd 2")[0])
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
     assert written[0] == 502
@@ -195,7 +220,9 @@ def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(c
 
     topic = admin.get("/api/topics/orders")
 
-    assert topic["message"] == 'WARNING: got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+    said = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+    address = lookupds[1].http_address
+    assert topic["message"] == f'WARNING: Get "http://{address}/lookup?topic=orders": {said}'
     assert len(topic["nodes"]) == 1
     page = ask(admin, "GET", "/topics/orders").text
     assert f"nsqlookupd {lookupds[1].http_address} does not know this topic" in page
@@ -259,5 +286,7 @@ def test_an_empty_cluster_is_not_a_failure(cluster):
     assert admin.get("/api/nodes") == {"nodes": [], "message": ""}
     assert admin.get("/api/counter") == {"stats": {}, "message": ""}
     assert "No topics yet" in ask(admin, "GET", "/").text
+    assert "1 warning since" in ask(admin, "GET", "/").text
+    assert "No nsqd is registered" in ask(admin, "GET", "/").text
     assert "No nsqd has registered" in ask(admin, "GET", "/nodes").text
     assert ask(admin, "GET", "/counter").status == 200

@@ -151,6 +151,20 @@ def test_a_form_that_says_nothing_is_shown_again(admin, nsqds, fields, sentence)
     assert names(nsqds[0]) == []
 
 
+@pytest.mark.parametrize(
+    "fields", [{"topic": "(", "definition": "{}"}, {"topic": "^o$", "definition": '{"max_attempt": 3}'}]
+)
+def test_preview_of_invalid_policy_is_refused_and_form_keeps_its_content(admin, nsqds, fields):
+    answer = post(admin, confirmed="", name="wrong", priority="7", **fields)
+
+    assert answer.status == 400
+    assert nsqds[0].http_address in answer.text
+    assert "Set policy" not in answer.text
+    for value in ("wrong", "7", fields["topic"]):
+        assert f'value="{value}"' in answer.body.decode()
+    assert names(nsqds[0]) == []
+
+
 def test_an_unknown_node_is_not_asked(admin):
     assert post(admin, **{"from": "127.0.0.1:1"}).status == 404
 

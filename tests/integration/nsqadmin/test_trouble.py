@@ -48,6 +48,8 @@ def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
     )
     assert "Left 1" in nodes
     assert "Last known values" in its_page
+    assert "nsqd answers" not in its_page
+    assert f'href="/nodes/{victim.http_address}"' in ask(site.admin, "GET", "/").body.decode()
     victim.start()
     wait_until(lambda: left not in concerns(site), "it is missed no longer when it is back")
     assert site.admin.logs().count(f"nsqd {victim.http_address} left with 3 messages") == 1

@@ -1,11 +1,12 @@
 """Troubles, each injected into a healthy cluster: each is named on the right page, and gone afterwards."""
 
+import asyncio
 import time
 
 import pytest
 
 from nsqclient.wire.durations import SECOND
-from tests.support.stub_site import stub_site
+from tests.support.stub_site import SOON_SILENT, stub_site
 
 TOPIC = "topic.0001.events"
 CHANNEL = f"{TOPIC}/billing"
@@ -53,7 +54,7 @@ def growing():
         for one in answer["topics"]:
             if one["topic_name"] == TOPIC:
                 channel = next(found for found in one["channels"] if found["channel_name"] == "billing")
-                channel["depth"] = int(500 + 300 * passed)
+                channel["depth"] = int(9000 + 300 * passed)
                 channel["message_count"] += int(400 * passed)
 
     return edit
@@ -126,6 +127,7 @@ TROUBLES = {
     "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
     "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),
     "messages time out on one node": (on_one(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "messages become dead letters": (everywhere(rising("dead_count", 5)), "dead letters", CHANNEL),
     "a queue grows": (everywhere(growing()), "growing", CHANNEL),
     "a node freezes": (freeze, "no answer", node),
     "a node answers with errors": (refuse, "no figures", node),
@@ -204,3 +206,57 @@ async def test_a_limit_stays_passed_when_something_is_done_to_the_topic(site):
     adder.changed(topic)
 
     assert "over limit" in {one.mark for one in adder.troubles if one.topic == topic}
+
+
+async def test_trouble_of_frozen_node_stays_as_last_known():
+    async with stub_site(nodes=2, **SOON_SILENT) as site:
+        on_one(figures(depth=9, client_count=0))(site)
+        everywhere_else = site.nodes[1]
+        everywhere_else.edit = figures(client_count=0, depth=0)
+
+        async def shown():
+            concerns = (await site.get("/?format=json")).json()["concerns"]
+            return next((one for one in concerns if one["state"] == "no consumers"), None)
+
+        before = await site.until(shown, "it is named")
+        freeze(site)
+
+        async def unjudged():
+            return (await shown()).get("last_known")
+
+        await site.until(unjudged, "it is only the last known state")
+        page = (await site.get("/")).text
+        heal(site)
+
+        async def gone():
+            return not await shown()
+
+        after = await shown()
+        await site.until(gone, "it is over")
+
+    assert after is None or after["since"] == before["since"]
+    assert f"last known: nsqd {site.address(0)} does not answer" in page
+
+
+async def test_trouble_keeps_its_beginning_over_a_restart_with_history_file(tmp_path):
+    options = {"history": True, "history_file": str(tmp_path / "history")}
+
+    def bare(stubs):
+        for one in stubs.nodes:
+            one.edit = figures(depth=9, client_count=0)
+
+    sinces = []
+    for _ in range(2):
+        async with stub_site(nodes=1, before=bare, **options) as site:
+
+            async def since(site=site):
+                concerns = (await site.get("/?format=json")).json()["concerns"]
+                return [one["since"] for one in concerns if one["state"] == "no consumers"]
+
+            await site.until(since, "it is named")
+            await site.round()
+            await site.round()
+            sinces.append(await since())
+            await asyncio.sleep(1.1)
+
+    assert sinces[0] == sinces[1]

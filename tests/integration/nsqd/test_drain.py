@@ -123,7 +123,7 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
     async def handle(delivery):
         bodies.append(delivery.body)
 
-    async with Producer(leaving.tcp_address, staying.tcp_address) as producer:
+    async with Producer([leaving.tcp_address, staying.tcp_address]) as producer:
         for n in range(50):
             await producer.publish("t", b"%d" % n)
         leaving.post("/channel/create?topic=t&channel=c")
@@ -244,11 +244,78 @@ def test_the_command_ends_when_somebody_takes_the_drain_back(node, connect):
     assert (code, err) == (1, f"nsqd-drain: {why}\n")
 
 
-def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
-    began = time.monotonic()
+LONG_GRACE = "?grace=3600000"
 
-    assert ended(drain(node.http_address, "--at-least=700ms"))[0] == 0
-    assert time.monotonic() - began >= 0.7
+
+def test_announced_drain_is_not_ready_and_accepts_publishes(node, connect):
+    assert begin(node, LONG_GRACE)["draining"] is True
+
+    assert node.request("GET", "/ready") == (503, b"NOK - draining")
+    assert node.request("POST", "/pub?topic=t", b"x") == (200, b"OK")
+    assert connect(node).ask(pub("t", b"x")) == b"OK"
+    assert not node.get("/drain")["drained"]
+    assert node.request("POST", "/drain?grace=soon") == (400, b'{"message":"INVALID_GRACE"}')
+
+
+def test_drain_refuses_publishes_after_its_grace_and_closes_idle_connections(node, connect):
+    publisher, consumer = connect(node), connect(node)
+    publisher.publish("t", b"x")
+    consumer.subscribe("t", "c")
+    with closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)) as kept:
+        kept.request("POST", "/pub?topic=t", b"x")
+        assert kept.getresponse().read() == b"OK"
+        begin(node, "?grace=200")
+
+        assert publisher.is_closed()
+        assert kept.sock.recv(1) == b""
+    assert node.request("POST", "/pub?topic=t", b"x") == (503, b'{"message":"DRAINING"}')
+    consumer.send(b"RDY 2\n")
+    assert {consumer.message().body, consumer.message().body} == {b"x"}
+
+
+def test_announced_drain_closes_a_connection_behind_the_answer_to_its_publish(node, connect):
+    wire, other = connect(node), connect(node)
+    begin(node, LONG_GRACE)
+
+    other.send(pub("t", b"x") + pub("t", b"rest")[:-1])
+    assert other.response() == b"OK"
+    other.send(b"t")
+    assert (other.response(), other.is_closed()) == (b"OK", True)
+    assert (wire.ask(pub("t", b"x")), wire.is_closed()) == (b"OK", True)
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t&binary=true"])
+@pytest.mark.parametrize(("grace", "status"), [(LONG_GRACE, 200), ("", 503)])
+def test_each_http_answer_of_a_drain_closes_the_connection(node, path, grace, status):
+    with closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)) as connection:
+        body = b"\0\0\0\1\0\0\0\1x"
+        connection.request("POST", path, body)
+        assert connection.getresponse().read() == b"OK"
+        begin(node, grace)
+
+        connection.request("POST", path, body)
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("Connection")) == (status, "close")
+
+
+def test_drain_without_grace_ends_the_grace_of_another(node):
+    begin(node, LONG_GRACE)
+    begin(node)
+
+    assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
+    assert begin(node, "?cancel=true")["draining"] is False
+    begin(node, LONG_GRACE)
+    assert begin(node, "?cancel=true")["draining"] is False
+    assert node.request("GET", "/ready") == (200, b"OK")
+
+
+def test_the_command_waits_for_the_grace_though_nothing_remains(node):
+    process = drain(node.http_address, "--grace=1s")
+    wait_until(lambda: node.get("/drain")["draining"], "the drain is announced")
+    assert node.request("POST", "/pub?topic=t#ephemeral", b"x")[0] == 200
+
+    assert ended(process)[0] == 0
+    assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
 
 
 def test_the_command_says_what_remains_when_the_time_is_up(node, connect):

@@ -18,7 +18,8 @@ from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
 from tests.support.peers import scripted_peer
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, wait_until
+from tests.support.wire import Wire
 
 IDENTITY = {"broadcast_address": "nsqd-a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
 REPLY = b'{"broadcast_address":"127.0.0.1","hostname":"h","http_port":%d,"tcp_port":4160,"version":"1.3.0"}'
@@ -602,3 +603,36 @@ async def test_a_peer_without_a_broadcast_address_is_not_asked(nsqd, lookupd):
 
     assert await peers.channels_of("t") == []
     assert f"ERROR: LOOKUPD({daemon.tcp.address}): no broadcast address" in nsqd.logged()
+
+
+def test_lookup_right_after_the_first_ok_finds_the_new_topic(cluster):
+    lookupd = cluster.nsqlookupd()
+    daemon = cluster.nsqd()
+    wait_until(lambda: lookupd.get("/nodes")["producers"], "nsqd is registered")
+    found = 0
+    with Wire(("127.0.0.1", daemon.tcp_port)) as wire:
+        for number in range(40):
+            wire.publish(f"new{number}", b"x")
+            found += lookupd.request("GET", f"/lookup?topic=new{number}")[0] == 200
+
+    assert found >= 39
+
+
+async def test_changes_are_written_before_the_reply_to_an_earlier_one(nsqd):
+    written = []
+
+    async def silent(reader, writer):
+        parser = CommandParser()
+        while data := await reader.read(4096):
+            parser.feed(data)
+            while (command := parser.next_command()) is not None:
+                written.append(command)
+                if isinstance(command, Identify):
+                    writer.write(encode_reply(REPLY % 1))
+
+    async with scripted_peer(silent) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers() and peers.peers()[0].connected, "it is connected")
+        for number in range(3):
+            peers.register(f"t{number}")
+        await eventually(lambda: len(written) == 4, "all changes came, though no reply went back")

@@ -14,13 +14,11 @@ from nsqclient.config import Config, check_option
         ("write_timeout", 301),
         ("lookupd_poll_interval", 301),
         ("lookupd_poll_jitter", 1.5),
-        ("max_attempts", 65536),
         ("max_in_flight", -1),
         ("sample_rate", 100),
         ("deflate_level", 0),
         ("deflate_level", 10),
         ("rdy_redistribute_interval", 0),
-        ("default_requeue_delay", -1),
         ("low_rdy_timeout", float("nan")),
     ],
 )
@@ -129,7 +127,7 @@ def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
 
 
 @pytest.mark.parametrize(
-    "option", ["bogus", "bogus,1", "max_attempts,many", "dial_timeout,5", "snappy,maybe"]
+    "option", ["bogus", "bogus,1", "max_in_flight,many", "dial_timeout,5", "snappy,maybe"]
 )
 def test_an_option_that_is_none_or_has_no_such_value_is_refused(option):
     with pytest.raises(ValueError, match=option.partition(",")[0]):

@@ -14,7 +14,7 @@ class Kept:
         self.retry = retry
         self.commands: list[bytes] = []
 
-    def answer(self, command, _outcome):
+    def answer(self, command, _outcome, _received_at):
         self.commands.append(command)
 
 

@@ -37,6 +37,9 @@ def test_a_message_delivered_for_weeks_has_a_delay_all_the_same():
     [
         lambda: Retry(max_attempts=-1),
         lambda: Retry(max_attempts=70_000),
+        lambda: Retry(then="forget"),
+        lambda: Retry(5, then="discard", dead_letter_topic="dead"),
+        lambda: Retry(5, dead_letter_topic="not a name"),
         lambda: Retry(delay=Fixed(-1)),
         lambda: Retry(delay=lambda _: -5),
         lambda: Exponential(1, 600, factor=0.5),
@@ -44,5 +47,24 @@ def test_a_message_delivered_for_weeks_has_a_delay_all_the_same():
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(mistake):
-    with pytest.raises(ValueError, match=r"out of range|negative|factor"):
+    with pytest.raises(ValueError, match=r"out of range|negative|factor|neither|dead_letter"):
         mistake()
+
+
+def test_retry_gives_up_only_when_it_is_told_to():
+    assert Retry().max_attempts == 0
+    assert Retry().dead_letters_of("t", "c") == ""
+
+
+@pytest.mark.parametrize(
+    ("retry", "topic"),
+    [
+        (Retry(5), "t.c.dead"),
+        (Retry(5, dead_letter_topic="dead"), "dead"),
+        (Retry(dead_letter_topic="dead"), "dead"),
+        (Retry(5, then="discard"), ""),
+        (Retry(5, then=print), ""),
+    ],
+)
+def test_retry_names_the_topic_of_dead_letters(retry, topic):
+    assert retry.dead_letters_of("t", "c") == topic

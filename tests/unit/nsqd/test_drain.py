@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from bench.ports import free_port
-from nsqd.drain import DrainError, DrainOptions, _answer, _ask, drain, parse_arguments
+from nsqd.drain import DrainError, DrainOptions, _answer, ask_node, drain, parse_arguments
 
 WAITING = {"draining": True, "drained": False, "remaining": 1, "topics": []}
 DRAINED = {"draining": True, "drained": True, "remaining": 0, "topics": []}
@@ -64,7 +64,7 @@ def test_a_node_that_does_not_answer_once_is_asked_again():
 
 def test_a_node_that_never_answers_again_ends_the_command_when_the_time_is_up():
     with node(None) as (options, asked), pytest.raises(DrainError, match=r"GET http://.*/drain: "):
-        _answer(partial(_ask, options), time.monotonic() + 3, "GET")
+        _answer(partial(ask_node, options, "/drain"), time.monotonic() + 3, "GET")
 
     assert len(asked) > 1
 
@@ -81,7 +81,7 @@ def test_a_process_that_is_gone_is_not_waited_for():
     options = DrainOptions(f"127.0.0.1:{free_port()}", 3600.0, 0.0, 3600.0)
 
     with pytest.raises(DrainError, match=r"GET http://.*refused"):
-        _answer(partial(_ask, options), math.inf, "GET")
+        _answer(partial(ask_node, options, "/drain"), math.inf, "GET")
 
 
 def test_without_flags_the_node_of_this_machine_is_drained_within_five_minutes():
@@ -89,9 +89,9 @@ def test_without_flags_the_node_of_this_machine_is_drained_within_five_minutes()
 
 
 def test_durations_are_written_as_for_nsqd():
-    options = parse_arguments(["--timeout=1m30s", "--at-least=500ms", "--poll-interval=0"])
+    options = parse_arguments(["--timeout=1m30s", "--grace=500ms", "--poll-interval=0"])
 
-    assert (options.timeout_s, options.at_least_s, options.poll_interval_s) == (90.0, 0.5, 0.0)
+    assert (options.timeout_s, options.grace_s, options.poll_interval_s) == (90.0, 0.5, 0.0)
 
 
 def test_a_bad_duration_is_refused(capsys):

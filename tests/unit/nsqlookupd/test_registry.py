@@ -1,3 +1,6 @@
+import gc
+import sys
+
 import pytest
 
 from nsqclient.wire.lookup import PeerInfo
@@ -279,6 +282,28 @@ def test_a_tombstone_of_a_topic_that_was_given_up_is_forgotten(registry, directo
     registry.register(peer, "t")
 
     assert directory.nodes(2 * S) == {"a": {"t": False}}
+
+
+@pytest.mark.parametrize("how", ["unregistered", "deleted"])
+def test_tombstones_of_topics_that_are_gone_take_no_memory(registry, directory, how):
+    peer = directory.peer("a")
+
+    def one_topic(number):
+        registry.register(peer, f"t{number}")
+        registry.tombstone(f"t{number}", "a:4151", 1 * S)
+        if how == "unregistered":
+            registry.unregister_topic(peer, f"t{number}")
+        registry.delete_topic(f"t{number}")
+
+    for number in range(100):
+        one_topic(number)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(100, 2100):
+        one_topic(number)
+    gc.collect()
+
+    assert sys.getallocatedblocks() - before < 200
 
 
 def test_a_tombstone_ends_after_its_lifetime(registry, directory):

@@ -32,6 +32,7 @@ from nsqclient.integrations.faststream.routing import NsqRegistrator
 from nsqclient.message import Message
 from nsqclient.producer import Producer
 from nsqclient.wire.address import address_list
+from nsqclient.wire.errors import NSQError
 
 
 class NsqLoggerStorage(DefaultLoggerStorage):
@@ -72,7 +73,8 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
 
     def __init__(
         self,
-        *nsqd_addresses: str,
+        nsqd_addresses: Sequence[str] | str = (),
+        *,
         lookupd_addresses: Sequence[str] | str = (),
         channel: str = "",
         config: Config | None = None,
@@ -104,7 +106,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
         nsqds, lookupds = address_list(nsqd_addresses), address_list(lookupd_addresses)
         self._make_producer = partial(
             Producer,
-            *nsqds,
+            nsqds,
             lookupd_addresses=lookupds,
             config=client,
             publish_timeout=publish_timeout,
@@ -183,7 +185,7 @@ class NsqBroker(NsqRegistrator, BrokerUsecase[Message[bytes], Producer, NsqBroke
             return False
         try:
             await self._connection.ping(timeout=timeout)
-        except OSError:
+        except (NSQError, TimeoutError):
             return False
         return True
 

@@ -33,7 +33,6 @@ class NsqSubscriberConfig(SubscriberUsecaseConfig):
     channel: str
     max_workers: int
     retry: Retry | None
-    dead_letter: str
     auto_touch: bool
 
     @property

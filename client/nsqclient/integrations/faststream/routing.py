@@ -37,7 +37,6 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
         *,
         max_workers: int = 1,
         retry: Retry | None = None,
-        dead_letter: str = "",
         auto_touch: bool = False,
         ack_policy: AckPolicy = EMPTY,
         no_reply: bool = False,
@@ -52,8 +51,8 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
     ) -> NsqSubscriber:
         """Handle the messages of a channel; without *channel* it is that of the broker.
 
-        Up to *max_workers* calls of the handlers run together. *retry*, *dead_letter* and *auto_touch* are
-        those of :class:`nsqclient.Consumer`.
+        Up to *max_workers* calls of the handlers run together. *retry* and *auto_touch* are those of
+        :class:`nsqclient.Consumer`.
         """
         outer = cast("NsqBrokerConfig", self.config)
         config = NsqSubscriberConfig(
@@ -64,7 +63,6 @@ class NsqRegistrator(Registrator[Message[bytes], NsqBrokerConfig]):
             channel=channel,
             max_workers=max_workers,
             retry=retry,
-            dead_letter=dead_letter,
             auto_touch=auto_touch,
         )
         specified = NsqSubscriberSpecificationConfig(

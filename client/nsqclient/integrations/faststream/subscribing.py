@@ -139,7 +139,6 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
             auto_answer=False,
             auto_touch=config.auto_touch,
             retry=config.retry,
-            dead_letter=config.dead_letter,
         )
 
     async def _handle(self, message: Message[bytes]) -> None:

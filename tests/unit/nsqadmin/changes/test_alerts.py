@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, place_of
@@ -9,7 +11,7 @@ from nsqadmin.figures.sums import ClusterSum
 STUCK = Concern(
     Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
 )
-NOW = Instant(5 * 10**9, 1000.0)
+NOW = Instant(500 * 10**9, 1000.0)
 PAUSED = Concern(Level.WATCH, "paused", "paused", "orders")
 
 
@@ -94,3 +96,22 @@ def test_the_name_of_a_trouble_says_what_it_is_about():
     assert place_of(key_text(STUCK.key)) == ("orders", "billing", "")
     assert place_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")
     assert place_of("nonsense") == ("", "", "")
+
+
+@pytest.mark.parametrize(("lasts_s", "told_of"), [(8, 0), (59, 0), (60, 1)])
+async def test_alert_needs_a_minimum_duration(lasts_s, told_of):
+    told = Told()
+    began = NOW.after(-lasts_s)
+    await follow(Alerts(told, "json"), replace(STUCK, began=began))
+
+    assert len(told) == told_of
+
+
+async def test_restored_trouble_is_not_told_of_twice():
+    told = Told()
+    alerts = Alerts(told, "json")
+    alerts.restore([STUCK], NOW)
+    await follow(alerts, STUCK)
+    await follow(alerts)
+
+    assert [one["status"] for one in told] == ["resolved"]

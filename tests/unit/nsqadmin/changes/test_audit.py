@@ -1,8 +1,12 @@
 import io
 import json
+from dataclasses import replace
 
-from nsqadmin.changes.audit import Audit, Deed
+import pytest
+
+from nsqadmin.changes.audit import Audit, Deed, later_outcome
 from nsqcore.process.logs import Log
+from tests.support.records import channel_json, topic_stats
 
 
 def deed(number=0, **fields):
@@ -65,6 +69,41 @@ def test_the_result_says_where_it_was_done_and_where_not():
     )
     assert deed(ok=False, problem="no").result == "failed: no"
     assert deed(channel="c", node="n:1").subject == "t0/c on n:1"
+
+
+def test_unknown_outcome_is_completed_by_later_record(tmp_path):
+    path = tmp_path / "audit"
+    book = audit(path)
+    book.note(deed(results={"a:1": "done", "b:1": "unknown: timed out, it may still happen"}))
+    book.note(deed(1))
+    (waiting,) = audit(path).unknown()
+
+    book.note(replace(waiting, results={"a:1": "done", "b:1": "done: seen when the node answered again"}))
+
+    for latest in (book.latest(), audit(path).latest()):
+        assert [one.topic for one in latest] == ["t1", "t0"]
+        assert latest[1].result.startswith("2 of 2 nodes")
+    assert not audit(path).unknown()
+
+
+@pytest.mark.parametrize(
+    ("action", "channels", "outcome"),
+    [
+        ("pause_channel", [channel_json("c", paused=True)], "done: seen"),
+        ("pause_channel", [channel_json("c")], "not done"),
+        ("unpause_channel", [channel_json("c")], "done: seen"),
+        ("empty_channel", [channel_json("c")], "done: seen"),
+        ("empty_channel", [channel_json("c", depth=3)], "not known to be done"),
+        ("delete_channel", [], "done: seen"),
+        ("delete_channel", [channel_json("c")], "not done"),
+        ("create_topic and create_channel", [channel_json("c")], "done: seen"),
+        ("seek_channel", [channel_json("c")], "not known to be done"),
+    ],
+)
+def test_later_outcome_is_read_from_statistics(action, channels, outcome):
+    done = Deed(1.0, "a", "", "", action, topic="t", channel="c")
+
+    assert later_outcome(done, topic_stats("t", *channels)) == f"{outcome} when the node answered again"
 
 
 def test_a_file_that_cannot_be_written_to_is_an_error_of_the_log_and_of_nobody_else(tmp_path):

@@ -1,3 +1,5 @@
+import pytest
+
 from nsqadmin.figures import aggregate, attention
 from nsqadmin.figures.attention import Level, ShareState
 from nsqadmin.figures.trend import Trend
@@ -13,8 +15,8 @@ def of_topic(depth, *, paused=False, has_channels=False):
     return attention.of_topic("orders", depth, paused=paused, has_channels=has_channels)
 
 
-def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0):
-    return Trend(span_s, messages, finished, depth, timeouts)
+def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0, dead=0.0):
+    return Trend(span_s, messages, finished, depth, timeouts, dead)
 
 
 def marks(concerns):
@@ -210,3 +212,57 @@ def test_the_worst_comes_first_and_nodes_before_channels():
     assert ordered[1].weight == 20
     assert attention.worst_level(concerns) == Level.TROUBLE
     assert attention.worst_level([]) is None
+
+
+def test_channel_whose_messages_all_become_dead_letters_is_a_problem():
+    one = channel(client_count=1, dead_count=1000)
+    (every,) = attention.of_channel(one, trend(messages=18, finished=18, dead=18))
+    (some,) = attention.of_channel(one, trend(messages=18, finished=18, dead=2))
+
+    assert (every.mark, every.messages) == ("dead letters", 1000)
+    assert every.text == "every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
+    assert some.text.startswith("messages become dead letters: 2 a second")
+
+
+def test_topic_of_dead_letters_is_not_called_a_topic_without_channel():
+    (concern,) = attention.of_topic("orders.bad.dead", 9, paused=False, has_channels=False)
+
+    assert (concern.mark, concern.text) == ("dead letters", "9 dead letters to inspect, send back or delete")
+
+
+def test_growing_queue_is_a_burst_while_its_oldest_message_is_young():
+    rate = trend(messages=300, finished=200, depth=100)
+
+    def judged(depth, oldest_s):
+        one = channel(depth=depth, client_count=1, oldest_message_time=int(oldest_s * 1e9))
+        return marks(attention.of_channel(one, rate, now_s=1000.0))
+
+    assert judged(685, 992) == []
+    assert judged(685, 930) == [("growing", Level.TROUBLE)]
+    # Without the time of the oldest message: 200 a second need 100 s for the backlog.
+    unknown = channel(depth=20_000, client_count=1)
+    assert marks(attention.of_channel(unknown, rate, now_s=1000.0)) == [("growing", Level.TROUBLE)]
+
+
+def test_no_consumers_is_a_warning_first():
+    (concern,) = attention.of_channel(channel(depth=5), None)
+
+    assert concern.when.trouble_s == attention.ALERT_S
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "level"),
+    [
+        (200_000_000_000, 1_000_000_000_000, None),
+        (90_000_000_000, 1_000_000_000_000, Level.WATCH),
+        (3_900_000_000, 20_000_000_000, Level.WATCH),
+        (10_000_000_000, 1_000_000_000_000, Level.TROUBLE),
+        (-1, -1, None),
+    ],
+)
+def test_disk_with_little_free_space_needs_attention(free, total, level):
+    found = attention.of_node("a:4151", disk=attention.DiskState(free, total, 240.0))
+
+    assert marks(found) == ([("disk", level)] if level else [])
+    if level:
+        assert "full in about 4m 00s. nsqd refuses publishes when it is full" in found[0].text

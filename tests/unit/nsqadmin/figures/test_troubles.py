@@ -4,7 +4,7 @@ import pytest
 
 from nsqadmin.figures.attention import Concern, Level, When
 from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.troubles import TroubleBook
+from nsqadmin.figures.troubles import RESTORED_S, TroubleBook
 
 
 def concern(mark="stuck", topic="orders", channel="audit", **when):
@@ -13,7 +13,7 @@ def concern(mark="stuck", topic="orders", channel="audit", **when):
 
 def at(seconds, clock_s=None):
     """A moment at which the clock says *clock_s*."""
-    return Instant(seconds * 10**9, float(seconds if clock_s is None else clock_s))
+    return Instant(int(seconds) * 10**9, float(seconds if clock_s is None else clock_s))
 
 
 def shown(book, now_s, *concerns, clock_s=None):
@@ -124,3 +124,30 @@ def test_what_is_known_to_have_begun_earlier_has_lasted_as_long_as_it_has(step):
 
     assert shown(book, 100, silent, clock_s=100 + step) == [("no answer", Level.WATCH, 40 + step)]
     assert shown(book, 105, silent, clock_s=105 + step) == [("no answer", Level.TROUBLE, 40 + step)]
+
+
+def test_unjudged_concern_stays_as_last_known():
+    book = TroubleBook()
+    shown(book, 100, concern())
+
+    (kept,) = book.note([], at(160), unjudged=lambda _: "nsqd a:1 does not answer")
+    (found,) = book.note([concern()], at(170), unjudged=lambda _: "nsqd a:1 does not answer")
+
+    assert (kept.since_s, kept.sentence) == (100, " (last known: nsqd a:1 does not answer)")
+    assert (found.since_s, found.last_known) == (100, "")
+    assert book.note([], at(180)) == []
+
+
+def test_restored_concern_keeps_its_beginning_and_goes_if_it_is_not_found():
+    book = TroubleBook()
+    earlier = replace(concern(), began=at(40))
+    book.restore([earlier, replace(earlier, channel="other")], at(100))
+
+    first = book.note([concern()], at(102))
+    later = book.note([concern()], at(100 + RESTORED_S))
+
+    assert [(one.channel, one.since_s, bool(one.last_known)) for one in first] == [
+        ("audit", 40, False),
+        ("other", 40, True),
+    ]
+    assert [(one.channel, one.since_s) for one in later] == [("audit", 40)]

@@ -39,7 +39,7 @@ def test_the_summary_is_by_node_and_names_one_that_is_down_once():
     assert details == ["2 channels on a", "1 channel on b"]
     assert warnings == [
         "b: E_BUSY (1 channel)",
-        "c is not reached and keeps what it holds of 2 channels",
+        "c was not reached: 2 channels did not change there",
     ]
 
 

@@ -10,27 +10,31 @@ def concern(level=Level.TROUBLE, since_s=NOON - 3600):
 
 
 def test_the_verdict_is_one_line():
-    assert verdict([], 0, NOON).text == "All is well; nothing waits"
-    assert verdict([], 1200, NOON).text == "All is well; 1,200 messages waiting"
+    assert verdict([], 0, NOON).text == "All good. No backlog"
+    assert verdict([], 1200, NOON).text == "All good. 1,200 messages waiting"
     since = int((NOON - 720) * 1e9)
-    assert verdict([], 9, NOON, since).text == "All is well; 9 messages waiting, the oldest for 12m 00s"
-    assert verdict([], 0, NOON, since).text == "All is well; nothing waits"
+    assert verdict([], 9, NOON, since).text == "All good. 9 messages waiting, the oldest for 12m 00s"
+    assert verdict([], 0, NOON, since).text == "All good. No backlog"
     three = [concern(), concern(since_s=NOON - 7200), concern(), concern(Level.WATCH, since_s=1.0)]
     assert (verdict(three, 41_000, NOON).level, verdict(three, 41_000, NOON).text) == (
         2,
-        "3 troubles since 10:00, 41,000 messages waiting",
+        "3 problems, 1 warning since 10:00. 41,000 messages waiting",
     )
-    assert (
-        verdict([concern(Level.WATCH)] * 2, 0, NOON).text == "2 things to look at since 11:00, nothing waits"
-    )
+    assert verdict([concern(Level.WATCH)] * 2, 0, NOON).text == "2 warnings since 11:00. No backlog"
     assert verdict([concern(since_s=0.0)], 0, NOON).level == 2
+
+
+def test_verdict_counts_messages_of_nodes_that_are_down():
+    down = Concern(Level.WATCH, "left", "Down", node="a:1", messages=50)
+
+    assert verdict([down], 0, NOON).text.endswith("0 messages waiting, 50 more on nodes that are down")
 
 
 def test_an_incident_is_text_with_a_line_for_each_trouble():
     text = incident([concern(), Concern(Level.WATCH, "left", "it left", node="a:1")], 5, NOON)
 
     assert text.splitlines() == [
-        "1 trouble since 11:00, 5 messages waiting (as of 1970-01-01 12:00:00 UTC)",
+        "1 problem, 1 warning since 11:00. 5 messages waiting (as of 1970-01-01 12:00:00 UTC)",
         "- : stuck, since 11:00. ",
         "- a:1: left. it left",
     ]

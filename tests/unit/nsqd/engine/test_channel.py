@@ -60,6 +60,18 @@ def test_a_batch_is_shared_by_those_who_are_ready(node, channel):
     assert [len(outlet.taken()) for outlet in outlets] == [50, 50, 50, 50]
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_consumers_that_leave_or_stop_are_not_ready(node, channel, paused):
+    channel.paused = paused
+    first, second, third = (node.subscribe(channel, rdy=1)[0] for _ in range(3))
+
+    node.broker.leave(first)
+    node.ready(second, 0)
+
+    assert list(channel.ready) == [third]
+    assert channel.room() == channel.limit + 1
+
+
 def test_requeue_without_delay_joins_the_tail_with_one_more_attempt(node, channel):
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=1)

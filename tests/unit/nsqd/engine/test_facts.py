@@ -5,7 +5,7 @@ import pytest
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.batches import Batch
-from nsqd.log.had import MOST
+from nsqd.log.had import MAX_REMEMBERED_RANGES
 from nsqd.log.ranges import within, without
 from tests.support.promoted import lose_all_but
 
@@ -59,7 +59,7 @@ def test_numbers_that_no_message_has_are_not_told(node, channel, first):
 
 def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel, first):
     topic = node.topic()
-    for _ in range(2 * MOST):
+    for _ in range(2 * MAX_REMEMBERED_RANGES):
         topic.stage(b"refused", node.now_ns)
         topic.abandon()
         node.publish(b"stored")

@@ -13,7 +13,7 @@ from tests.support.engine import Outlet
 
 def ranges(flight):
     """The ranges that are in flight."""
-    return [(seq, seq + 1 if run.broken else run.end) for seq, run in flight.snapshot().items()]
+    return flight.snapshot().ranges()
 
 
 @pytest.fixture
@@ -284,6 +284,18 @@ def test_what_is_left_of_a_moment_in_which_very_much_times_out_has_its_deadline_
     assert (flight.count, flight.next_deadline_ns()) == (10, 61)
 
 
+def test_a_snapshot_keeps_what_was_in_flight_whatever_is_answered_later(flight, consumer):
+    flight.add(30, 31, consumer, now_ns=0, deadline_ns=60)
+    flight.add_scattered([40, 44], consumer, now_ns=0, deadline_ns=60)
+    flight.remove(10, consumer)
+    snapshot = flight.snapshot()
+    flight.remove(11, consumer)
+    flight.remove(15, consumer)
+    flight.remove(44, consumer)
+
+    assert sorted(snapshot.ranges()) == [(11, 20), (30, 31), (40, 41), (44, 45)]
+
+
 def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(consumer):
     flight = InFlight()
     flight.add_scattered(
@@ -296,7 +308,7 @@ def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(cons
     assert flight.remove_scattered([40, 11], consumer)[0][0] == 1
     flight.touch(3, consumer, 90)
 
-    assert flight.snapshot()[3].published == array("q", [1])
+    assert flight.find(3, consumer).published == array("q", [1])
     assert timed_out(flight, 60) == [[(9, 10)]]
     assert timed_out(flight, 90) == [[(3, 4)]]
     assert (flight.count, flight.next_deadline_ns()) == (0, None)

@@ -1,6 +1,6 @@
 """The messages that a log has, or had."""
 
-from nsqd.log.had import MOST, HadRanges
+from nsqd.log.had import MAX_REMEMBERED_RANGES, HadRanges
 
 
 def test_a_log_has_all_from_its_beginning_to_its_end():
@@ -17,6 +17,23 @@ def test_numbers_that_were_passed_over_were_never_had():
     had.go_on_at(35, 40)
 
     assert had.ranges(41) == [(10, 20), (30, 35), (40, 41)]
+
+
+def test_numbers_without_a_message_are_unused():
+    had = HadRanges(10)
+    had.go_on_at(20, 30)
+    had.go_on_at(35, 40)
+
+    assert had.unused(0, 50) == [(0, 10), (20, 30), (35, 40)]
+    assert had.unused(12, 18) == had.unused(30, 33) == had.unused(45, 45) == []
+
+
+def test_numbers_below_the_remembered_ranges_are_not_called_unused():
+    had = HadRanges(0)
+    for number in range(MAX_REMEMBERED_RANGES + 1):
+        had.go_on_at(10 * number + 5, 10 * number + 10)
+
+    assert had.unused(0, 30) == [(15, 20), (25, 30)]
 
 
 def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
@@ -62,8 +79,8 @@ def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
 
 def test_of_very_many_ranges_the_newest_are_remembered():
     had = HadRanges(0)
-    for life in range(2 * MOST):
+    for life in range(2 * MAX_REMEMBERED_RANGES):
         had.go_on_at(life * 10 + 5, life * 10 + 10)
 
-    assert len(had.closed) == MOST
-    assert had.closed[-1] == ((2 * MOST - 1) * 10, (2 * MOST - 1) * 10 + 5)
+    assert len(had.closed) == MAX_REMEMBERED_RANGES
+    assert had.closed[-1] == ((2 * MAX_REMEMBERED_RANGES - 1) * 10, (2 * MAX_REMEMBERED_RANGES - 1) * 10 + 5)

@@ -90,6 +90,34 @@ def test_a_file_that_a_thread_is_syncing_stays_open(street):
         assert finish(shop.store, job) is None
 
 
+class CountingLog:
+    """An open log that counts how often it is asked to close its file."""
+
+    asked = 0
+
+    def __init__(self, *, busy=False):
+        self.busy = busy
+
+    def close_file(self):
+        CountingLog.asked += 1
+        return not self.busy
+
+
+@pytest.mark.parametrize(("busy", "most"), [(0, 1000), (8, 1016), (1000, 16_000)])
+def test_making_room_asks_few_logs_whatever_their_number(busy, most):
+    files = OpenFiles(1000)
+    logs = [CountingLog(busy=number < busy) for number in range(2000)]
+    for log in logs[:1000]:
+        files.used(log)
+    CountingLog.asked = 0
+    for log in logs[1000:]:
+        files.make_room()
+        files.used(log)
+
+    assert CountingLog.asked <= most
+    assert busy == 1000 or len(files) == 1000
+
+
 def test_idle_files_are_closed_and_those_in_use_are_not(tmp_path):
     street = Street(tmp_path, most=100)
     for shop in street:
@@ -124,7 +152,7 @@ def rested(street):
     shop = street.shops[0]
     shop.publish(b"1")
     shop.sync()
-    assert shop.store.rest(synced_only=True)
+    assert shop.store.close_file()
     return shop
 
 
@@ -167,7 +195,7 @@ def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street, tm
     other = street.shops[1]
     other.publish(b"x" * 1_100_000)
     other.sync()
-    other.store.rest(synced_only=True)
+    other.store.close_file()
     assert other.drop(other.store.end, 0) == 1
     assert other.sync() is None
 

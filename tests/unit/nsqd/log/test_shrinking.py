@@ -136,3 +136,18 @@ def test_what_came_back_of_finished_files_is_no_hole_in_the_log(shop):
     shop.reopen(shop.mark(), segment=1)
 
     assert shop.store.losses(FIRST + 3) == []
+
+
+def test_removed_segments_leave_nothing_in_the_cache(shop):
+    shop.new(segment=400)
+    for _ in range(10):
+        shop.publish(b"x" * 60)
+    shop.bodies()
+    large = shop.publish(b"x" * (1 << 21))
+    assert shop.store._cache.size > 0
+
+    # The last one is still open, so it is sealed when it is removed.
+    shop.drop(large.next, 0)
+
+    assert shop.names() == []
+    assert shop.store._cache.size == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqd.log.disk import Disk
+from nsqd.log.disk import Disk, opening_to_sync
 from nsqd.log.segment import SegmentState
 from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk
@@ -198,6 +198,56 @@ def test_a_folder_whose_sync_failed_is_synced_with_the_next(shop):
     assert shop.sync() is None
 
     assert disk.calls.count("sync_folder") == 2
+
+
+class NoDescriptors(Disk):
+    """No folder can be opened while ``full``, and no file that is closed."""
+
+    full = True
+
+    def open_read(self, path):
+        self._open_one()
+        return super().open_read(path)
+
+    def sync_folder(self, path):
+        with opening_to_sync():
+            self._open_one()
+        super().sync_folder(path)
+
+    def _open_one(self):
+        if self.full:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, closed):
+    disk = NoDescriptors()
+    shop.new(disk)
+    shop.publish(b"a", notes=(b"note",))
+    shop.store.seal()
+    shop.publish(b"b")
+    if closed:
+        assert shop.store.close_file()
+
+    assert shop.sync().errno == errno.EMFILE
+    assert (shop.store.unsynced, shop.store.doubt) == (3, None)
+    assert SegmentState.FAILED not in [one.state for one in shop.store.segments]
+    disk.full = False
+    shop.publish(b"c")
+
+    assert shop.sync() is None
+    assert shop.store.synced == shop.store.end
+    assert shop.mark().synced_notes == 1
+    assert len(shop.store.segments) == 2
+
+
+def test_a_closed_file_that_is_gone_when_it_is_synced_is_a_failed_sync(shop):
+    shop.publish(b"a")
+    assert shop.store.close_file()
+    shop.log(1).unlink()
+
+    assert shop.sync().errno == errno.ENOENT
+    assert shop.store.synced == FIRST
 
 
 def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):

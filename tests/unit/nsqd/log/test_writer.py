@@ -112,6 +112,38 @@ def test_on_a_full_disk_the_write_fails_and_the_next_one_needs_no_restart(shop):
     assert [gap.why for gap in shop.gaps()] == [Why.UNUSED]
 
 
+def test_a_failed_append_leaves_no_bytes_in_the_file(shop):
+    disk = FullDisk(room=10_000)
+    shop.new(disk)
+    shop.publish(b"kept")
+    size = shop.log(1).stat().st_size
+    disk.room = 1000
+    with NO_SPACE:
+        shop.publish(b"x" * 2000, notes=(b"note",))
+
+    assert shop.log(1).stat().st_size == size == shop.store.size
+    disk.room = 10_000
+    shop.publish(b"after", notes=(b"note",))
+    assert len(list(shop.folder.glob("*.log"))) == 1
+    assert noted(shop.reopen()) == [(1, b"note")]
+    assert shop.bodies() == {FIRST: b"kept", FIRST + 2: b"after"}
+    assert [gap for gap in shop.gaps() if gap.is_loss] == []
+
+
+def test_a_failed_append_that_cannot_be_truncated_is_followed_by_another_file(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"kept")
+    disk.faults.update(append=errno.EIO, truncate_open=errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        shop.publish(b"refused")
+
+    disk.faults.clear()
+    shop.publish(b"after")
+    assert len(list(shop.folder.glob("*.log"))) == 2
+    assert shop.bodies() == {FIRST: b"kept", FIRST + 2: b"after"}
+
+
 def test_a_file_that_is_of_no_use_and_cannot_be_removed_is_removed_later(shop):
     disk = FaultyDisk(append=errno.ENOSPC, remove=errno.EROFS)
     shop.new(disk)

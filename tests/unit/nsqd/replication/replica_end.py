@@ -7,7 +7,7 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.disk import Disk, words_of
 from nsqd.log.tap import Tap
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_record import CopyRecord
+from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
     Ack,
@@ -23,7 +23,7 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.sound import Mismatch
+from nsqd.replication.records import CopyRecord
 from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import Shop

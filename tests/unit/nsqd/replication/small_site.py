@@ -4,7 +4,7 @@ import random
 
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_copies import LogCopies
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from tests.campaign.replication.node import SimulatedNode
 from tests.campaign.replication.site import Site
 

@@ -14,10 +14,10 @@ from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_record import CopyRecord
 from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready, is_copied_name
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary, ReplicaSettings
+from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
@@ -199,7 +199,9 @@ class StreamPair:
         for frame in self.deletions:
             self.sender.put(frame)
         numbers = count(1)
-        self.stream = LogStream(self.origin.primary, self.sender, 1, 0, lambda: next(numbers), self.now)
+        self.stream = LogStream(
+            self.origin.primary, b"r" * 16, self.sender, 1, 0, lambda: next(numbers), self.now
+        )
         self.end = ReplicaEnd(self.copies)
 
     def _deleted(self, frame: DeleteTopic) -> None:

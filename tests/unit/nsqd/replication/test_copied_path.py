@@ -1,8 +1,8 @@
 """A node on a copy of another node's data path."""
 
 from nsqd.engine.sequences import Sequences
-from nsqd.replication.copied_path import promote_copied_log
 from nsqd.replication.frames import CopyKind
+from nsqd.replication.startup import promote_copied_log
 from nsqd.storage.reservation import Reservation
 from tests.campaign.replication.faults import copied
 from tests.campaign.replication.node import DATA, Killed

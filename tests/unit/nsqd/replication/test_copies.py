@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
+from nsqd.log.disk import make_folders
 from nsqd.replication.copies import Copies
-from nsqd.replication.durable import make_folders
 from nsqd.storage.checkpoint import Sealed, with_serial
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.nsqd.replication.replica_end import DATA, ORIGIN, REPLICA

@@ -3,8 +3,9 @@
 import pytest
 
 from nsqd.replication.claims import Claim
-from nsqd.replication.exchange import Checkpointing, KnownCopy, no_copy
+from nsqd.replication.exchange import Checkpointing, no_copy
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
+from nsqd.replication.log_state import KnownCopy
 from nsqd.replication.sender import Sender
 from tests.unit.nsqd.replication.small_site import finish, log_of, publish, site_of
 
@@ -13,16 +14,11 @@ ORIGIN, PEER = b"o" * 16, b"p" * 16
 
 def status(*, kind=CopyKind.PROMOTED, full=False, epoch=1, counted=()):
     return Status(
-        *(ORIGIN, 1, kind, epoch, epoch, 1),
-        checkpointed=0,
+        *(ORIGIN, 1, kind, epoch, epoch, PEER, 1),
         full=full,
         fully_replicated=bool(counted),
-        draining=False,
-        ask=False,
         last=True,
-        owner=PEER,
         counted=counted,
-        holders=(),
     )
 
 

@@ -5,11 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Hello, Ping, Proof, Refuse, StartTls
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake, Incarnations
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR, proof
+from nsqd.replication.handshake import (
+    ACCEPTOR,
+    CONNECTOR,
+    MAX_HANDSHAKE_FRAME,
+    Handshake,
+    Incarnations,
+    proof,
+)
 
 SECRET, OTHER = b"s" * 32, b"o" * 32
 ALICE = Hello(b"a" * 16, 7, b"A" * 16, b"@" * 16, 1, "alice:4150", b"1" * 32)
@@ -307,7 +312,6 @@ def test_handshake_refuses_frames_out_of_order(frames):
 
     assert [one.code for one in sent[-1]] == [Refuse.BAD_FRAME]
     assert two.take(ALICE) == []
-    assert two.take_bad(BadFrame("again")) == []
 
 
 def test_handshake_refuses_a_frame_after_its_end():
@@ -316,12 +320,6 @@ def test_handshake_refuses_a_frame_after_its_end():
 
     assert [each.code for each in two.take(Ping())] == [Refuse.BAD_FRAME]
     assert not two.done
-
-
-def test_handshake_refuses_bytes_that_are_no_frame():
-    two = acceptor()
-
-    assert two.take_bad(BadFrame("a frame of 0 bytes is none")) == [Refuse(9, "a frame of 0 bytes is none")]
 
 
 def test_handshake_cleans_the_sentence_of_a_stranger():

@@ -69,7 +69,7 @@ def test_bad_frame_ends_the_connection_with_a_refusal(site, pair):
 
     assert (far.is_closed, far.refused) == (True, Refuse.BAD_FRAME)
     assert [one.code for one in refusals] == [Refuse.BAD_FRAME]
-    assert site.nodes[2].replication.refusals["bad_frame"] == 1
+    assert site.nodes[2].replication.state.refusals["bad_frame"] == 1
 
 
 def test_refusal_of_the_peer_is_not_counted_as_an_own_one(site, pair):
@@ -77,7 +77,7 @@ def test_refusal_of_the_peer_is_not_counted_as_an_own_one(site, pair):
     near.receive(encode(Refuse(Refuse.DISK, "no room")), site.nodes[1].now)
 
     assert (near.is_closed, near.refused_by_peer, near.refused) == (True, True, Refuse.DISK)
-    assert site.nodes[1].replication.refusals == {}
+    assert site.nodes[1].replication.state.refusals == {}
 
 
 def test_nothing_behind_an_unfinished_job_is_acknowledged(site, pair):

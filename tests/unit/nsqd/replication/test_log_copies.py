@@ -22,7 +22,7 @@ def three():
 
 def replica_of(site, node):
     """The node that has the replica of this node's log."""
-    identity = node.replication.replicas[0]
+    identity = node.replication.state.replicas[0]
     return site.node_with(identity)
 
 
@@ -119,7 +119,7 @@ def test_silent_owner_is_yielded_to_for_the_failover_timeout_only(site):
     assert take(site.nodes[1]) == []
     site.advance(6)
     assert finish(site.nodes[1]) == [b"one"]
-    assert site.nodes[1].replication.own_copy.epoch == 2
+    assert site.nodes[1].replication.state.own_copy.epoch == 2
 
 
 def test_promoted_copy_is_dropped_when_all_is_finished_everywhere(site):
@@ -147,7 +147,7 @@ def test_origin_that_starts_delivers_old_messages_after_the_holders_have_answere
     site.start(1)
 
     assert take(site.nodes[1]) == []
-    assert site.nodes[1].replication.own_copy.asks(site.nodes[1].now)
+    assert site.nodes[1].replication.state.own_copy.asks(site.nodes[1].now)
     site.advance(1.5)
     assert finish(site.nodes[1]) == [b"one"]
 
@@ -188,12 +188,12 @@ def test_suspended_owner_asks_the_holders(site):
 
 def test_owner_is_fully_replicated_with_caught_up_replicas_only(site):
     log, node = log_of(site.nodes[1], site.nodes[1]), site.nodes[1]
-    assert log.counted(node.replication.own_copy, 0, node.now) is not None
+    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is not None
 
     site.kill(2)
     site.advance(2)
 
-    assert log.counted(node.replication.own_copy, 0, node.now) is None
+    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is None
 
 
 def test_replica_that_was_replaced_is_dropped(three):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.replication.membership import ACCEPTOR, CONNECTOR, is_proof, parse_secrets, proof
+from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, is_proof, parse_secrets, proof
 
 OLD, NEW = b"o" * 32, b"n" * 40
 PARTS = (CONNECTOR, b"hello of the connector", b"hello of the acceptor", b"h" * 32)

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import CopyKind
+from nsqd.storage.topic_store import store_of
 from tests.campaign.replication.node import DATA, SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
 
@@ -35,7 +36,7 @@ def test_two_connections_between_two_nodes_have_one_exchange(site):
     exchanges = {log_of(node, one).exchanges[peer.identity] for node, peer in ((one, other), (other, one))}
     site.advance(20)
 
-    assert len(one.replication.links) == 2
+    assert len(one.replication.state.links) == 2
     assert exchanges == {
         log_of(one, one).exchanges[other.identity],
         log_of(other, one).exchanges[one.identity],
@@ -100,7 +101,7 @@ def test_cancelled_decommission_delivers_again(site):
 def test_node_that_drains_is_said_to_once_per_connection(site):
     site.nodes[2].broker.draining = True
     site.advance(2)
-    (link,) = [one for one in site.nodes[1].replication.links if one.connector]
+    (link,) = [one for one in site.nodes[1].replication.state.links if one.connector]
 
     assert link.peer_drains
     assert not link.peer_accepts_none
@@ -112,7 +113,7 @@ def test_what_a_peer_said_of_draining_is_kept_over_connections(site):
     for line in list(site.lines):
         site.cut(line)
     site.advance(1)
-    (link,) = [one for one in site.nodes[1].replication.links if one.connector]
+    (link,) = [one for one in site.nodes[1].replication.state.links if one.connector]
 
     assert link.peer_drains
 
@@ -120,14 +121,14 @@ def test_what_a_peer_said_of_draining_is_kept_over_connections(site):
 def test_holder_is_forgotten_after_a_week(site):
     site.kill(2)
     site.advance(5)
-    gone = site.nodes[1].replication.own_copy
-    assert site.nodes[1].replication.holders_of(gone)
+    gone = site.nodes[1].replication.state.own_copy
+    assert site.nodes[1].replication.holders.of(gone)
 
-    site.nodes[1].replication.replicas = []
+    site.nodes[1].replication.state.replicas = []
     site.days = 8
     site.advance(3)
 
-    assert site.nodes[1].replication.holders_of(gone) == {}
+    assert site.nodes[1].replication.holders.of(gone) == {}
 
 
 def test_failed_job_is_tried_again_and_shown(site):
@@ -156,12 +157,12 @@ def test_deletion_is_acknowledged_when_the_folder_of_the_copy_is_renamed(site):
     site.advance(3)
     site.nodes[1].delete_topic("t")
     site.advance(1)
-    assert [one.topic for one in site.nodes[1].replication.record.deletions] == ["t"]
+    assert [one.topic for one in site.nodes[1].replication.holders.record.deletions] == ["t"]
 
     site.cut_off = set()
     site.advance(30)
 
-    assert site.nodes[1].replication.record.deletions == ()
+    assert site.nodes[1].replication.holders.record.deletions == ()
     assert all("t" not in copy.topics for copy in copies_of(site.nodes[2], site.nodes[1]))
 
 
@@ -179,6 +180,24 @@ def test_topic_of_a_promoted_copy_is_deleted_for_good():
     site.advance(5)
 
     assert take(site.nodes[2]) == []
+
+
+def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site):
+    origin = site.nodes[1].identity
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(40)
+    node = site.nodes[2]
+    node.delete_topic("t")
+    site.advance(2)
+    (copy,) = copies_of(node, origin)
+    topic = copy.topics["t"]
+
+    log_of(node, origin).state.primaries[copy].want_checkpoint(store_of(topic))
+    site.advance(2)
+
+    assert not topic.has_changed
 
 
 def test_shown_replica_is_caught_up_or_unreachable(site):

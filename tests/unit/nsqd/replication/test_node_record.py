@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 from nsqd.replication.frames import Holder
-from nsqd.replication.node_record import (
+from nsqd.replication.records import (
     FILE_NAME,
-    FORGET_HOLDER_AFTER_S,
     DamagedRecord,
     Deletion,
-    KnownHolder,
     NodeRecord,
     NodeRecordFile,
-    OldCopies,
-    refuse_old_copies,
 )
+from nsqd.replication.startup import OldCopies, refuse_old_copies
 from tests.support.simulated_disk import SimulatedDisk
 
 PATH = Path("/data")
@@ -33,7 +30,7 @@ FULL = NodeRecord(
     epoch=3,
     highest_epoch=(1 << 63) + 1,
     replicas=(Holder(ALICE, "alice:4150"), Holder(b"", "named:4150")),
-    holders=(KnownHolder(ALICE, "alice:4150", NOW_S), KnownHolder(BOB, "[::1]:4150", 0)),
+    holders=(Holder(ALICE, "alice:4150"), Holder(BOB, "[::1]:4150")),
     deletions=(Deletion("orders", 1 << 62, frozenset((ALICE, BOB))),),
 )
 
@@ -91,8 +88,8 @@ def test_node_record_of_another_identity_does_not_count(disk):
         b"null",
         b"\xff\xfe",
         b"{}",
-        b'{"format": 1}',
-        b'{"format": 1, "check": ""}',
+        b'{"format": 2}',
+        b'{"format": 2, "check": ""}',
         b"[" * 5000,
         bytes(512),
     ],
@@ -128,9 +125,9 @@ def test_node_record_refuses_values_of_another_kind(change):
 
 
 def test_node_record_refuses_a_later_format(disk):
-    disk.replace(PATH / FILE_NAME, json.dumps({"format": 2, "check": ""}).encode(), durable=True)
+    disk.replace(PATH / FILE_NAME, json.dumps({"format": 3, "check": ""}).encode(), durable=True)
 
-    with pytest.raises(DamagedRecord, match="has format 2, this release reads format 1"):
+    with pytest.raises(DamagedRecord, match="has format 3, this release reads format 2"):
         load(disk)
 
 
@@ -210,30 +207,12 @@ def test_node_record_on_a_full_disk_stays_as_it_was(disk):
 
 
 def test_node_record_keeps_the_last_address_of_a_holder():
-    record = NodeRecord(ME).with_holder(ALICE, "alice:1", 5).with_holder(BOB, "bob:1", 6)
+    record = NodeRecord(ME).with_holder(ALICE, "alice:1").with_holder(BOB, "bob:1")
 
-    assert record.with_holder(ALICE, "alice:2", 9).holders == (
-        KnownHolder(BOB, "bob:1", 6),
-        KnownHolder(ALICE, "alice:2", 9),
+    assert record.with_holder(ALICE, "alice:2").holders == (
+        Holder(BOB, "bob:1"),
+        Holder(ALICE, "alice:2"),
     )
-
-
-def test_node_record_forgets_a_holder_after_a_week():
-    record = NodeRecord(ME).with_holder(ALICE, "alice:1", NOW_S).with_holder(BOB, "bob:1", NOW_S + 1)
-    record = record.with_deletion("orders", 9)
-    week_later = NOW_S + FORGET_HOLDER_AFTER_S
-
-    assert record.without_silent_holders(week_later - 1) == record
-    forgotten = record.without_silent_holders(week_later)
-    assert [one.identity for one in forgotten.holders] == [BOB]
-    assert forgotten.deletions == (Deletion("orders", 9, frozenset((BOB,))),)
-    assert forgotten.without_silent_holders(week_later + 1) == NodeRecord(ME)
-
-
-def test_node_record_does_not_forget_a_replica():
-    record = NodeRecord(ME, replicas=(Holder(ALICE, "alice:1"),)).with_holder(ALICE, "alice:1", NOW_S)
-
-    assert record.without_silent_holders(NOW_S + 2 * FORGET_HOLDER_AFTER_S) == record
 
 
 def test_node_record_without_holders_keeps_no_deletion():
@@ -241,7 +220,7 @@ def test_node_record_without_holders_keeps_no_deletion():
 
 
 def test_node_record_keeps_a_deletion_until_each_holder_acknowledged_it():
-    record = NodeRecord(ME).with_holder(ALICE, "", 0).with_holder(BOB, "", 0)
+    record = NodeRecord(ME).with_holder(ALICE, "").with_holder(BOB, "")
     record = record.with_deletion("orders", 9).with_deletion("bills", 5)
 
     # An acknowledgement of an earlier deletion does not count.
@@ -253,7 +232,7 @@ def test_node_record_keeps_a_deletion_until_each_holder_acknowledged_it():
 
 
 def test_node_record_keeps_the_last_deletion_of_a_topic():
-    record = NodeRecord(ME).with_holder(ALICE, "", 0).with_deletion("orders", 9)
+    record = NodeRecord(ME).with_holder(ALICE, "").with_deletion("orders", 9)
 
     assert record.with_deletion("orders", 20).deletions == (Deletion("orders", 20, frozenset((ALICE,))),)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.replication.pending_acks import AckQueue, PendingAck
+from nsqd.replication.sender import AckQueue, PendingAck
 
 
 def waiting(need, possible, reason="too few"):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.nsqd.replication.replica_end import DATA
 from tests.unit.nsqd.replication.stream_pair import StreamPair

@@ -5,8 +5,7 @@ import pytest
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Ack, Ping, Sync
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.pending_acks import PendingAck
-from nsqd.replication.sender import Sender
+from nsqd.replication.sender import PendingAck, Sender
 
 _S = 1_000_000_000
 PING = len(encode(Ping()))

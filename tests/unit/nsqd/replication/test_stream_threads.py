@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from nsqd.log.disk import Disk
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 _S = 1_000_000_000

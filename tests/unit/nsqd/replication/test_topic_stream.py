@@ -3,7 +3,7 @@
 import pytest
 
 from nsqd.replication.frames import CopiedFile
-from nsqd.replication.primary import ReplicaSettings
+from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.topic_stream import RemovedFile, TopicStream
 from nsqd.storage.data_path import extents_of
 from tests.unit.nsqd.replication.stream_pair import Origin, StreamPair

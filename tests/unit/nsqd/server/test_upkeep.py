@@ -14,8 +14,8 @@ from nsqd.engine import promoted
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
-from nsqd.replication.copy_record import CopyRecord
-from nsqd.replication.opening import open_topic
+from nsqd.replication.local_copy import open_topic
+from nsqd.replication.records import CopyRecord
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import store_of
 from tests.support.machine import Machine

@@ -49,6 +49,18 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     assert restored.attempts == {first: 1, first + 2: 1, first + 3: 1}
 
 
+def test_answers_after_a_checkpoint_is_begun_do_not_change_its_attempts(node):
+    channel = node.channel()
+    node.publish(*[b"%d" % n for n in range(10)])
+    consumer, _ = node.subscribe(channel, rdy=10)
+    first = channel.in_flight.lowest()
+    end = node.topic().log.next_seq
+    encode = checkpoint.encoder(node.topic(), 1, Mark(end, 0, end, end))
+    channel.finish(first + 5, consumer, node.now_ns)
+
+    assert filled(checkpoint.decode(encode()), node).attempts == dict.fromkeys(range(first, end), 1)
+
+
 def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,7 @@ class SlowFinder(Finder):
     """Finds nothing until its gate is open."""
 
     def __init__(self, disk):
-        super().__init__(disk)
+        super().__init__(disk, ThreadPoolExecutor(1))
         self.gate = asyncio.Event()
         self.gate.set()
 

@@ -12,6 +12,7 @@ from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import size_of
 from nsqd.server.changes import Changes
+from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
@@ -328,6 +329,32 @@ async def test_both_know_what_was_gone_by_then(compacted):
         owed = channel.owed(first, end)
         assert size_of(channel.absent) + size_of(owed) == end - min(channel.absent + owed)[0]
         assert size_of(owed) == 9
+
+
+@pytest.mark.parametrize("name", ["c", "new", ""])
+async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compacted, name):
+    topic = compacted.topic
+    channel = topic.channels["c"]
+    lowest = channel.lowest()
+    compacted.bench.broker.finish_messages(topic, channel, range(lowest + 1, lowest + 6))
+    await compacted.bench.rest()
+    assert compacted.compact() > 0
+    await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
+    api = LogApi(compacted.bench.broker, compacted.bench.data, compacted.bench.turn)
+    topic.log.release(topic.log.next_seq)
+    sizes = {}
+    start = topic.log.kept_from
+    while start < topic.log.next_seq:
+        channel = {"channel": name} if name else {}
+        answer = await api.range(Asked(topic="t", start=str(start), end=str(topic.log.next_seq), **channel))
+        start = int(answer.headers[NEXT_HEADER])
+        for gap in filter(None, answer.headers.get(GAPS_HEADER, "").split(", ")):
+            numbers, why = gap.split()
+            first, end = map(int, numbers.split("-"))
+            sizes[why] = sizes.get(why, 0) + end - first
+
+    finished = {"compacted": 6, "earlier": 5} if name == "new" else {"compacted": 11}
+    assert sizes == finished | {"unused": 1 << 40}
 
 
 async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):

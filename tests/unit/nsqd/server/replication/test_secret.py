@@ -3,7 +3,7 @@
 import pytest
 
 from nsqcore.process.lifecycle import StartupError
-from nsqd.server.replication.secret import ClusterSecret
+from nsqd.server.replication.options import ClusterSecret
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

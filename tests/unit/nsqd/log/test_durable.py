@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nsqd.replication.durable import make_folders, sync_file
+from nsqd.log.disk import make_folders, sync_file
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.nsqd.replication.replica_end import DATA
 

@@ -1,44 +1,33 @@
-"""What a node remembers of replication from one start to the next: `replication.json` in its data path.
+"""The records on disk: `replication.json` of the node, and `copy.json` of each copy.
 
-A record is a value: a change makes another one, and `NodeRecordFile.save` makes it durable before it is the
-node's record. So nothing is said to other nodes that a power cut could take back.
+A node record is a value: a change makes another one, and `NodeRecordFile.save` makes it durable before it is
+the node's record. So nothing is sent to other nodes that a power cut could take back.
 """
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from xxhash import xxh3_64_hexdigest
 
 from nsqd.log.disk import Disk
+from nsqd.log.ids import MAX_NODE_ID
 from nsqd.replication.frames import IDENTITY_BYTES, Holder
 
 FILE_NAME: Final = "replication.json"
-FORGET_HOLDER_AFTER_S: Final = 7 * 24 * 3600
-_FORMAT: Final = 1
+COPY_FILE_NAME: Final = "copy.json"
+_FORMAT: Final = 2
+_COPY_VERSION: Final = 1
 _NO_TOKEN: Final = bytes(IDENTITY_BYTES)
-# Files of a development version that had other copies, and its folder of copies.
-_OLD_FILES: Final = ("appointments.json", "for-good.json", "handed-over.json")
-_OLD_FOLDER: Final = "carried"
+
+
+# --- the node ---
 
 
 class DamagedRecord(ValueError):
     """The file cannot be used; the text is one sentence. It is never treated as absent."""
-
-
-class OldCopies(Exception):
-    """The data path has copies of a development version; the text is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownHolder:
-    """A node that has a copy of a log of this node, as far as is known, and when it was last connected."""
-
-    identity: bytes
-    address: str
-    seen_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +51,24 @@ class NodeRecord:
     highest_epoch: int = 0
     # In the order of their places. A named replica has no identity before its first handshake.
     replicas: tuple[Holder, ...] = ()
-    holders: tuple[KnownHolder, ...] = ()
+    holders: tuple[Holder, ...] = ()
     deletions: tuple[Deletion, ...] = ()
     # All logs were transferred to other nodes: the next start delivers none of the messages here.
     is_transferred: bool = False
 
     # --- holders ---
 
-    def with_holder(self, identity: bytes, address: str, now_s: int) -> "NodeRecord":
+    def with_holder(self, identity: bytes, address: str) -> "NodeRecord":
         """The record after a holder was connected."""
         others = tuple(one for one in self.holders if one.identity != identity)
-        return replace(self, holders=(*others, KnownHolder(identity, address, now_s)))
+        return replace(self, holders=(*others, Holder(identity, address)))
 
     def without_holder(self, identity: bytes) -> "NodeRecord":
         """The record after a holder dropped its copy, or was forgotten."""
-        return self._without(frozenset((identity,)))
-
-    def without_silent_holders(self, now_s: int) -> "NodeRecord":
-        """The record without holders that were not connected for a week, unless they are replicas."""
-        replicas = {one.identity for one in self.replicas}
-        return self._without(
-            frozenset(
-                one.identity
-                for one in self.holders
-                if now_s - one.seen_s >= FORGET_HOLDER_AFTER_S and one.identity not in replicas
-            )
-        )
-
-    def _without(self, identities: frozenset[bytes]) -> "NodeRecord":
-        if not identities:
-            return self
-        deletions = (replace(one, unacknowledged=one.unacknowledged - identities) for one in self.deletions)
+        deletions = (replace(one, unacknowledged=one.unacknowledged - {identity}) for one in self.deletions)
         return replace(
             self,
-            holders=tuple(one for one in self.holders if one.identity not in identities),
+            holders=tuple(one for one in self.holders if one.identity != identity),
             deletions=_with_unacknowledged(deletions),
         )
 
@@ -129,7 +102,7 @@ class NodeRecord:
             "epoch": self.epoch,
             "highest_epoch": self.highest_epoch,
             "replicas": [[one.identity.hex(), one.address] for one in self.replicas],
-            "holders": [[one.identity.hex(), one.address, one.seen_s] for one in self.holders],
+            "holders": [[one.identity.hex(), one.address] for one in self.holders],
             "deletions": [
                 [one.topic, one.below, sorted(each.hex() for each in one.unacknowledged)]
                 for one in self.deletions
@@ -147,14 +120,8 @@ class NodeRecord:
             _identity(value["previous_token"]),
             _number(value["epoch"]),
             _number(value["highest_epoch"]),
-            tuple(
-                Holder(_identity(identity) if identity else b"", str(address))
-                for identity, address in value["replicas"]
-            ),
-            tuple(
-                KnownHolder(_identity(identity), str(address), _number(seen_s))
-                for identity, address, seen_s in value["holders"]
-            ),
+            _holders(value["replicas"]),
+            _holders(value["holders"]),
             tuple(
                 Deletion(str(topic), _number(below), frozenset(map(_identity, unacknowledged)))
                 for topic, below, unacknowledged in value["deletions"]
@@ -167,17 +134,10 @@ def _with_unacknowledged(deletions: Iterable[Deletion]) -> tuple[Deletion, ...]:
     return tuple(one for one in deletions if one.unacknowledged)
 
 
-def _identity(value: Any) -> bytes:
-    found = bytes.fromhex(value)
-    if len(found) != IDENTITY_BYTES:
-        raise ValueError(f"{value} is no identity")
-    return found
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number")
-    return value
+def _holders(value: Any) -> tuple[Holder, ...]:
+    return tuple(
+        Holder(_identity(identity) if identity else b"", str(address)) for identity, address in value
+    )
 
 
 class NodeRecordFile:
@@ -248,21 +208,117 @@ def _decode(path: Path, content: bytes) -> NodeRecord:
     raise DamagedRecord(f"{path} has format {found!r}, this release reads format {_FORMAT}")
 
 
-def _check(value: dict[str, Any]) -> str:
-    return xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())
+# --- a copy ---
 
 
-def refuse_old_copies(disk: Disk, data_path: Path) -> None:
-    """Refuse a data path with copies of a development version. Raises OldCopies and OSError."""
-    names = disk.names(data_path)
-    if _OLD_FOLDER in names and disk.names(data_path / _OLD_FOLDER):
-        raise OldCopies(
-            f"copies of an earlier development version are in {_OLD_FOLDER}/: start that version,"
-            " let /carried become empty, or remove the folder"
-        )
-    found = [name for name in _OLD_FILES if name in names]
-    if found:
-        raise OldCopies(
-            f"copies of an earlier development version are named in {', '.join(found)}: start that version,"
-            f" let /carried become empty, or remove the file{'s' * (len(found) > 1)}"
-        )
+class BadRecord(Exception):
+    """The record cannot be used; the text says why, in one sentence."""
+
+
+@dataclass(slots=True, eq=False)
+class CopyRecord:
+    """A copy of a log on this node; *path* is its folder.
+
+    *number* is never that of another copy here. *epoch* is that of the claim: of the owner that streamed it
+    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *place* is the place in the
+    owner's list of replicas. *opened* is set when the topics were recovered here and may have checkpoints of
+    this node. *holders* are the other nodes with copies, and where they were last found.
+    """
+
+    origin: bytes
+    owner: bytes
+    number: int
+    path: Path
+    origin_node_id: int = 0
+    epoch: int = 0
+    seen: int = 0
+    place: int = 0
+    holders: dict[bytes, str] = field(default_factory=dict)
+    promoted: bool = False
+    opened: bool = False
+    # It is on disk: a new one is not before `Copies.create`.
+    is_stored: bool = False
+    is_dropped: bool = False
+
+    def __repr__(self) -> str:
+        return f"<CopyRecord {self.path.name} epoch {self.epoch}>"
+
+
+def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> bytes:
+    """The content of the file.
+
+    *promoted_from* is the epoch before a promotion, which counts until the folder is renamed.
+    """
+    fields = {
+        "version": _COPY_VERSION,
+        "origin": record.origin.hex(),
+        "origin_node_id": record.origin_node_id,
+        "owner": record.owner.hex(),
+        "number": record.number,
+        "epoch": record.epoch,
+        "replica_epoch": record.epoch if promoted_from is None else promoted_from,
+        "seen": record.seen,
+        "place": record.place,
+        "opened": record.opened,
+        "holders": {identity.hex(): address for identity, address in dict(record.holders).items()},
+    }
+    return json.dumps(fields | {"check": _check(fields)}, indent=1).encode()
+
+
+def decode_copy(content: bytes, path: Path, *, promoted: bool) -> CopyRecord:
+    """The record in a file of the folder *path*. Raises BadRecord."""
+    try:
+        fields = json.loads(content)
+    except ValueError as error:
+        raise BadRecord(f"{COPY_FILE_NAME} is damaged: {error}") from error
+    if not isinstance(fields, dict):
+        raise BadRecord(f"{COPY_FILE_NAME} is damaged: it is no object")
+    version = fields.get("version")
+    if isinstance(version, int) and version > _COPY_VERSION:
+        raise BadRecord(f"{COPY_FILE_NAME} has version {version}, this nsqd knows {_COPY_VERSION}")
+    if fields.pop("check", "") != _check(fields):
+        raise BadRecord(f"{COPY_FILE_NAME} is damaged: its checksum is wrong")
+    try:
+        return _copy_record(fields, path, promoted=promoted)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadRecord(f"{COPY_FILE_NAME} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyRecord:
+    """Raises KeyError, TypeError, ValueError and AttributeError."""
+    epoch = _number(fields["epoch" if promoted else "replica_epoch"])
+    return CopyRecord(
+        _identity(fields["origin"]),
+        _identity(fields["owner"]),
+        _number(fields["number"]),
+        path,
+        _number(fields["origin_node_id"], MAX_NODE_ID),
+        epoch,
+        # A promotion that was not completed has used the epoch.
+        max(_number(fields["seen"]), _number(fields["epoch"])),
+        _number(fields["place"]),
+        {_identity(identity): str(address) for identity, address in fields["holders"].items()},
+        promoted,
+        bool(fields["opened"]),
+        is_stored=True,
+    )
+
+
+# --- both ---
+
+
+def _check(fields: dict[str, Any]) -> str:
+    return xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
+
+
+def _identity(text: str) -> bytes:
+    identity = bytes.fromhex(text)
+    if len(identity) != IDENTITY_BYTES:
+        raise ValueError(f"{text!r} is no identity")
+    return identity
+
+
+def _number(value: Any, limit: int = (1 << 64) - 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise ValueError(f"{value!r} is no number")
+    return value

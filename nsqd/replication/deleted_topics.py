@@ -1,0 +1,89 @@
+"""Deleted topics: those of the own log, which each holder has to learn, and those of the copies here."""
+
+from collections.abc import Iterable
+
+from nsqd.engine.topic import Topic
+from nsqd.replication.channel_states import delete_below
+from nsqd.replication.frames import DeleteTopic
+from nsqd.replication.holders import Holders
+from nsqd.replication.jobs import Jobs
+from nsqd.replication.link import PeerLink
+from nsqd.replication.local_copy import DeleteTopicOfCopy, LocalCopy
+from nsqd.replication.log_copies import Logs
+from nsqd.replication.node_state import NodeState
+
+
+class DeletedTopics:
+    """See the module."""
+
+    def __init__(self, node: NodeState, holders: Holders, jobs: Jobs, logs: Logs) -> None:
+        self._node = node
+        self._holders = holders
+        self._jobs = jobs
+        self._logs = logs
+        # Topics of copies whose folders are to be renamed.
+        self._waiting: list[tuple[LocalCopy, DeleteTopic, PeerLink, int]] = []
+
+    # --- the own log ---
+
+    def deleted(self, name: str, below: int) -> None:
+        """Messages of an own topic were deleted: every holder learns it, now or when it connects."""
+        self._logs[self._node.identity].topic_removed(self._node.own_copy, name)
+        holders = {one.identity for one in self._holders.record.holders}
+        if not holders:
+            return
+        self._holders.change(self._holders.record.with_deletion(name, below))
+        for link in self._node.links:
+            if link.is_up and link.connector and link.peer in holders:
+                link.delete_topic(DeleteTopic(self._node.identity, name, below))
+
+    def send(self, link: PeerLink) -> None:
+        """Send a holder the deletions that it has not acknowledged."""
+        for one in self._holders.record.deletions:
+            if link.peer in one.unacknowledged:
+                link.delete_topic(DeleteTopic(self._node.identity, one.topic, one.below))
+
+    def acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
+        """A holder has removed a deleted topic."""
+        self._holders.change(self._holders.record.with_acknowledged(frame.name, frame.below, peer))
+
+    # --- copies here ---
+
+    def promoted(self, topics: Iterable[Topic]) -> None:
+        """An own topic was deleted, and with it these topics of promoted copies: their checkpoints say so."""
+        self._node.to_checkpoint.update(dict.fromkeys(topics))
+
+    def take(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
+        """The origin has deleted a topic; its frame begins at this position of the connection."""
+        log = self._logs.get(frame.origin)
+        for copy in [] if log is None else log.unstreamed():
+            topic = copy.topics.get(frame.name)
+            if topic is not None and not delete_below(self._node.broker, topic, frame.below):
+                self._node.to_checkpoint[topic] = None
+                continue
+            if topic is not None:
+                del copy.topics[frame.name]
+                self._jobs.close_topic(topic)
+                self._logs[copy.origin].topic_removed(copy, frame.name)
+            if copy.record is not None:
+                link.unacknowledged.append(position)
+                self._waiting.append((copy, frame, link, position))
+
+    def begin_jobs(self) -> None:
+        """Begin the jobs that rename folders of deleted topics, one at a time of each copy.
+
+        Called once a second: a stream that begins right behind the frame finds the copy idle.
+        """
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            copy, frame, link, position = one
+            if copy.record is None or copy.is_gone or copy.is_streamed:
+                # The stream deletes it.
+                link.unacknowledged.remove(position)
+            elif copy.is_busy or copy.is_negotiating:
+                self._waiting.append(one)
+            else:
+                copy.is_busy = True
+                self._node.jobs.append(
+                    DeleteTopicOfCopy(copy, self._node.copies, frame.name, frame.below, link, position)
+                )

@@ -1,0 +1,226 @@
+"""What a node knows of one log: its copies here and elsewhere, and what is pending in each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nsqd.engine.replica_topic import ReplicaTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import merged
+from nsqd.replication.channel_states import merge, pending_of, states_of
+from nsqd.replication.claims import ChannelKey, Claim, Pending, subtract
+from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
+from nsqd.replication.holders import Holders
+from nsqd.replication.link import PeerLink
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.primary import Primary, Replicated
+
+
+@dataclass(slots=True, eq=False)
+class KnownCopy:
+    """What a peer said last of one of its copies of a log, over which connection."""
+
+    node: bytes
+    number: int
+    kind: int = CopyKind.NONE
+    epoch: int = 0
+    seen: int = 0
+    owner: bytes = b""
+    fully_replicated: bool = False
+    counted: tuple[CopyId, ...] = ()
+    # What it has pending; complete once a full status has come.
+    pending: Pending = field(default_factory=dict)
+    is_full: bool = False
+    received_ns: int = 0
+    link: PeerLink | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.kind in (CopyKind.PROMOTED, CopyKind.ORIGIN)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.epoch, self.kind == CopyKind.ORIGIN, self.node, self.number)
+
+    @property
+    def heard_ns(self) -> int:
+        """When the peer was last heard."""
+        return self.received_ns if self.link is None else max(self.received_ns, self.link.heard_ns)
+
+    def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
+        """Replace what is known by a newer status."""
+        self.kind, self.epoch, self.seen, self.owner = status.kind, status.epoch, status.seen, status.owner
+        self.fully_replicated, self.counted = status.fully_replicated, status.counted
+        self.received_ns = now_ns
+        if status.full:
+            self.pending, self.is_full = {}, True
+        elif status.kind == CopyKind.STREAMED:
+            self.pending, self.is_full = {}, False
+        changed: Pending = {}
+        for state in states:
+            channels = changed.setdefault(state.topic, {})
+            if state.pending:
+                key: ChannelKey = (state.channel, state.generation)
+                channels[key] = merged([*channels.get(key, ()), *state.pending])
+        for topic, channels in changed.items():
+            if channels:
+                self.pending[topic] = channels
+            else:
+                self.pending.pop(topic, None)
+
+
+class LogState:
+    """See the module."""
+
+    def __init__(self, node: NodeState, holders: Holders, origin: bytes) -> None:
+        self.node = node
+        self.holders = holders
+        self.origin = origin
+        self.copies: list[LocalCopy] = []
+        self.known: dict[tuple[bytes, int], KnownCopy] = {}
+        # Peers that said that they have no copy of this log.
+        self.without_copy: set[bytes] = set()
+        # The streams of each owner here, and the checks whether it is fully replicated.
+        self.primaries: dict[LocalCopy, Primary] = {}
+        self.checks: dict[LocalCopy, Replicated] = {}
+        # Something has changed since the rules were applied.
+        self.has_changed = True
+        self._pending: dict[LocalCopy, Pending] = {}
+        self._stale: dict[LocalCopy, set[str]] = {}
+
+    # --- copies here ---
+
+    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
+        """The other nodes that hold copies of this log, as this copy knows them."""
+        return self.holders.of(copy)
+
+    def forget(self, copy: LocalCopy) -> None:
+        """Forget what is known of a copy here."""
+        self.forget_pending(copy)
+        self.checks.pop(copy, None)
+        self.primaries.pop(copy, None)
+
+    def changed(self) -> None:
+        """Compute again who delivers what."""
+        self.has_changed = True
+
+    # --- pending messages ---
+
+    def pending(self, copy: LocalCopy) -> Pending:
+        """The messages that are pending in a copy here and can be read."""
+        if not copy.tells_state:
+            return {}
+        found = self._pending.get(copy)
+        if found is None:
+            found = self._pending[copy] = {}
+            names: Iterable[str] = list(copy.topics)
+        else:
+            names = self._stale.pop(copy, ())
+        for name in names:
+            topic = copy.topics.get(name)
+            channels = {} if topic is None else pending_of(topic)
+            if channels:
+                found[name] = channels
+            else:
+                found.pop(name, None)
+        return found
+
+    def forget_pending(self, copy: LocalCopy) -> None:
+        """The copy was opened or closed."""
+        self._pending.pop(copy, None)
+        self._stale.pop(copy, None)
+
+    def pending_again(self, copy: LocalCopy, name: str = "") -> None:
+        """Let the next call of `pending` look at a topic, or at all topics."""
+        if copy in self._pending:
+            self._stale.setdefault(copy, set()).update([name] if name else copy.topics)
+
+    def delivered(self, copy: LocalCopy) -> Pending:
+        """What an owner delivers, or what a replica has pending: all without what is yielded."""
+        pending = self.pending(copy)
+        return subtract(pending, [copy.yielded]) if copy.yielded else pending
+
+    # --- copies elsewhere ---
+
+    def known_at(self, peer: bytes) -> list[KnownCopy]:
+        """The copies of a peer."""
+        return [one for one in self.known.values() if one.node == peer]
+
+    def has_no_copy(self, peer: bytes) -> None:
+        """The peer has no copy of this log (any more)."""
+        self.forget_others(peer, set())
+        self.without_copy.add(peer)
+        self.holders.forget(self.copies, peer)
+
+    def forget_others(self, peer: bytes, numbers: set[int]) -> None:
+        """The peer has no other copies than these."""
+        for key in [key for key in self.known if key[0] == peer and key[1] not in numbers]:
+            del self.known[key]
+
+    def learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
+        """Take what a peer says of one of its copies; returns the topics for which its state was news."""
+        peer = link.peer
+        known = self.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
+        known.take(status, states, now_ns)
+        known.link = link
+        self.without_copy.discard(peer)
+        self.holders.learn(self.copies, self.without_copy, Holder(peer, link.address), status.holders)
+        self.holders.see_epoch(self.copies, status.epoch if known.is_owner else status.seen)
+        return self._merge(states)
+
+    def is_fresh(self, known: KnownCopy, now_ns: int) -> bool:
+        """Whether the peer was heard within the failover timeout."""
+        return now_ns - known.heard_ns < self.node.settings.failover_ns
+
+    def owners(self, now_ns: int) -> list[KnownCopy]:
+        """The owners elsewhere that were heard within the failover timeout."""
+        return [one for one in self.known.values() if one.is_owner and self.is_fresh(one, now_ns)]
+
+    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None:
+        """The replicas because of which this owner is fully replicated since that time; None if it is not."""
+        check = self.checks.get(copy)
+        if not copy.is_owner or copy.asks(now_ns) or check is None or not check.is_done:
+            return None
+        if check.began_ns <= since_ns:
+            return None
+        found = []
+        for stream in check.streams:
+            ids = [
+                CopyId(one.node, one.number)
+                for one in self.known_at(stream.peer)
+                if one.kind == CopyKind.STREAMED and one.owner == self.node.identity
+            ]
+            if not ids:
+                return None
+            found += ids
+        return tuple(sorted(found, key=lambda one: (one.node, one.number)))
+
+    # --- channel state ---
+
+    def _merge(self, states: list[ChannelState]) -> set[Topic]:
+        """Take over the channel state of another copy; returns the topics for which it was news."""
+        news: set[Topic] = set()
+        for copy in self.copies:
+            if copy.tells_state:
+                for state in states:
+                    topic = self._merge_into(copy, state)
+                    if topic is not None:
+                        news.add(topic)
+        return news
+
+    def merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
+        """Take over the channel state of a topic from one copy here to another."""
+        if target is not source and source.tells_state and target.tells_state and topic.name in target.topics:
+            for state in states_of(topic, self.origin, source.number, {}):
+                self._merge_into(target, state)
+
+    def _merge_into(self, copy: LocalCopy, state: ChannelState) -> Topic | None:
+        topic = copy.topics.get(state.topic)
+        if topic is None or topic.ephemeral or not merge(self.node.broker, topic, state):
+            return None
+        self.pending_again(copy, topic.name)
+        self.node.wants_turn = True
+        if isinstance(topic, ReplicaTopic) and (topic.tombstoned or not copy.is_owner):
+            self.node.to_checkpoint[topic] = None
+        self.changed()
+        return topic

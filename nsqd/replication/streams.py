@@ -1,0 +1,166 @@
+"""The streams between this node and its peers: to the replicas of its logs, and into the copies here."""
+
+from nsqd.replication.frames import Holder, Log, Refuse, Snapshot
+from nsqd.replication.holders import Holders
+from nsqd.replication.incoming import IncomingLog
+from nsqd.replication.jobs import Jobs
+from nsqd.replication.link import PeerLink
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.log_copies import LogCopies, Logs
+from nsqd.replication.node_state import NodeState
+from nsqd.replication.records import CopyRecord
+
+_IS_READING = "the replica is reading its copy, try again"
+
+
+class Streams:
+    """See the module."""
+
+    def __init__(self, node: NodeState, holders: Holders, jobs: Jobs, logs: Logs) -> None:
+        self._node = node
+        self._holders = holders
+        self._jobs = jobs
+        self._logs = logs
+
+    # --- to replicas ---
+
+    def begin(self, link: PeerLink, now_ns: int) -> None:
+        """Stream to a peer each log of which it is to be a replica."""
+        for log in list(self._logs.values()):
+            for copy, primary in list(log.state.primaries.items()):
+                if (
+                    link.is_closed
+                    or link.peer_accepts_none
+                    or copy.is_busy
+                    or link.stream_of(primary) is not None
+                ):
+                    continue
+                chosen = self._chosen(log, copy)
+                if link.peer in chosen:
+                    self._holders.add_replica(copy, link)
+                    log.exchange(link, now_ns).send(now_ns)
+                    primary.epoch = copy.epoch
+                    holders = {**self._holders.of(copy), self._node.identity: self._node.address}
+                    primary.holders = tuple(
+                        Holder(*one) for one in sorted(holders.items()) if one[0] != link.peer
+                    )
+                    link.begin_stream(primary, chosen.index(link.peer), now_ns)
+
+    def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
+        """The replicas of an owner here, the first of which takes over first."""
+        node = self._node
+        if copy.is_origin:
+            return [] if self._holders.record.is_transferred else node.replicas
+        if not log.state.pending(copy):
+            return []
+        links = {one.peer: one for one in node.links if one.is_up and one.connector}
+        primary = log.state.primaries[copy]
+        streaming = [peer for peer, link in links.items() if link.stream_of(primary) is not None]
+        order = dict.fromkeys((*streaming, *(peer for peer, _ in log.state.known), *node.replicas))
+        found = sorted((one for one in order if one in links), key=lambda one: links[one].peer_drains)
+        return found[: node.settings.replicas]
+
+    def end_unwanted(self, link: PeerLink) -> None:
+        """End the streams to a node that is no replica any more, or is to hold no copies."""
+        own = self._logs[self._node.identity].state.primaries[self._node.own_copy]
+        is_left = link.peer not in self._node.replicas and link.stream_of(own) is not None
+        if is_left or (link.peer_drains and self._has_better(link)):
+            link.end("another replica was chosen")
+        elif link.peer_accepts_none and link.streams:
+            link.end("the replica accepts no copies")
+
+    def _has_better(self, link: PeerLink) -> bool:
+        """Whether a promoted copy is streamed to this peer, which drains, and others have all of it."""
+        for log in self._logs.values():
+            for copy, primary in log.state.primaries.items():
+                stream = link.stream_of(primary)
+                chosen = [] if copy.is_origin or stream is None else self._chosen(log, copy)
+                others = {one.peer for one in primary.streams if one.is_caught_up}
+                if chosen and link.peer not in chosen and others.issuperset(chosen):
+                    return True
+        return False
+
+    # --- from primaries ---
+
+    def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
+        """The copy that a stream may resume; None for a new one. Refuses while a thread uses it."""
+        log = self._logs[frame.origin]
+        exchange = log.exchange(link, link.heard_ns)
+        copies = [
+            one
+            for one in log.copies
+            if one.record is not None
+            and not (one.is_owner or one.is_streamed or one.is_negotiating or one.take_over_epoch)
+            and one.epoch <= frame.epoch
+        ]
+        if not copies:
+            if not self._node.settings.accept:
+                link.refuse(Refuse.DISK, "no replicas are accepted here: --accept-replicas=false")
+            return None
+        newest = max(copies, key=lambda one: one.number)
+        record = newest.record
+        if newest.is_busy:
+            link.refuse(Refuse.DISK, _IS_READING)
+        elif record is not None and record.opened and not newest.is_open:
+            log.open(newest)
+            link.refuse(Refuse.DISK, _IS_READING)
+        else:
+            newest.is_negotiating = True
+            exchange.send(link.heard_ns)
+        return record
+
+    def before(self, one: IncomingLog, frame: Snapshot) -> None:
+        """A stream is about to enter a copy: nothing here uses its files any more."""
+        copy = self._copy_with(one.candidate) if frame.resume else None
+        if copy is not None and copy.is_open:
+            for topic in copy.topics.values():
+                self._jobs.close_topic(topic)
+            copy.topics, copy.is_open = {}, False
+
+    def began(self, link: PeerLink, one: IncomingLog, now_ns: int) -> None:
+        """A stream has entered a copy, which may be new."""
+        record = one.record
+        if record is None:
+            return
+        self._end_negotiation(one)
+        log = self._logs[record.origin]
+        copy = self._copy_with(record)
+        if copy is None:
+            copy = LocalCopy(record.origin, self._node.identity, record)
+            log.add(copy)
+        copy.owner, copy.is_streamed = link.peer, True
+        copy.since_ns = copy.detached_ns = now_ns
+        log.state_changed(copy)
+        log.exchange(link, now_ns)
+
+    def ended(self, link: PeerLink, now_ns: int) -> None:
+        """A connection is gone, and with it the streams into copies here."""
+        for one in link.incoming.values():
+            self._end_negotiation(one)
+            copy = self._copy_with(one.record)
+            if copy is not None:
+                copy.is_streamed = False
+                copy.since_ns = copy.detached_ns = now_ns
+                self._logs[copy.origin].state_changed(copy)
+
+    def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:
+        """The owner transfers a log to this node: its copy is promoted now."""
+        copy = self._copy_with(one.record)
+        if copy is not None:
+            copy.take_over_epoch = epoch
+            self._node.info(
+                f"REPLICATION({link.address}): taking over {one.log.origin.hex()[:8]} under epoch {epoch}"
+            )
+            link.end("the log is transferred to this node")
+            self._logs[copy.origin].tick(now_ns)
+
+    def _end_negotiation(self, one: IncomingLog) -> None:
+        copy = self._copy_with(one.candidate)
+        if copy is not None:
+            copy.is_negotiating = False
+
+    def _copy_with(self, record: CopyRecord | None) -> LocalCopy | None:
+        if record is None:
+            return None
+        log = self._logs.get(record.origin)
+        return None if log is None else next((one for one in log.copies if one.record is record), None)

@@ -1,0 +1,28 @@
+from nsqadmin.collecting.look import Look
+from nsqadmin.figures.trend import NodePace
+from nsqcore.cluster.models import NodeStats
+from tests.support.records import channel_json, topic_stats
+
+SECOND = 10**9
+
+
+def oldest_of(pace, at_s, **figures):
+    topics = (topic_stats("orders", channel_json("audit", **figures)),)
+    look = Look.of(NodeStats(listed_topics=topics), pace, at_s * SECOND, float(at_s))
+    return look.load.oldest_ns
+
+
+def test_oldest_message_is_the_oldest_waiting_one():
+    pace = NodePace()
+    deferred = {"deferred_count": 1, "oldest_message_time": 100 * SECOND}
+
+    assert oldest_of(pace, 110, depth=2, oldest_message_time=100 * SECOND) == 100 * SECOND
+    assert oldest_of(pace, 120, **deferred) == 0
+    # A message waits since some moment after none did.
+    assert oldest_of(pace, 125, depth=1, **deferred) == 120 * SECOND
+    assert oldest_of(pace, 130, depth=1, **deferred) == 120 * SECOND
+    assert oldest_of(NodePace(), 130, depth=1, **deferred) == -1
+
+
+def test_channel_with_nothing_but_messages_in_flight_has_no_oldest_waiting_one():
+    assert oldest_of(NodePace(), 110, in_flight_count=3, oldest_message_time=100 * SECOND) == 0
