@@ -14,7 +14,7 @@ REST_SECONDS: Final = 5.0
 async def keep_alive(daemon: DaemonProcess, keyboard: Keyboard, say: Callable[[str], None]) -> None:
     """Watch one daemon until cancelled, and start it again when it ends; the other daemons continue."""
     while True:
-        say(f"{await daemon.ended()}\n           The other daemons go on. {_how(daemon, keyboard)}")
+        say(f"{await daemon.ended()}\n           The other daemons continue. {_how(daemon, keyboard)}")
         if not await keyboard.enter():
             await asyncio.sleep(REST_SECONDS)
         try:

@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     for line in lines(verdict.figures):
         _say(line)
-    for sentence in verdict.troubles:
+    for sentence in verdict.problems:
         _say(sentence)
     if options.report:
         _say(f"Report: {options.report / 'report.html'}")
@@ -232,7 +232,7 @@ def release_lookupds(
     from load.running import RunFailed
 
     raise RunFailed(
-        f"Nobody knows {', nor '.join(problems)}. Only pods of the cluster can look it up; there"
+        f"No name server knows {', nor '.join(problems)}. Only pods of the cluster can look it up; there"
         " the chart nsq-load makes a Job that runs this."
         " From elsewhere --attach reaches forwarded ports."
     )

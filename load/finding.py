@@ -56,7 +56,7 @@ class ClusterAsker:
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"nobody answers at {address}: {error or type(error).__name__}") from error
+            raise Unreachable(f"no daemon answers at {address}: {error or type(error).__name__}") from error
 
     def get_json(self, address: str, path: str) -> Any:
         status, body = self.ask(address, path)

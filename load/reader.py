@@ -158,7 +158,7 @@ class ChannelReader:
             return [self._drop(key, link, error)]
         if late := link.connection.late:
             link.connection.late = 0
-            self._book.counted("answers that came after the time-out", late)
+            self._book.counted("answers that came after the timeout", late)
         if self._per_message:
             self._free_at = max(self._free_at, time.monotonic()) + self._per_message * len(messages)
         return [Happening("DELIVERY", times, size)] if messages else []
@@ -190,7 +190,7 @@ class ChannelReader:
     def _booked(self, link: _Link, message: MessageRecord) -> Stamp | None:
         mark = self._marker.read(message.body)
         if mark is None:
-            self._book.counted("messages of somebody else")
+            self._book.counted("messages of another run")
         else:
             self._book.received(link.channel, link.connection.address, mark, message.attempts)
         return mark

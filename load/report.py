@@ -15,14 +15,14 @@ from load.verdict import RunFigures, summary
 def write_report(
     folder: Path,
     figures: RunFigures,
-    troubles: list[str],
+    problems: list[str],
     curve: list[dict[str, Any]],
     depths: Sequence[tuple[float, int]],
 ) -> None:
     """Write ``report.html``, ``report.json`` and ``report.csv`` to *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
     told = summary(figures)
-    plain = json.dumps({**told, "troubles": troubles}, indent=2)
+    plain = json.dumps({**told, "problems": problems}, indent=2)
     (folder / "report.json").write_text(plain + "\n", encoding="utf-8")
     seconds = per_second(curve)
     with (folder / "report.csv").open("w", encoding="utf-8", newline="") as file:
@@ -38,7 +38,7 @@ def write_report(
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     charts = _charts(seconds, _began(curve), depths, figures.courses)
     (folder / "report.html").write_text(
-        page.render(run=told, troubles=troubles, when=when, charts=charts), encoding="utf-8"
+        page.render(run=told, problems=problems, when=when, charts=charts), encoding="utf-8"
     )
 
 
@@ -80,7 +80,7 @@ def _charts(
     drawn = [
         chart("Messages a second", "1/s", {key: line(key) for key in ("published", "received")}),
         chart("Time", "ms, logarithmic", {key: line(key) for key in names}, logarithmic=True),
-        chart("Owed by all nsqd", "messages", {"owed": after(depths)}),
+        chart("Backlog of all nsqd", "messages", {"pending": after(depths)}),
         chart("Processors", "of each daemon", {course.name: after(_cores(course)) for course in courses}),
         chart(
             "Memory",

@@ -17,13 +17,13 @@ from load.journal import read_journal
 from load.keeper import read_curve
 from load.plan import Plan
 from load.preparing import NoCluster, delete_topics, find_cluster, make_topics
+from load.problems import problems
 from load.profile import Profile
 from load.report import write_report
 from load.rest import read_the_rest
 from load.started import NotStarted, StartedCluster
 from load.swarm import Swarm
 from load.tally import Tally
-from load.trouble import troubles
 from load.verdict import RunFigures, faults
 from load.watching import Watch
 
@@ -67,7 +67,7 @@ class Wishes:
 class RunVerdict:
     figures: RunFigures
     faults: list[str]
-    troubles: list[str]
+    problems: list[str]
     folder: Path | None
     """Where journal and logs are, if they were kept."""
 
@@ -93,7 +93,7 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
             lookupds = wishes.lookupds or cluster.lookupds
             admins = wishes.admins or cluster.admins
             if profile.browsers and not admins:
-                say("No nsqadmin is known (--nsqadmin): nobody looks at pages.")
+                say("No nsqadmin is known (--nsqadmin): no pages are requested.")
                 profile = replace(profile, browsers=[])
             nsqds = find_cluster(asker, lookupds)
             make_topics(asker, nsqds, profile.topics)
@@ -145,7 +145,7 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
         )
         # If the run killed an nsqd, broken connections are expected and not reported.
         lost = [] if killed else sorted(tally.lost)
-        found = troubles(owed, tally.errors, killed, lost)
+        found = problems(owed, tally.errors, killed, lost)
         if wishes.report is not None:
             write_report(wishes.report, figures, found, curve, watch.depths)
             for name in ("locust.html",):
@@ -244,7 +244,7 @@ class _Watcher:
             owed = self._watch.depths[-1][1] if self._watch.depths else 0
             self._say(
                 f"{last['time'] - curve[0]['time']:4.0f} s: {last['acked']:,.0f} acknowledged,"
-                f" {last['received']:,.0f} received, {owed:,} owed, {last['errors']:.0f} errors"
+                f" {last['received']:,.0f} received, {owed:,} pending, {last['errors']:.0f} errors"
             )
 
 

@@ -55,5 +55,5 @@ class Remaining:
     """``topic channel`` -> messages; a topic alone where no channel has them yet."""
     silent: dict[str, str]
     """nsqd that did not answer, and why."""
-    troubles: list[str]
+    problems: list[str]
     """Sentences about what an nsqd says of itself."""

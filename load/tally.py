@@ -10,7 +10,7 @@ from load.latency import Histogram
 from load.numbers import NumberSet, count, each
 
 REQUEUE: Final = "requeue"
-TIMEOUT: Final = "time-out"
+TIMEOUT: Final = "timeout"
 KILL: Final = "kill"
 UNEXPLAINED: Final = "unexplained"
 

@@ -105,7 +105,7 @@ def _counts(figures: RunFigures) -> Iterator[str]:
     again = outcome.duplicates
     for limit, cause, what in (
         (limits.unexplained, UNEXPLAINED, "delivered again though nothing had failed"),
-        (limits.timeouts, TIMEOUT, "delivered again after a time-out"),
+        (limits.timeouts, TIMEOUT, "delivered again after a timeout"),
     ):
         if limit is not None and again.get(cause, 0) > limit:
             yield f"{again[cause]:,} messages were {what}, allowed are {limit:,}."
@@ -116,11 +116,11 @@ def _counts(figures: RunFigures) -> Iterator[str]:
     if figures.profile.consumers and limits.depth_at_end is not None and owed.messages > limits.depth_at_end:
         most = max(owed.by_channel, key=lambda name: owed.by_channel[name])
         yield (
-            f"{owed.messages:,} messages were still owed at the end, allowed are {limits.depth_at_end:,};"
+            f"{owed.messages:,} messages were still pending at the end, allowed are {limits.depth_at_end:,};"
             f" most in {most}: {owed.by_channel[most]:,}."
         )
     if limits.oldest_s is not None and owed.oldest_s > limits.oldest_s:
-        yield f"The oldest message owed is {owed.oldest_s:.1f} s old, allowed are {limits.oldest_s:g} s."
+        yield f"The oldest pending message is {owed.oldest_s:.1f} s old, allowed are {limits.oldest_s:g} s."
     if limits.drained_within_s is not None and figures.drained_s > limits.drained_within_s:
         yield (
             f"Reading what was left took {figures.drained_s:.1f} s,"
@@ -192,7 +192,7 @@ def summary(figures: RunFigures) -> dict[str, Any]:
         "errors": figures.errors,
         "counts": figures.counts,
         "killed": figures.killed,
-        "owed_at_end": owed.messages,
+        "backlog_at_end": owed.messages,
         "oldest_s": round(owed.oldest_s, 1),
         "drained_s": round(figures.drained_s, 1),
         "latency_ms": {

@@ -32,7 +32,7 @@ class Watch:
     def owed(self) -> Remaining:
         by_channel: dict[str, int] = {}
         silent: dict[str, str] = {}
-        troubles: list[str] = []
+        problems: list[str] = []
         oldest_ns = 0
         for nsqd in self.nsqds:
             try:
@@ -45,13 +45,13 @@ class Watch:
                 silent[nsqd.http] = str(error)
                 continue
             if (health := found[0].get("health", "OK")) != "OK":
-                troubles.append(f"nsqd {nsqd.http} says of itself: {health}")
+                problems.append(f"nsqd {nsqd.http} says of itself: {health}")
             for topic in (topic for stats in found for topic in stats["topics"] or []):
                 name = topic["topic_name"]
                 if name not in self._topics:
                     continue
                 if topic["paused"]:
-                    troubles.append(f"topic {name} is paused on {nsqd.http}")
+                    problems.append(f"topic {name} is paused on {nsqd.http}")
                 if topic["depth"]:
                     by_channel[name] = by_channel.get(name, 0) + topic["depth"]
                 for channel in topic["channels"] or []:
@@ -59,13 +59,13 @@ class Watch:
                     owed = channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
                     if channel["paused"]:
                         where = f"channel {channel['channel_name']} of topic {name}"
-                        troubles.append(f"{where} is paused on {nsqd.http}")
+                        problems.append(f"{where} is paused on {nsqd.http}")
                     if owed:
                         by_channel[key] = by_channel.get(key, 0) + owed
                         published = channel.get("oldest_message_time") or 0
                         oldest_ns = min(filter(None, (oldest_ns, published)), default=0)
         oldest_s = max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns else 0.0
-        return Remaining(sum(by_channel.values()), oldest_s, by_channel, silent, troubles)
+        return Remaining(sum(by_channel.values()), oldest_s, by_channel, silent, problems)
 
     def _stats(self, nsqd: ListedNsqd, topic: str | None) -> dict[str, Any]:
         only = f"&topic={quote(topic, safe='')}" if topic else ""

@@ -161,7 +161,7 @@ def main() -> int:
     )
     parser.add_argument("--producers", type=int, default=1, help="how many nsqd there must be at least")
     parser.add_argument("--messages", type=int, default=100, help="how many messages to send to each")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds until it gives up")
+    parser.add_argument("--timeout", type=float, default=60, help="timeout in seconds")
     add_client_flags(parser)
     arguments = parser.parse_args()
     # The client's log lines (a refused connection) help to explain a failure.

@@ -55,7 +55,7 @@ CLUSTER: Final = [
     stat(
         "Messages lost",
         f"sum(increase(nsqd_channel_lost_total{{{BROKERS}}}[$__range]))",
-        "owed, and no longer readable, in the time shown",
+        "pending messages that can no longer be read, in the time shown",
         red_from=1,
     ),
     Panel("Published", [(rate("pod", "nsqd_topic_messages_total"), "{{pod}}")], "wps"),

@@ -168,7 +168,7 @@ def check_all_finished(server: Server, topic: str, published: int) -> None:
             return
         if time.monotonic() > deadline:
             raise LoadError(
-                f"{published:,} published to {topic}; counted {sorted(counted)}, still owed {owed}"
+                f"{published:,} published to {topic}; counted {sorted(counted)}, still pending {owed}"
             )
         time.sleep(0.02)
 

@@ -22,7 +22,7 @@ def handled(action: str, count: int, *, dry: bool) -> str:
 
 
 def sought(sequence: int, owed: int) -> str:
-    return f"{messages(owed)} owed, from sequence {sequence} on"
+    return f"{messages(owed)} pending, from sequence {sequence} on"
 
 
 def sent_back(found: int, sent: int, left: Mapping[str, int], *, dry: bool) -> str:

@@ -50,7 +50,7 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
         else:
             failures = 0
             for error in answer.errors:
-                say(f"WARNING: not in these figures: {error}")
+                say(f"WARNING: missing from these statistics: {error}")
             now = time.monotonic()
             if shown % ROUNDS_PER_HEAD == 0:
                 await stdout.run(partial(write_all, HEAD.encode()))

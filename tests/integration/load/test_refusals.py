@@ -27,7 +27,7 @@ def test_where_nobody_answers_there_is_no_cluster(capsys, nobody):
     assert code == 1
     assert (
         sentence
-        == f"nsq-load: There is no cluster: nobody answers at {nobody}: [Errno 111] Connection refused."
+        == f"nsq-load: There is no cluster: no daemon answers at {nobody}: [Errno 111] Connection refused."
     )
 
 
@@ -65,7 +65,7 @@ def test_a_release_that_nobody_knows_is_told_where_it_can_be_known(capsys):
     code, sentence = said(capsys, "smoke", "--helm=demo", "--namespace=m", "--cluster-domain=invalid")
 
     assert code == 1
-    assert sentence.startswith("nsq-load: Nobody knows demo-nsq-nsqlookupd-headless.m.svc.invalid")
+    assert sentence.startswith("nsq-load: No name server knows demo-nsq-nsqlookupd-headless.m.svc.invalid")
     assert "makes a Job" in sentence
 
 

@@ -112,7 +112,7 @@ def test_all_kinds_of_users_on_two_workers_are_counted_to_the_last_message(nsq_l
     assert code == 0, text
     assert (told["missing"], told["unknown"]) == (0, 0)
     assert told["received"] == 2 * told["acknowledged"] > 0
-    assert {"requeue", "time-out"} <= told["duplicates"].keys() <= {"requeue", "time-out"}
+    assert {"requeue", "timeout"} <= told["duplicates"].keys() <= {"requeue", "timeout"}
     assert {"publish", "delivery", "lookup", "page"} <= told["latency_ms"].keys()
     assert told["counts"]["TOUCH"] > 0
     assert all(cost["memory_mb"] > 10 for cost in told["daemons"].values())
@@ -161,7 +161,7 @@ def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
     code, text, told = nsq_load(LITTLE, f"--attach={lookupd.http_address}", "--topic=t")
 
     assert code == 1
-    assert told["owed_at_end"] >= told["missing"] == told["acknowledged"] > 0, text
+    assert told["backlog_at_end"] >= told["missing"] == told["acknowledged"] > 0, text
     assert f"Channel channel-0 of topic t is paused on {nsqd.http_address}." in text
     assert "nsq-load: Nothing was consumed, so nothing was shown." in text
     # The topic existed before the load, so it stays.

@@ -96,7 +96,7 @@ def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
     nsqd.post("/channel/create?topic=t&channel=c")
     second = message_id(nsqd, "two")
 
-    assert done("seek", nsqd, f"-to={second}").startswith("2 messages owed, from sequence ")
+    assert done("seek", nsqd, f"-to={second}").startswith("2 messages pending, from sequence ")
     assert read_all(nsqd, "t", "c") == [b"two", b"three"]
     done("delete", nsqd)
     done("create", nsqd, "-start=earliest")

@@ -93,7 +93,7 @@ def test_one_of_two_nsqd_down_is_told_and_the_other_shown(cluster, nsqd):
 
     assert ended.returncode == 0
     assert LINE.findall(ended.stdout)[0][0] == b"1"
-    assert f'WARNING: not in these figures: Get "http://{gone.http_address}'.encode() in ended.stderr
+    assert f'WARNING: missing from these statistics: Get "http://{gone.http_address}'.encode() in ended.stderr
 
 
 @pytest.mark.slow

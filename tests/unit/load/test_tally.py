@@ -118,7 +118,7 @@ def test_what_came_again_has_its_cause(told):
     told.deliver(4, attempts=2, worker="w2")  # attempt 2: nsqd got no answer in time
     told.deliver(5, worker="w2")  # attempt 1: nothing explains the repeat
 
-    assert told.outcome().duplicates == {"requeue": 1, "time-out": 2, "kill": 1, "unexplained": 1}
+    assert told.outcome().duplicates == {"requeue": 1, "timeout": 2, "kill": 1, "unexplained": 1}
 
 
 def test_what_came_again_from_a_node_that_was_lost_is_of_its_death(told):

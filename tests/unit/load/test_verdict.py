@@ -20,7 +20,7 @@ def test_a_run_that_kept_to_its_profile_has_no_faults(figures):
         ({"unknown": 1, "unknown_names": ["p1 9"]}, "1 messages were received and never sent, for example p1 9"),  # noqa: E501
         ({"refused": 3}, "3 messages were refused, allowed are 0."),
         ({"duplicates": {"unexplained": 4}}, "4 messages were delivered again though nothing had failed"),
-        ({"duplicates": {"time-out": 4}}, "4 messages were delivered again after a time-out"),
+        ({"duplicates": {"timeout": 4}}, "4 messages were delivered again after a timeout"),
         ({"duplicates": {"kill": 40}}, "40 deliveries were duplicates, allowed are 10."),
         ({"acked": 0, "received": {}}, "Nothing was published"),
         ({"received": {"load c": 0}}, "Nothing was consumed"),
@@ -37,8 +37,8 @@ def test_what_the_tally_says_is_told(figures, changed, sentence):
     ("changed", "sentence"),
     [
         ({"errors": {"ProtocolError: E_BAD": 2, "X: y": 1}}, "3 requests failed, allowed are 0; most often: ProtocolError: E_BAD"),  # noqa: E501
-        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "7 messages were still owed at the end, allowed are 0; most in load c: 7."),  # noqa: E501
-        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "The oldest message owed is 9.0 s old, allowed are 5 s."),  # noqa: E501
+        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "7 messages were still pending at the end, allowed are 0; most in load c: 7."),  # noqa: E501
+        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "The oldest pending message is 9.0 s old, allowed are 5 s."),  # noqa: E501
         ({"drained_s": 9.0}, "Reading what was left took 9.0 s, allowed are 3 s."),
         ({"silent_workers": ["w7"]}, "Worker w7 ended without its last words"),
         ({"counts": {"deltas that never came": 2}}, "2 reports of workers never came"),

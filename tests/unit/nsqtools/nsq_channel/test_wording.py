@@ -13,7 +13,7 @@ def test_a_dry_run_says_what_would_be_done():
 
 
 def test_a_seek_says_what_is_owed():
-    assert sought(7, 3) == "3 messages owed, from sequence 7 on"
+    assert sought(7, 3) == "3 messages pending, from sequence 7 on"
 
 
 def test_what_cannot_be_sent_back_is_named():

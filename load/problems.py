@@ -16,9 +16,9 @@ _MEANINGS = (
 )
 
 
-def troubles(owed: Remaining, errors: Iterable[str], killed: Iterable[str], lost: Iterable[str]) -> list[str]:
+def problems(owed: Remaining, errors: Iterable[str], killed: Iterable[str], lost: Iterable[str]) -> list[str]:
     """Return sentences: what daemons report of themselves, which do not answer, and what the errors mean."""
-    found = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(owed.troubles)]
+    found = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(owed.problems)]
     found += [f"{name} was killed and started again, as asked for." for name in killed]
     found += [f"nsqd {address} was there at the start and does not answer now." for address in owed.silent]
     gone = set(owed.silent)

@@ -1,7 +1,7 @@
 """Sentences that explain why a run went wrong."""
 
+from load.problems import problems
 from load.seen import Remaining
-from load.trouble import troubles
 
 
 def owed(silent=(), said=()):
@@ -9,7 +9,7 @@ def owed(silent=(), said=()):
 
 
 def test_who_is_gone_and_what_is_paused_is_named():
-    found = troubles(owed(["n:4151"], ["topic load is paused on m:4151"]), [], [], ["m:4150"])
+    found = problems(owed(["n:4151"], ["topic load is paused on m:4151"]), [], [], ["m:4150"])
 
     assert found == [
         "Topic load is paused on m:4151.",
@@ -19,10 +19,10 @@ def test_who_is_gone_and_what_is_paused_is_named():
 
 
 def test_a_full_disk_is_called_by_its_name():
-    (found,) = troubles(owed(), ["ProtocolError: E_PUB_FAILED PUB failed No space left on device"], [], [])
+    (found,) = problems(owed(), ["ProtocolError: E_PUB_FAILED PUB failed No space left on device"], [], [])
 
     assert found.startswith("The disk of an nsqd is full (")
 
 
 def test_a_quiet_cluster_needs_no_words():
-    assert troubles(owed(), [], [], []) == []
+    assert problems(owed(), [], [], []) == []
