@@ -2,8 +2,12 @@
 
 It publishes to eight topics at a steady pace, in batches and with due times. Their consumers requeue some
 messages with a delay, leave some unanswered until they time out, and sometimes disconnect and return. Topics
-are created, emptied and deleted, and figures are requested. Everything is finished in the end. Each sample is
-printed. Figures that are higher in the second half than in the first are named and make the exit code 1.
+are created, emptied and deleted, clients disconnect within a body, and figures are requested. Each sample is
+printed. At the end everything is finished and deleted.
+
+A short run comes before the long one. Three kinds of growth are named and make the exit code 1: figures that
+are higher in the second half than in the first, memory above that after the short run, and types with more
+live objects than after the short run.
 """
 
 import argparse
@@ -12,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +25,7 @@ from statistics import median
 from typing import Final
 
 from bench import load
+from bench.counted import objects_of
 from bench.disk import disk_in_use
 from bench.load import LoadError
 from bench.server import OURS, Program, Server
@@ -42,6 +48,11 @@ STAYS: Final = 3000
 TOPIC_EVERY: Final = 25
 FIGURES_EVERY: Final = 50
 REST_S: Final = 20.0
+# The short run, and what may be left after the long one beside what the short one has left.
+SHORT_S: Final = 20.0
+MEMORY_LEFT: Final = 5.0
+OBJECTS_LEFT: Final = 20
+COUNTED: Final = OURS.replace("-m nsqd", "-m bench.counted", 1)
 FLAGS: Final = ("--max-bytes-per-file=4194304", "--mem-queue-size=1000")
 # How much more the second half may have: a factor, and an additional amount.
 _GROWTH: Final = {"memory": (1.02, 1.0), "descriptors": (1.0, 4.0), "disk": (1.1, 4.0), "cpu": (1.1, 0.0)}
@@ -88,6 +99,15 @@ def growth(samples: Sequence[Sample]) -> list[str]:
         if after > before * ratio + slack:
             found.append(f"{name} grew from {before:.1f} to {after:.1f}")
     return found
+
+
+def objects_left(before: Counter[str], after: Counter[str]) -> list[str]:
+    """Return sentences about the types with more live objects than before."""
+    return [
+        f"{count - before[kind]:,} more objects of {kind} are alive: {count:,}"
+        for kind, count in after.most_common()
+        if count > before[kind] + OBJECTS_LEFT
+    ]
 
 
 class Reader:
@@ -152,7 +172,7 @@ class Soak:
         self._finished = 0
 
     def run(self, seconds: float, every_s: float) -> list[Sample]:
-        """Work for *seconds* and return the samples; print another one after all is finished and a rest."""
+        """Work for *seconds* and return the samples; print another after everything is deleted."""
         samples = []
         for reader in self._readers:
             reader.thread.start()
@@ -165,6 +185,7 @@ class Soak:
                 rounds += 1
                 if rounds % TOPIC_EVERY == 0:
                     self._come_and_go(conn, f"passing{rounds // TOPIC_EVERY % 5}")
+                    self._leave_within_a_body()
                 if rounds % FIGURES_EVERY == 0:
                     self._server.ask("GET", "/stats?format=json")
                     self._server.ask("GET", "/metrics")
@@ -173,11 +194,13 @@ class Soak:
                     print(samples[-1], flush=True)
                 time.sleep(max(0.0, began + rounds / ROUNDS_PER_SECOND - time.monotonic()))
         self._wait_until_all_is_finished()
-        time.sleep(REST_S)
-        print(self._sample(time.monotonic() - began), flush=True)
         self._ended.set()
         for reader in self._readers:
             reader.thread.join(5)
+        for topic in self._topics:
+            self._server.ask("POST", f"/topic/delete?topic={topic}")
+        time.sleep(REST_S)
+        print(self._sample(time.monotonic() - began), flush=True)
         return samples
 
     def _publish(self, conn: socket.socket, chance: random.Random) -> None:
@@ -200,6 +223,13 @@ class Soak:
         load.expect_ok(conn)
         self._server.ask("POST", f"/channel/empty?topic={topic}&channel=c")
         self._server.ask("POST", f"/topic/delete?topic={topic}")
+
+    def _leave_within_a_body(self) -> None:
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nF4240\r\n"
+        with closing(socket.create_connection(self._server.http)) as conn:
+            conn.sendall(head + b"z" * 100_000)
+        with closing(load.connect(self._server.tcp, heartbeat_interval=-1)) as conn:
+            conn.sendall(b"PUB half\n" + (1_000_000).to_bytes(4, "big") + b"z" * 100_000)
 
     def _wait_until_all_is_finished(self) -> None:
         deadline = time.monotonic() + 2 * (LONGEST_MS + TIMEOUT_MS) / 1000 + 30
@@ -231,7 +261,9 @@ class Soak:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
+    parser.add_argument(
+        "--cmd", default=COUNTED, help="how to start the server (default: python -m bench.counted)"
+    )
     parser.add_argument("--seconds", type=float, default=600, help="how long is published")
     parser.add_argument("--every", type=float, default=20, help="seconds from one sample to the next")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
@@ -243,7 +275,17 @@ def main(arguments: list[str] | None = None) -> int:
     print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     with program.folder() as data, program.serving(FLAGS, data) as server:
         try:
+            if args.cmd == COUNTED:
+                objects_of(server.pid)  # the first count makes some objects itself
+            Soak(server, data).run(SHORT_S, SHORT_S)
+            memory = server.memory_mib()
+            objects = objects_of(server.pid) if args.cmd == COUNTED else Counter()
             grown = growth(Soak(server, data).run(args.seconds, args.every))
+            left = server.memory_mib() - memory
+            if left > MEMORY_LEFT:
+                grown.append(f"{left:.1f} MiB more than after the short run are resident")
+            if args.cmd == COUNTED:
+                grown += objects_left(objects, objects_of(server.pid))
         except LoadError as error:
             print(error, file=sys.stderr)
             return 1

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench import growth, spark
+from bench import counted, growth, load, soak, spark
 from bench.clients import __main__ as clients
 from bench.peers.rows import ROWS
 
@@ -82,3 +84,36 @@ def test_spark_fills_nsqd_and_one_worker_reads_it(tmp_path, capsys):
         spark.profile(spark.Bench(None, [server], tmp_path), "t")
 
     assert "One worker by itself, 4000 messages" in capsys.readouterr().out
+
+
+def test_objects_left_names_types_that_grew():
+    before = Counter({"nsqd.engine.topic.Topic": 8, "builtins.list": 1000})
+    after = Counter(
+        {"nsqd.engine.topic.Topic": 60, "builtins.list": 1010, "nsqd.server.tcp.ClientConnection": 30}
+    )
+
+    assert soak.objects_left(before, after) == [
+        "52 more objects of nsqd.engine.topic.Topic are alive: 60",
+        "30 more objects of nsqd.server.tcp.ClientConnection are alive: 30",
+    ]
+
+
+def test_objects_of_a_process_are_counted_after_a_collection(tmp_path):
+    command = ["bench.counted", f"--data-path={tmp_path}", "--tcp-address=127.0.0.1:0", "--http-address="]
+    with subprocess.Popen(
+        [sys.executable, "-m", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            port = next(int(line.rsplit(":", 1)[1]) for line in process.stderr if "TCP: listening" in line)
+            before = counted.objects_of(process.pid)
+            connections = [load.connect(("127.0.0.1", port)) for _ in range(30)]
+            during = counted.objects_of(process.pid)
+            for connection in connections:
+                connection.close()
+            time.sleep(0.5)
+            after = counted.objects_of(process.pid)
+        finally:
+            process.kill()
+
+    kind = "nsqd.server.tcp.ClientConnection"
+    assert (before[kind], during[kind], after[kind]) == (0, 30, 0)
