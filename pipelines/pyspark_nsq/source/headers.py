@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nsqclient.wire.frames import FrameError
-from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
+from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MAX_HEADER_BYTES
 from pyspark_nsq.source.errors import SourceError
 
 # By this header nsqd recognizes a message that is published again.
@@ -77,9 +77,9 @@ def as_json(maps: Any, ids: Any = None) -> Any:
                 f"the header {name!r} is null in a row of the column headers; values are strings"
             )
         text = json.dumps(headers, ensure_ascii=False, separators=(",", ":")).encode() if headers else b""
-        if len(text) > MOST_HEADER_BYTES:
+        if len(text) > MAX_HEADER_BYTES:
             raise SourceError(
-                f"the headers of a row are {len(text)} bytes of JSON, above the {MOST_HEADER_BYTES} of nsqd"
+                f"the headers of a row are {len(text)} bytes of JSON, above the {MAX_HEADER_BYTES} of nsqd"
             )
         texts.append(text)
     return pa.array(texts, pa.binary())
