@@ -10,9 +10,9 @@ from nsqclient._requests import Publish
 class Backlog:
     """A queue that knows how many messages and bytes are in it."""
 
-    def __init__(self, most_messages: int, most_bytes: int) -> None:
-        self._most_messages = most_messages
-        self._most_bytes = most_bytes
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._publishes: deque[Publish] = deque()
         self.messages = 0
         self.bytes = 0
@@ -26,12 +26,12 @@ class Backlog:
     @property
     def room(self) -> tuple[int, int]:
         """How many messages and bytes it takes."""
-        return max(0, self._most_messages - self.messages), max(0, self._most_bytes - self.bytes)
+        return max(0, self._max_messages - self.messages), max(0, self._max_bytes - self.bytes)
 
     @property
     def has_room(self) -> bool:
         """Whether a new publish may be added; publishes lost on a connection are added in any case."""
-        return self.messages < self._most_messages and self.bytes < self._most_bytes
+        return self.messages < self._max_messages and self.bytes < self._max_bytes
 
     def append(self, publish: Publish) -> None:
         self._publishes.append(publish)
@@ -54,7 +54,7 @@ class Backlog:
         while self._publishes:
             self.popleft().fail(error)
 
-    def give_up(self, most_tries: int, later: float) -> bool:
+    def give_up(self, max_tries: int, later: float) -> bool:
         """Fail the publishes tried often enough that have no time left; returns whether others must wait."""
         publishes, self._publishes = self._publishes, deque()
         self.messages = self.bytes = 0
@@ -62,7 +62,7 @@ class Backlog:
         for publish in publishes:
             if publish.is_settled:
                 continue
-            if publish.tries >= most_tries:
+            if publish.tries >= max_tries:
                 if publish.give_up_at is None or later > publish.give_up_at:
                     publish.fail(publish.error or ConnectionLostError("no nsqd is known"))
                     continue

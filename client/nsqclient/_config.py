@@ -14,7 +14,7 @@ from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import SECOND, meant_duration, parse_duration
 from nsqclient.wire.frames import MAX_FRAME_BYTES
-from nsqclient.wire.headers import MOST_HEADER_BYTES
+from nsqclient.wire.headers import MAX_HEADER_BYTES
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 60 * _MINUTE_S
@@ -164,12 +164,12 @@ class Config:
         return tls if isinstance(tls, ssl.SSLContext) else None
 
     @property
-    def most_frame_bytes(self) -> int:
+    def max_frame_bytes(self) -> int:
         """The largest frame accepted from nsqd, in bytes: a body with what comes before it."""
         if not self.max_msg_size:
             return MAX_FRAME_BYTES
         # nsqd allows headers beside the largest body.
-        return self.max_msg_size + 1024 + (MOST_HEADER_BYTES if self.headers else 0)
+        return self.max_msg_size + 1024 + (MAX_HEADER_BYTES if self.headers else 0)
 
     def identify_settings(self) -> dict[str, Any]:
         """The fields of IDENTIFY; times in milliseconds."""

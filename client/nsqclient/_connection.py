@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
         self._established = True
         self._watchdog.watch()  # the handshake has its own timeout
         early = self._incoming.rest()
-        self._incoming = Incoming(self, self.config.most_frame_bytes, extended=negotiated.extend_support)
+        self._incoming = Incoming(self, self.config.max_frame_bytes, extended=negotiated.extend_support)
         if early:
             self.data_received(early)
 

@@ -54,8 +54,8 @@ class Dispatch(Listener):
         spread: bool,
         publish_timeout: float,
         retry_seconds: float,
-        most_messages: int,
-        most_bytes: int,
+        max_messages: int,
+        max_bytes: int,
     ) -> None:
         self._with_headers = config.headers
         self._retry_seconds = retry_seconds
@@ -69,11 +69,11 @@ class Dispatch(Listener):
             lookupds=lookupds,
             spread=spread,
             publish_timeout=publish_timeout,
-            most_waiting=most_messages,
+            max_waiting=max_messages,
         )
-        self.backlog = Backlog(most_messages, most_bytes)
+        self.backlog = Backlog(max_messages, max_bytes)
         self.full_topics = FullTopics(
-            self.tasks, self.put_off, most_messages=most_messages, most_bytes=most_bytes
+            self.tasks, self.put_off, max_messages=max_messages, max_bytes=max_bytes
         )
         self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in order
         self._typical_bytes = 1  # the size of a message that waits
@@ -249,7 +249,7 @@ class Dispatch(Listener):
             publish.fail(ClosedError("the producer was closed before this was confirmed"))
         elif is_full and not publish.is_settled:
             self._limit(publish)
-            self.full_topics.keep(publish, error, self._most_tries)
+            self.full_topics.keep(publish, error, self._max_tries)
         elif not publish.is_settled:
             self.put_off(publish)
 
@@ -267,7 +267,7 @@ class Dispatch(Listener):
         pause = FIRST_RETRY_SECONDS
         while True:
             await self._ask_before_giving_up()
-            exhausted = self.backlog.give_up(self._most_tries, self._now() + pause)
+            exhausted = self.backlog.give_up(self._max_tries, self._now() + pause)
             self._wake()
             if exhausted:
                 await asyncio.sleep(pause)
@@ -295,10 +295,10 @@ class Dispatch(Listener):
     def _failing(self) -> list[Publish]:
         """The publishes tried often enough for which nsqlookupd was not asked yet."""
         # Asked once for each: otherwise a publish that every nsqd refuses would be kept forever.
-        return [each for each in self.backlog if each.tries >= self._most_tries and not each.asked]
+        return [each for each in self.backlog if each.tries >= self._max_tries and not each.asked]
 
     @property
-    def _most_tries(self) -> int:
+    def _max_tries(self) -> int:
         """Once for each address."""
         return max(1, len(self.links.roster))
 

@@ -15,7 +15,7 @@ log = logging.getLogger("nsqclient")
 # How long even a hurried close waits for nsqd to confirm that it sends no more.
 FAREWELL_SECONDS: Final = 1.0
 # An nsqd that does not confirm it in this time does not answer at all.
-MOST_FAREWELL_SECONDS: Final = 5.0
+MAX_FAREWELL_SECONDS: Final = 5.0
 
 
 class LastWait:
@@ -46,7 +46,7 @@ class LastWait:
         # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
-            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
+            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MAX_FAREWELL_SECONDS))
         if asyncio.get_running_loop().time() < deadline:
             all_received()
         connections = [*connections, *leaving]

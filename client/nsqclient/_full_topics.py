@@ -20,21 +20,21 @@ class FullTopics:
     """What waits here holds up no publish to another topic; *offer* takes a publish that is tried again."""
 
     def __init__(
-        self, tasks: Tasks, offer: Callable[[Publish], None], *, most_messages: int, most_bytes: int
+        self, tasks: Tasks, offer: Callable[[Publish], None], *, max_messages: int, max_bytes: int
     ) -> None:
         self._tasks = tasks
         self._offer = offer
-        self.refused = Backlog(most_messages, most_bytes)
+        self.refused = Backlog(max_messages, max_bytes)
         self._pause = FIRST_PAUSE_SECONDS
         self._offering: asyncio.Task[None] | None = None
 
-    def keep(self, publish: Publish, error: Exception, most_tries: int) -> None:
+    def keep(self, publish: Publish, error: Exception, max_tries: int) -> None:
         """Keep a publish for the next offer; it fails when there is no room or no time left for that."""
         if not self.refused.has_room:
             publish.fail(error)
             return
         self.refused.append(publish)
-        self.refused.give_up(most_tries, asyncio.get_running_loop().time() + self._pause)
+        self.refused.give_up(max_tries, asyncio.get_running_loop().time() + self._pause)
         if self._offering is None or self._offering.done():
             log.warning("%s: publishes to it are tried again, those to other topics go on", error)
             self._offering = self._tasks.spawn(self._offer_again(), "producer full topics")

@@ -11,9 +11,9 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 # A head is short; a peer that sends none in so many bytes does not speak HTTP.
-_MOST_HEAD_BYTES: Final = 64 * 1024
+_MAX_HEAD_BYTES: Final = 64 * 1024
 # A thousand nsqd with a thousand topics each are about 40 MB of /nodes.
-_MOST_BODY_BYTES: Final = 256 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: |$)")
 _INTERIM: Final = range(100, 200)
@@ -73,7 +73,7 @@ def _request(
 
 
 async def _exchange(request: bytes, host: str, port: int, context: ssl.SSLContext | None) -> HttpAnswer:
-    reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_MOST_HEAD_BYTES)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_MAX_HEAD_BYTES)
     try:
         writer.write(request)
         status, headers = await _head(reader)
@@ -118,7 +118,7 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
         return await reader.readexactly(_size(length, 10))
     pieces: list[bytes] = []
     total = 0
-    while piece := await reader.read(_MOST_HEAD_BYTES):
+    while piece := await reader.read(_MAX_HEAD_BYTES):
         total = _checked(total + len(piece))
         pieces.append(piece)
     return b"".join(pieces)
@@ -148,8 +148,8 @@ def _size(text: str, base: int) -> int:
 
 
 def _checked(size: int) -> int:
-    if size > _MOST_BODY_BYTES:
-        raise HttpError(f"the answer is larger than {_MOST_BODY_BYTES >> 20} MB")
+    if size > _MAX_BODY_BYTES:
+        raise HttpError(f"the answer is larger than {_MAX_BODY_BYTES >> 20} MB")
     return size
 
 

@@ -40,14 +40,14 @@ class Links:
         lookupds: Sequence[str],
         spread: bool,
         publish_timeout: float,
-        most_waiting: int,
+        max_waiting: int,
     ) -> None:
         self._listener = listener
         self._config = config
         self._tasks = tasks
         self._wake = wake
         self._publish_timeout = publish_timeout
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._directory = Directory(lookupds, config, tasks, self._learn)
         self.spread = spread or bool(lookupds)
         self._fixed = list(dict.fromkeys(nsqds))
@@ -216,7 +216,7 @@ class Links:
         if address not in self.roster:
             await link.close()
             raise ClosedError(f"{address} was removed while it was being connected")
-        link.under_way.most_messages = self._most_waiting
+        link.under_way.max_messages = self._max_waiting
         self.open[address] = link
         log.info("publishing to %s from now on", address)
         self._wake()

@@ -17,7 +17,7 @@ else:
 
     T = TypeVar("T")
 
-_LONGEST_SECONDS: Final = MAX_DURATION / SECOND
+_MAX_SECONDS: Final = MAX_DURATION / SECOND
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -174,7 +174,7 @@ class Message(Generic[T]):
         seconds = retry.delay(self.attempts) if delay is None else seconds_of(delay)
         if seconds < 0:
             raise ValueError(f"delay {seconds:g} is negative")
-        if not seconds <= _LONGEST_SECONDS:  # also nan
+        if not seconds <= _MAX_SECONDS:  # also nan
             raise ValueError(f"delay {seconds:g} is no duration")
         command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
         self.answered = True  # only now, because a message whose requeue raised can still be answered

@@ -12,7 +12,7 @@ from nsqclient._requests import Confirmation
 from nsqclient.wire.frames import OK
 
 # So many may be on their way to a connection at once; further ones wait, so that memory stays bounded.
-MOST_ENTERING: Final = 500
+MAX_ENTERING: Final = 500
 
 
 class Passage:
@@ -28,7 +28,7 @@ class Passage:
 
     @property
     def has_room(self) -> bool:
-        return len(self._entering) < MOST_ENTERING
+        return len(self._entering) < MAX_ENTERING
 
     async def room(self) -> None:
         """Wait for room; raises ClosedError when the producer is closed."""
@@ -84,5 +84,5 @@ class Passage:
     def _entered(self, place: object) -> None:
         self._entering.discard(place)
         # Not at every place that becomes free, so that those who wait are woken once for many.
-        if len(self._entering) <= MOST_ENTERING // 2:
+        if len(self._entering) <= MAX_ENTERING // 2:
             self._roomy.set()

@@ -70,8 +70,8 @@ class Producer:
             spread=spread,
             publish_timeout=seconds,
             retry_seconds=seconds_of(retry_seconds),
-            most_messages=max_unconfirmed,
-            most_bytes=max_unconfirmed_bytes,
+            max_messages=max_unconfirmed,
+            max_bytes=max_unconfirmed_bytes,
         )
         # Looked at for every message.
         self._links, self._backlog, self._queue = (

@@ -11,8 +11,8 @@ Confirmation: TypeAlias = asyncio.Future[bytes]
 Answer: TypeAlias = Confirmation | PublishOutcome
 
 # How many messages are joined into one MPUB: enough to make each cheap, far below the limits of any nsqd.
-MOST_MESSAGES: Final = 500
-_MOST_BYTES: Final = 256 * 1024
+MAX_MESSAGES: Final = 500
+_MAX_BYTES: Final = 256 * 1024
 
 # Publishes whose messages are longer on average are written with writelines(), because joining copies them.
 _BULKY_BYTES: Final = 4096
@@ -95,7 +95,7 @@ class Publish(PendingCommand):
         return self.size > _BULKY_BYTES * self.count
 
     def has_room(self, topic: str) -> bool:
-        return self.topic == topic and self.count < MOST_MESSAGES and self.size < _MOST_BYTES
+        return self.topic == topic and self.count < MAX_MESSAGES and self.size < _MAX_BYTES
 
     def join(self, body: bytes, answer: Answer) -> None:
         self.bodies.append(body)

@@ -30,25 +30,25 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """*step* times the number of deliveries so far, at most *most*."""
+    """*step* times the number of deliveries so far, at most *maximum*."""
 
     step: float | timedelta
-    most: float | timedelta = 3600
+    maximum: float | timedelta = 3600
 
     def __call__(self, attempts: int) -> float:
-        return min(_checked(self.step) * attempts, _checked(self.most))
+        return min(_checked(self.step) * attempts, _checked(self.maximum))
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """*first*, then *factor* times as long each time, at most *most*.
+    """*first*, then *factor* times as long each time, at most *maximum*.
 
     *jitter* 0.5 shortens each delay at random by up to a half, so that messages that failed together are not
     delivered together again.
     """
 
     first: float | timedelta
-    most: float | timedelta = 3600
+    maximum: float | timedelta = 3600
     factor: float = 2
     jitter: float = 0
 
@@ -57,10 +57,10 @@ class Exponential:
             raise ValueError(f"{self} has a factor below 1 or a jitter outside of 0-1")
 
     def __call__(self, attempts: int) -> float:
-        most = _checked(self.most)
+        maximum = _checked(self.maximum)
         # Bounded, because a large exponent would overflow.
         exponent = min(max(attempts - 1, 0), 64)
-        seconds = min(_checked(self.first) * self.factor**exponent, most)
+        seconds = min(_checked(self.first) * self.factor**exponent, maximum)
         return seconds * (1 - self.jitter * random.random())
 
 

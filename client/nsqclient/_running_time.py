@@ -14,7 +14,7 @@ from typing import Final
 # More steps measure a pause more exactly, but each step is one timer.
 _STEPS: Final = 8
 # At most so many steps are not counted, so that a timeout ends even if all its steps end late.
-_MOST_LATE: Final = 8
+_MAX_LATE: Final = 8
 
 
 class RunningTimer:
@@ -24,7 +24,7 @@ class RunningTimer:
         self._step = seconds / _STEPS
         self._callback = callback
         self._left = _STEPS
-        self._most_late = _MOST_LATE
+        self._max_late = _MAX_LATE
         self._loop = asyncio.get_running_loop()
         self._start_step()
 
@@ -36,8 +36,8 @@ class RunningTimer:
         self._handle = self._loop.call_later(self._step, self._end_step)
 
     def _end_step(self) -> None:
-        if self._most_late and self._loop.time() > self._late_at:
-            self._most_late -= 1
+        if self._max_late and self._loop.time() > self._late_at:
+            self._max_late -= 1
         else:
             self._left -= 1
         if self._left:

@@ -7,7 +7,7 @@ from typing import Final
 from nsqclient._requests import Answer, PendingCommand, Publish
 
 # A connection is full from so many bytes under way: enough to keep it busy in bounded memory.
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 class UnderWay:
@@ -15,7 +15,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self._requests: deque[PendingCommand] = deque()
-        self.most_messages = 10_000
+        self.max_messages = 10_000
         self.messages = 0
         self.bytes = 0
 
@@ -28,12 +28,12 @@ class UnderWay:
     @property
     def is_full(self) -> bool:
         """Whether new messages should wait for answers first."""
-        return self.messages >= self.most_messages or self.bytes >= MOST_BYTES
+        return self.messages >= self.max_messages or self.bytes >= MAX_BYTES
 
     @property
     def room(self) -> tuple[int, int]:
         """How many messages and bytes fit before it is full."""
-        return max(0, self.most_messages - self.messages), max(0, MOST_BYTES - self.bytes)
+        return max(0, self.max_messages - self.messages), max(0, MAX_BYTES - self.bytes)
 
     @property
     def answers(self) -> list[Answer]:

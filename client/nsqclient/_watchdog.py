@@ -46,7 +46,7 @@ class Watchdog:
         self._watched = watched
         self._abort = abort
         # Without heartbeats a peer that has nothing to say is silent.
-        self._most_silence = read_timeout if hears_heartbeats else math.inf
+        self._max_silence = read_timeout if hears_heartbeats else math.inf
         self._write_timeout = write_timeout
         self.answer_timeout = read_timeout  # a command without an answer for so long ends the connection
         self._listening: RunningTimer | None = None
@@ -56,12 +56,12 @@ class Watchdog:
         """Check the connection now, and again whenever a limit may be reached."""
         watched = self._watched
         silence, owing = watched.silent_for, watched.owed_for
-        if silence >= self._most_silence:
+        if silence >= self._max_silence:
             self._abort(ConnectionLostError(f"{watched.address} was silent for {silence:.1f} s"))
         elif owing >= self.answer_timeout:
             self._abort(ConnectionLostError(f"{watched.address} did not answer a command for {owing:.1f} s"))
         else:
-            wait = min(self._most_silence - silence, self.answer_timeout - owing)
+            wait = min(self._max_silence - silence, self.answer_timeout - owing)
             self._listening = RunningTimer(wait, self.watch)
 
     def expect_progress(self) -> None:

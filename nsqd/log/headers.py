@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
+from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MAX_HEADER_BYTES
 from nsqd.log.frames import FRAME_OVERHEAD, SIZE, Block, Piece, piece_of
 
 # The extension of a message without headers, and the first byte of the extension of one with headers.
@@ -81,8 +81,8 @@ def extension(headers: Mapping[Any, Any]) -> bytes:
 
 def checked_extension(encoded: bytes) -> bytes:
     """The extension before the body of a message with the headers in this JSON object. Raises BadHeaders."""
-    if len(encoded) > MOST_HEADER_BYTES:
-        raise BadHeaders(f"{len(encoded)} bytes are above {MOST_HEADER_BYTES}")
+    if len(encoded) > MAX_HEADER_BYTES:
+        raise BadHeaders(f"{len(encoded)} bytes are above {MAX_HEADER_BYTES}")
     check(encoded)
     return b"".join((SOME_HEADERS, len(encoded).to_bytes(LENGTH_BYTES, "big"), encoded))
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEADER, ProtocolError
-from nsqclient.wire.headers import MOST_HEADER_BYTES
+from nsqclient.wire.headers import MAX_HEADER_BYTES
 from nsqd.log.batches import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
 from nsqd.log.frames import Piece, piece_of
 from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_alike
@@ -14,7 +14,7 @@ from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders,
 SIZES: Final = struct.Struct(">iH")
 _UINT16: Final = struct.Struct(">H")
 # Headers come on top of the largest body: any legal message can be forwarded with some headers added.
-MOST_MORE_BYTES: Final = LENGTH_BYTES + MOST_HEADER_BYTES
+MOST_MORE_BYTES: Final = LENGTH_BYTES + MAX_HEADER_BYTES
 
 
 def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) -> int:

@@ -30,7 +30,7 @@ from nsqclient import (
     sync,
 )
 from nsqclient._backoff import Phase
-from nsqclient._passage import MOST_ENTERING
+from nsqclient._passage import MAX_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually, wait_until
 
@@ -1044,13 +1044,13 @@ async def test_publishers_wait_while_many_publishes_are_in_middlewares(nsqd):
             await producer.submit("t", b"a")
 
     async with Producer(nsqd.address, middlewares=[late := Late()]) as producer:
-        for _ in range(MOST_ENTERING + 1):
+        for _ in range(MAX_ENTERING + 1):
             (await producer.submit("t", b"a")).cancel()  # it gives its place back
         await asyncio.sleep(0.05)
         publishing = asyncio.create_task(publish_all())
-        await eventually(lambda: late.waiting == MOST_ENTERING, "no more are taken")
+        await eventually(lambda: late.waiting == MAX_ENTERING, "no more are taken")
         await asyncio.sleep(0.05)
-        assert late.waiting == MOST_ENTERING
+        assert late.waiting == MAX_ENTERING
         late.may_go.set()
         await publishing
 

@@ -14,13 +14,11 @@ from nsqclient._threads import LoopThread, PublishOutcome
 class Intake:
     """The messages that the event loop has not taken over from threads; bounded in messages and bytes."""
 
-    def __init__(
-        self, producer: Producer, thread: LoopThread, *, most_messages: int, most_bytes: int
-    ) -> None:
+    def __init__(self, producer: Producer, thread: LoopThread, *, max_messages: int, max_bytes: int) -> None:
         self._producer = producer
         self._thread = thread
-        self._most_messages = most_messages
-        self._most_bytes = most_bytes
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._submitted: deque[tuple[str, bytes, PublishOutcome]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -58,7 +56,7 @@ class Intake:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._submitted) >= self._most_messages or self._bytes >= self._most_bytes
+        return len(self._submitted) >= self._max_messages or self._bytes >= self._max_bytes
 
     def _wait_for_room(self, timeout: float | None) -> None:
         self._blocked += 1

@@ -54,7 +54,7 @@ class Producer:
             max_unconfirmed_bytes=max_unconfirmed_bytes,
             middlewares=middlewares,
         )
-        self._room = {"most_messages": max_unconfirmed, "most_bytes": max_unconfirmed_bytes}
+        self._room = {"max_messages": max_unconfirmed, "max_bytes": max_unconfirmed_bytes}
         self._closed = False
         self._begin()
 

@@ -13,7 +13,7 @@ from nsqclient.wire.frames import FrameError
 EXT_NONE: Final = 0
 EXT_JSON_HEADERS: Final = 4
 # The largest length that two bytes can express.
-MOST_HEADER_BYTES: Final = 65_535
+MAX_HEADER_BYTES: Final = 65_535
 _LENGTH: Final = Struct(">H")
 
 
@@ -22,8 +22,8 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
     if not all(isinstance(name, str) and isinstance(text, str) for name, text in headers.items()):
         raise TypeError("the names and the values of headers are text")
     encoded = json.dumps(dict(headers), ensure_ascii=False).encode()
-    if len(encoded) > MOST_HEADER_BYTES:
-        raise ValueError(f"headers of {len(encoded)} bytes are above {MOST_HEADER_BYTES}")
+    if len(encoded) > MAX_HEADER_BYTES:
+        raise ValueError(f"headers of {len(encoded)} bytes are above {MAX_HEADER_BYTES}")
     return _LENGTH.pack(len(encoded)) + encoded
 
 

@@ -9,7 +9,7 @@ CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 # The node was decommissioned: another one owns its messages now.
 DECOMMISSIONED: Final = "DECOMMISSIONED"
 # At most so many characters of what a node says are shown: anything may answer at its address.
-_MOST_TEXT: Final = 1000
+_MAX_TEXT: Final = 1000
 
 
 class NodeError(Exception):
@@ -49,7 +49,7 @@ class NodeError(Exception):
         except ValueError:
             phrase = ""
         line = f"{status} {phrase}".rstrip()
-        reason = f"got response {line} {json.dumps(text[:_MOST_TEXT], ensure_ascii=False)}"
+        reason = f"got response {line} {json.dumps(text[:_MAX_TEXT], ensure_ascii=False)}"
         return cls(verb, url, address, reason, status=status, code=_code_in(text))
 
     @property
@@ -78,5 +78,5 @@ def _code_in(text: str) -> str:
     except (ValueError, RecursionError):
         return ""
     if isinstance(answer, dict) and isinstance(answer.get("message"), str):
-        return str(answer["message"])[:_MOST_TEXT]
+        return str(answer["message"])[:_MAX_TEXT]
     return ""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nsqclient.wire.frames import FrameError
-from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
+from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MAX_HEADER_BYTES
 from pyspark_nsq.source.errors import RowError
 
 # By this header nsqd recognizes a message that is published again.
@@ -98,9 +98,9 @@ def as_json(maps: Any, ids: Any = None) -> Any:
     objects = pc.binary_join_element_wise("{", inner, "}", "")
     texts = pc.if_else(pa.array(np.diff(cuts) > 0), objects, "").cast(pa.binary())
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if longest > MOST_HEADER_BYTES:
+    if longest > MAX_HEADER_BYTES:
         raise RowError(
-            f"the headers of a row are {longest} bytes of JSON, above the {MOST_HEADER_BYTES} of nsqd"
+            f"the headers of a row are {longest} bytes of JSON, above the {MAX_HEADER_BYTES} of nsqd"
         )
     return texts
 

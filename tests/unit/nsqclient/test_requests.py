@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nsqclient._requests import MOST_MESSAGES, PendingCommand, Publish, copy_of
+from nsqclient._requests import MAX_MESSAGES, PendingCommand, Publish, copy_of
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 
@@ -30,7 +30,7 @@ async def test_the_size_counts_what_has_joined():
 
 
 async def test_only_messages_for_the_same_topic_join_and_not_too_many():
-    publish = joined(*[b"x"] * (MOST_MESSAGES - 1))
+    publish = joined(*[b"x"] * (MAX_MESSAGES - 1))
 
     assert publish.has_room("t")
     assert not publish.has_room("u")

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from nsqclient._requests import PendingCommand, Publish
-from nsqclient._under_way import MOST_BYTES, UnderWay
+from nsqclient._under_way import MAX_BYTES, UnderWay
 
 
 def publish(*bodies):
@@ -29,14 +29,14 @@ def test_messages_and_bytes_are_counted_until_they_are_answered():
 
 def test_it_is_full_of_messages_or_of_bytes():
     under_way = UnderWay()
-    under_way.most_messages = 2
+    under_way.max_messages = 2
     under_way.add(publish(b"1"))
-    assert (under_way.is_full, under_way.room) == (False, (1, MOST_BYTES - 1))
+    assert (under_way.is_full, under_way.room) == (False, (1, MAX_BYTES - 1))
     under_way.add(publish(b"2"))
     assert (under_way.is_full, under_way.room[0]) == (True, 0)
-    under_way.most_messages = 1000
+    under_way.max_messages = 1000
     assert not under_way.is_full
-    under_way.add(PendingCommand(b"x" * MOST_BYTES, [Future()]))
+    under_way.add(PendingCommand(b"x" * MAX_BYTES, [Future()]))
     assert (under_way.is_full, under_way.room[1]) == (True, 0)
 
 
