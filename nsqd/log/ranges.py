@@ -254,7 +254,7 @@ class RangeSet:
         page = self._pages.get(number)
         if page is None:
             page = _FULL if self._behind_run(number) else _EMPTY
-        elif isinstance(page, bytes):
+        elif not isinstance(page, bytearray):
             page = _unpack(page)
         low = min(max(start, self.floor), end)
         return _FULL[: low - start] + bytes(page[low - base : end - base])
@@ -331,7 +331,7 @@ class RangeSet:
                     self._drop(passed)
             while True:
                 page = pages.get(number)
-                if page and isinstance(page, bytes):
+                if page and not isinstance(page, bytearray):
                     # The floor goes through it, position by position.
                     page = pages[number] = _unpack(page)
                     self._unpacked.add(number)
@@ -368,7 +368,7 @@ class RangeSet:
 
 def _pack(page: bytearray | bytes) -> bytearray | bytes:
     """A page as the start and end of each range of missing positions, in 16 bits each; not of very many."""
-    if isinstance(page, bytes):
+    if not isinstance(page, bytearray):
         return page
     missing = array("H")
     for absent in _ABSENT.finditer(page):
