@@ -1,4 +1,4 @@
-"""One connection to one nsqd: commands out in batches, frames in, with a time-out for every wait."""
+"""One connection to one nsqd: commands out in batches, frames in, with a timeout for every wait."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._closing = False  # close() was called
         self._failure: ConnectionError | None = None
         self._established = False  # from then on the listener is told of the end
-        # Answers after the message time-out: the id of each message, and the seconds that it took. Nsqd takes
+        # Answers after the message timeout: the id of each message, and the seconds that it took. Nsqd takes
         # such an answer if the message was touched.
         self._late: dict[bytes, float] = {}
         self._late_before = float("-inf")  # messages received before this are late
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
         """The handshake is done: messages may arrive, and the listener is told of the end."""
         self.negotiated = negotiated
         self._established = True
-        self._watchdog.watch()  # the handshake has its own time-out
+        self._watchdog.watch()  # the handshake has its own timeout
         early = self._incoming.rest()
         self._incoming = Incoming(self, self.config.most_frame_bytes, extended=negotiated.extend_support)
         if early:

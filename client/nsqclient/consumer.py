@@ -36,7 +36,7 @@ log = logging.getLogger("nsqclient")
 # A consumer is starved when this share of its allowed messages is in flight: few more come before answers.
 STARVED_SHARE: Final = 0.85
 
-# Touches in one message time-out: enough that a delayed touch still comes before the time-out.
+# Touches in one message timeout: enough that a delayed touch still comes before the timeout.
 _TOUCHES_PER_TIMEOUT: Final = 3
 
 
@@ -44,7 +44,7 @@ _TOUCHES_PER_TIMEOUT: Final = 3
 class ConsumerStats:
     """Messages received, finished and requeued since the consumer was made, and its connections now.
 
-    An answer that nsqd refuses, because it came after the message time-out, does not count.
+    An answer that nsqd refuses, because it came after the message timeout, does not count.
     """
 
     received: int
@@ -441,7 +441,7 @@ class Consumer(Listener, Generic[T]):
     # --- inside
 
     async def _touch(self) -> None:
-        """Touch, again and again, the messages that have been here for a part of the message time-out."""
+        """Touch, again and again, the messages that have been here for a part of the message timeout."""
         while True:
             timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
             pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT

@@ -1,8 +1,8 @@
 """Time-outs that count only the time in which this process ran.
 
 An event loop runs its timers before it reads its sockets. After the process was stopped for a while (by a
-busy machine, by a suspended laptop), every time-out looks overdue, although the answer may have arrived
-already. Therefore a time-out here is counted in several steps, and a step that ends much too late is not
+busy machine, by a suspended laptop), every timeout looks overdue, although the answer may have arrived
+already. Therefore a timeout here is counted in several steps, and a step that ends much too late is not
 counted.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 # More steps measure a pause more exactly, but each step is one timer.
 _STEPS: Final = 8
-# At most so many steps are not counted, so that a time-out ends even if all its steps end late.
+# At most so many steps are not counted, so that a timeout ends even if all its steps end late.
 _MOST_LATE: Final = 8
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Message[T]], None]
 BatchHandler = Callable[[list[Message[T]]], None]
 
-# On some systems a wait without a time-out cannot be interrupted, but repeated waits can.
+# On some systems a wait without a timeout cannot be interrupted, but repeated waits can.
 _PATIENCE_SECONDS: Final = 3600.0
 # A signal that arrives just before a wait does not interrupt it, and its handler runs after it.
 _LATE_SECONDS: Final = 1.0

@@ -116,7 +116,7 @@ def req(message_id: bytes, delay_ms: int) -> bytes:
 
 
 def touch(message_id: bytes) -> bytes:
-    """The message needs more time; its time-out starts again."""
+    """The message needs more time; its timeout starts again."""
     return b"TOUCH %b\n" % _message_id(message_id)
 
 

@@ -87,7 +87,7 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
                 raise
 
     async def stop(self) -> None:
-        """Take no more messages; the handlers have the broker's graceful time-out to finish."""
+        """Take no more messages; the handlers have the broker's graceful timeout to finish."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = consumer.close(self._outer_config.graceful_timeout or 0)
