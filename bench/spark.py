@@ -155,7 +155,7 @@ def table(
 ) -> tuple[Path, float]:
     """Do the same as :func:`from_parquet`, with the topic read as a table instead of a stream."""
     out = bench.new_folder() / "out"
-    options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
+    options = {"nsqdHttpAddresses": ",".join(bench.addresses), "topic": topic}
     began = time.perf_counter()
     rows = folders(bench.spark.read.format("nsq").schema(schema).options(**options).load())
     rows.write.options(**settings).partitionBy(*COLUMNS).parquet(str(out))
@@ -177,7 +177,7 @@ def from_parquet(
     """Read these rows from Parquet and write them by date and hour with Spark only, without nsqd."""
     source = bench.folder / f"{topic}.parquet"
     if not source.exists():
-        where = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
+        where = {"nsqdHttpAddresses": ",".join(bench.addresses), "topic": topic}
         bench.spark.read.format("nsq").options(**where).load().write.parquet(str(source))
     out = bench.new_folder() / "out"
     began = time.perf_counter()
@@ -201,7 +201,7 @@ def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
     """Write the members of the JSON as columns, by date and hour."""
     folder = bench.new_folder()
     options = {
-        "nsqd_http_addresses": ",".join(bench.addresses),
+        "nsqdHttpAddresses": ",".join(bench.addresses),
         "topic": topic,
         "channel": f"run-{bench.runs}",
         "startingOffsets": "earliest",
@@ -294,7 +294,7 @@ def report_goals(bench: Bench, rows: list[str]) -> None:
 def profile(bench: Bench, topic: str) -> None:
     """Print what each step costs one core of a worker, without Spark."""
     server, address = bench.servers[0], bench.addresses[0]
-    options = SourceOptions.parse({"nsqd_http_addresses": address, "topic": topic})
+    options = SourceOptions.parse({"nsqdHttpAddresses": address, "topic": topic})
     log = json.loads(server.ask("GET", f"/log/bounds?topic={topic}"))
     part = LogRange(address, log["first"], log["end"])
     began, cpu, theirs = time.perf_counter(), time.process_time(), server.cpu_seconds()

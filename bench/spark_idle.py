@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         for server in servers:
             server.ask("POST", "/mpub?topic=idle", b"a\nb")
         addresses = ",".join(f"{host}:{port}" for host, port in (server.http for server in servers))
-        options = {"nsqd_http_addresses": addresses, "topic": "idle", "channel": "query"}
+        options = {"nsqdHttpAddresses": addresses, "topic": "idle", "channel": "query"}
         reader = NsqStreamReader(SourceOptions.parse(options))
         everything = ReadAllAvailable()
         end = reader.latestOffset(reader.initialOffset(), everything)

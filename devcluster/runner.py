@@ -18,6 +18,7 @@ from devcluster.traffic import CHANNELS, TOPICS, Traffic
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.output import tell
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,9 +95,8 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
         life.cancel()
         _say("Stopping ...")
 
-    loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, on_signal)
+        handle_signal(number, on_signal)
 
 
 # --- output for the terminal

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from devcluster.layout import ClusterLayout
 from devcluster.ledger import Ledger
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.message import Message
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._message import Message
+from nsqclient._producer import Producer
 from nsqclient.wire.errors import ProtocolError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi

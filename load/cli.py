@@ -163,7 +163,7 @@ def load_profile(name: str) -> Profile:
     path = Path(name)
     if path.suffix == ".toml":
         try:
-            return parse_profile(path.stem, path.read_text(encoding="utf-8"))
+            return parse_profile(path.stem, path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ProfileError(f"profile {name} cannot be read: {error.strerror}") from error
     if name not in profile_names():

@@ -7,7 +7,7 @@ from posixpath import normpath
 from nsqadmin.patterns import placeholders
 from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.options.https_options import HttpsOptions
-from nsqcore.options.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.options.kinds import BOOL, DIAL_LIST, DURATION, STR_LIST
 from nsqcore.options.options import option
 from nsqcore.process.logs import Log, LogLevel
 
@@ -22,11 +22,11 @@ class NsqadminOptions(HttpsOptions):
     nsqlookupd_http_addresses: tuple[str, ...] = option(
         (),
         flag="lookupd-http-address",
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         help="lookupd HTTP address (may be given multiple times)",
     )
     nsqd_http_addresses: tuple[str, ...] = option(
-        (), flag="nsqd-http-address", kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+        (), flag="nsqd-http-address", kind=DIAL_LIST, help="nsqd HTTP address (may be given multiple times)"
     )
     http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
     http_client_request_timeout: Duration = option(5 * SECOND, kind=DURATION, help="timeout for HTTP request")

@@ -46,7 +46,7 @@ def routes(
     alerts: Alerts,
     open_id: "OpenId | None",
 ) -> list[Route]:
-    render = Renderer(options, desk, static)
+    render = Renderer(options, desk, static, alerts)
     replies = Replies(cluster, render, log)
 
     def make() -> "Metrics":

@@ -17,8 +17,13 @@ def meant_address(text: str, port: int) -> str:
             return ""
     elif text.isascii() and text.isdecimal():
         host, given = "127.0.0.1", int(text)
-    elif ":" in text and not _is_ip(text.strip("[]")):
-        return ""
+    elif ":" in text:
+        # An IPv6 address without brackets, with the port or without it.
+        before, _, last = text.rpartition(":")
+        if _is_ip(before) and last.isascii() and last.isdecimal():
+            host, given = before, int(last)
+        elif not _is_ip(text.strip("[]")):
+            return ""
     if not host or "/" in host or not 0 < given < 1 << 16:
         return ""
     return f"; is {join_host_port(host.strip('[]'), given)} meant?"

@@ -25,9 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()
 
     async def run(stop: "asyncio.Event") -> None:
+        from nsqcore.process.tls import without_system_authorities
         from nsqd.server.opening import open_all
 
         opened = open_all(options, log)
+        with without_system_authorities():
+            import aiohttp  # noqa: F401 - the daemon uses it
+
         # Half of the start-up time is this import, so it comes after the ports are open.
         from nsqd.server.daemon import Nsqd
 

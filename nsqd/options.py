@@ -9,7 +9,7 @@ from typing import Any
 
 from nsqclient.wire.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.near_misses import address_check
-from nsqcore.options.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
+from nsqcore.options.kinds import BOOL, DIAL, DIAL_LIST, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.options.options import DaemonOptions, option
 from nsqcore.options.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 from nsqcore.process.addresses import split_host_port
@@ -144,7 +144,7 @@ class NsqdOptions(DaemonOptions):
         (),
         key="nsqlookupd_tcp_addresses",
         check=address_check("lookupd-tcp-address", 4160, split_host_port),
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         help="lookupd TCP address (may be given multiple times)",
     )
     http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
@@ -202,7 +202,7 @@ class NsqdOptions(DaemonOptions):
     )
     replica: tuple[str, ...] = option(
         (),
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         check=address_check("replica", 4150, split_host_port),
         help="TCP address of an nsqd that is a replica of this one (may be given multiple times);"
         " without it nsqlookupd names candidates",
@@ -305,6 +305,7 @@ class NsqdOptions(DaemonOptions):
 
     statsd_address: str = option(
         "",
+        kind=DIAL,
         check=_address,
         help="UDP <addr>:<port> of a statsd daemon for pushing stats",
     )
@@ -336,7 +337,7 @@ class NsqdOptions(DaemonOptions):
     auth_http_address: tuple[str, ...] = option(
         (),
         key="auth_http_addresses",
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         help="<addr>:<port> or a full url to query auth server",
     )
     auth_http_request_method: str = option(

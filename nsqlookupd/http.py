@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from nsqclient.wire.lookup import is_identity
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.api import (
@@ -20,6 +19,7 @@ from nsqcore.http.api import (
 )
 from nsqcore.http.metrics_on_demand import MetricsOnDemand
 from nsqcore.http.router import Route
+from nsqcore.lookup_protocol import is_identity
 from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log
 from nsqcore.version import build

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nsqclient.wire.durations import MINUTE, SECOND, Duration
 from nsqcore.near_misses import address_check
 from nsqcore.options.https_options import HttpsOptions
-from nsqcore.options.kinds import DURATION, STR_LIST
+from nsqcore.options.kinds import DIAL_LIST, DURATION
 from nsqcore.options.options import option
 from nsqcore.process.addresses import split_host_port
 
@@ -35,7 +35,7 @@ class NsqlookupdOptions(HttpsOptions):
         (),
         flag="lookupd-http-address",
         check=address_check("lookupd-http-address", 4161, split_host_port),
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         help="HTTP address of another nsqlookupd, whose nsqds /ready waits for after a start"
         " (may be given multiple times; its own address does no harm)",
     )

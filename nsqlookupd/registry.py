@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from nsqclient.wire.lookup import PeerInfo
 from nsqclient.wire.names import is_ephemeral
+from nsqcore.lookup_protocol import PeerInfo
 
 Key: TypeAlias = tuple[str, str, str]
 NodeKey: TypeAlias = tuple[str, int, int]

@@ -5,8 +5,8 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, ProtocolError
 from nsqclient.wire.frames import OK
-from nsqclient.wire.lookup import Available, Command, Identify, Ping, Register, Unregister, decode_peer_info
 from nsqclient.wire.names import is_valid_name
+from nsqcore.lookup_protocol import Available, Command, Identify, Ping, Register, Unregister, decode_peer_info
 from nsqlookupd.registry import Key, Peer, Registry
 
 _CLIENT: Final[Key] = ("client", "", "")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final, cast
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import CommandParser, encode_reply
+from nsqcore.lookup_protocol import CommandParser, encode_reply
 from nsqcore.process.clock import steady_ns
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log

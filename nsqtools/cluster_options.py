@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.near_misses import meant_address
-from nsqcore.options.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.options.kinds import BOOL, DIAL_LIST, DURATION
 from nsqcore.options.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
@@ -14,10 +14,10 @@ from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 class AskingOptions(ToolOptions):
     topic: str = option("", help="NSQ topic")
     nsqd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="nsqd HTTP address (may be given multiple times)"
     )
     lookupd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="lookupd HTTP address (may be given multiple times)"
     )
     http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
     http_client_request_timeout: Duration = option(

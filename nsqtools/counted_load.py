@@ -20,13 +20,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._producer import Producer
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser
+from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.output import tell
 from nsqtools.counted_producers import HttpProducer, Publisher, RawProducer
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
@@ -196,7 +197,7 @@ async def load(
     ):
         counted = CountedLoad(by_kind, topic, rate)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, counted.stop)
+            handle_signal(number, counted.stop)
         if seconds:
             loop.call_later(seconds, counted.stop)
         began = time.monotonic()

@@ -8,7 +8,7 @@ from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.near_misses import meant_address
-from nsqcore.options.kinds import INT, STR_LIST, Kind
+from nsqcore.options.kinds import DIAL_LIST, INT, Kind
 from nsqcore.options.options import CommandOptions, option
 from nsqcore.process.logs import timestamp
 
@@ -45,7 +45,7 @@ _RETRY_OPTIONS: Final = {
 
 def _retry_option(word: str) -> tuple[str, float] | None:
     """Name and value of an option for messages that fail; None for another option. Raises ValueError."""
-    from nsqclient.config import option_value
+    from nsqclient._config import option_value
 
     name, comma, text = word.partition(",")
     name = name.strip().replace("-", "_")
@@ -61,7 +61,7 @@ def _retry_option(word: str) -> tuple[str, float] | None:
 
 
 def _client_option(word: str) -> tuple[str, ...]:
-    from nsqclient.config import check_option
+    from nsqclient._config import check_option
 
     if _retry_option(word) is None:
         check_option(word)
@@ -77,10 +77,10 @@ class ConsumingOptions(ToolOptions):
     """The options of the tools that consume."""
 
     nsqd_tcp_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="nsqd TCP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="nsqd TCP address (may be given multiple times)"
     )
     lookupd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="lookupd HTTP address (may be given multiple times)"
     )
     max_in_flight: int = option(200, kind=INT, help="max number of messages to allow in flight")
     consumer_opt: tuple[str, ...] = option(
@@ -96,7 +96,7 @@ class ConsumingOptions(ToolOptions):
     def consumer_problem(self) -> str | None:
         if self.max_in_flight <= 0:
             return "--max-in-flight should be positive"
-        from nsqclient.lookups import lookup_url
+        from nsqclient._lookups import lookup_url
 
         return (
             address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150)

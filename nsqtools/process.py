@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.process import output
-from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
+from nsqcore.process.lifecycle import StartupError, raise_file_limit, run_until_stopped
 from nsqcore.process.logs import Log, timestamp
 from nsqcore.process.threads import ThreadRefused
 
@@ -47,7 +47,7 @@ def run(
     except output.Unwritable as failure:
         tell(f"ERROR: {failure}")
         return 1
-    except (Failed, ThreadRefused) as failure:
+    except (Failed, StartupError, ThreadRefused) as failure:
         tell(str(failure))
         return 1
     except KeyboardInterrupt:  # before the signal handlers were installed

@@ -19,18 +19,18 @@ WRITTEN: Final = "<!-- from here on written by scripts/client_reference.py -->"
 
 # In addition to the names that `import nsqclient` offers: module -> classes and functions.
 FURTHER: Final = {
-    "sync.producer": ("Producer",),
-    "sync.consumer": ("Consumer",),
+    "sync._producer": ("Producer",),
+    "sync._consumer": ("Consumer",),
     "middlewares.opentelemetry": ("OpenTelemetry",),
     "middlewares.prometheus": ("Prometheus",),
     "integrations.faststream.broker": ("NsqBroker",),
     "integrations.faststream.routing": ("NsqRegistrator", "NsqRouter", "NsqRoute"),
     "integrations.faststream.testing": ("TestNsqBroker",),
-    "integrations.taskiq": ("NsqBroker",),
-    "testing.server": ("MemoryNsqd",),
+    "integrations.taskiq": ("NsqBroker", "DeadLetters"),
+    "testing._server": ("MemoryNsqd",),
 }
 # The module from which users import, if that is not the one that defines the name.
-SHOWN: Final = {"sync.producer": "sync", "sync.consumer": "sync", "testing.server": "testing"}
+SHOWN: Final = {"sync._producer": "sync", "sync._consumer": "sync", "testing._server": "testing"}
 # A longer signature gets a line for each parameter.
 _WIDTH: Final = 100
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nsqclient.version import __version__
 
 if TYPE_CHECKING:
-    from nsqclient.config import Config
-    from nsqclient.consumer import Consumer, ConsumerStats
-    from nsqclient.errors import (
+    from nsqclient._config import Config
+    from nsqclient._consumer import Consumer, ConsumerStats
+    from nsqclient._errors import (
         AuthError,
         ClosedError,
         ConnectionLostError,
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         UnsupportedError,
         WrongPortError,
     )
-    from nsqclient.message import Message
-    from nsqclient.middleware import Middleware, Publication
-    from nsqclient.producer import Producer
-    from nsqclient.retry import Exponential, Fixed, Linear, Retry
+    from nsqclient._message import Message
+    from nsqclient._middleware import Middleware, Publication
+    from nsqclient._producer import Producer
+    from nsqclient._retry import Exponential, Fixed, Linear, Retry
     from nsqclient.wire.errors import NSQError, ProtocolError
 
 __all__ = [
@@ -50,26 +50,26 @@ __all__ = [
 # Loaded on first use: a daemon that imports nsqclient.wire does not load the client, and a program that only
 # publishes does not load the consumer.
 _HOMES: Final = {
-    "AuthError": "errors",
-    "ClosedError": "errors",
-    "Config": "config",
-    "ConnectionLostError": "errors",
-    "Consumer": "consumer",
-    "ConsumerStats": "consumer",
-    "Exponential": "retry",
-    "Fixed": "retry",
-    "HandshakeError": "errors",
-    "Linear": "retry",
-    "Message": "message",
-    "Middleware": "middleware",
+    "AuthError": "_errors",
+    "ClosedError": "_errors",
+    "Config": "_config",
+    "ConnectionLostError": "_errors",
+    "Consumer": "_consumer",
+    "ConsumerStats": "_consumer",
+    "Exponential": "_retry",
+    "Fixed": "_retry",
+    "HandshakeError": "_errors",
+    "Linear": "_retry",
+    "Message": "_message",
+    "Middleware": "_middleware",
     "NSQError": "wire.errors",
-    "Producer": "producer",
+    "Producer": "_producer",
     "ProtocolError": "wire.errors",
-    "Publication": "middleware",
-    "Retry": "retry",
-    "UnreachableError": "errors",
-    "UnsupportedError": "errors",
-    "WrongPortError": "errors",
+    "Publication": "_middleware",
+    "Retry": "_retry",
+    "UnreachableError": "_errors",
+    "UnsupportedError": "_errors",
+    "WrongPortError": "_errors",
 }
 
 

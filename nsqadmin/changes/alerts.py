@@ -48,7 +48,7 @@ class Alerts:
         serious = {one.key: one for one in self.now}
         for key, concern in serious.items():
             lasts = concern.began is None or this.now.since(concern.began) >= ALERT_S
-            if lasts and key not in self._told and key_text(key) not in self._muted:
+            if lasts and key not in self._told and not self.muted_until(concern):
                 self._told[key] = concern
                 self._tell("trouble", self._news("firing", concern))
         for key in [key for key in self._told if key not in serious]:
@@ -63,8 +63,9 @@ class Alerts:
 
     def muted_until(self, concern: Concern) -> float:
         """Return the time of day until which *concern* is muted; zero if it is not."""
-        until = self._muted.get(key_text(concern.key))
-        return 0.0 if until is None else until.at_s
+        # A trouble is muted alone, or with all of its cause.
+        keys = key_text(concern.key), key_text((concern.mark, "", "", ""))
+        return max((self._muted[key].at_s for key in keys if key in self._muted), default=0.0)
 
     def _news(self, status: str, concern: Concern) -> dict[str, Any]:
         place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node

@@ -69,7 +69,18 @@ class Deed:
     @property
     def subject(self) -> str:
         place = f"{self.topic}/{self.channel}" if self.channel else self.topic
-        return f"{place} on {self.node}" if place and self.node else place or self.node
+        policy = str(self.after.get("policy") or self.before.get("policy") or "")
+        return f"{place} on {self.node}" if place and self.node else place or self.node or policy
+
+    @property
+    def words(self) -> str:
+        """The action in plain words."""
+        return self.action.replace("_", " ").capitalize()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some nodes did not do it, or may not have."""
+        return bool(self.silent) or not all(map(is_done, self.results.values()))
 
     @property
     def result(self) -> str:
@@ -184,6 +195,14 @@ class Audit:
     def unknown(self) -> list[Deed]:
         """Return the deeds whose outcome on a node is unknown."""
         return [deed for deed in self._deeds if deed.unknown]
+
+    def paused_by(self, topic: str, channel: str) -> Deed | None:
+        """Return the last change that paused a topic, or its *channel*."""
+        action = "pause_channel" if channel else "pause_topic"
+        for deed in reversed(self._deeds):
+            if (deed.action, deed.topic, deed.channel) == (action, topic, channel) and deed.ok:
+                return deed
+        return None
 
     def latest(self) -> list[Deed]:
         """Return the last deeds, the newest first."""

@@ -137,7 +137,7 @@ class Desk:
     def _enter(self, request: Request, action: str, **what: Any) -> None:
         person = self.rights.person(request)
         self.audit.note(
-            Deed(time.time(), person.name or "somebody", person.via, request.peer, action, **what)
+            Deed(time.time(), person.name or "anonymous", person.via, request.peer, action, **what)
         )
 
     async def carry_out(
@@ -191,7 +191,7 @@ class Desk:
         )
         self._notify(request, words, topic, channel, node)
         if topic:
-            self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
+            self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "anonymous")
         return done
 
     async def _show_changed(self, topic: str, node: str) -> None:
@@ -202,7 +202,7 @@ class Desk:
 
     def _who(self, request: Request) -> str:
         """Name the person as far as verified, never as the request itself claims."""
-        return f"{self.rights.person(request).name or 'somebody'} from {request.peer}"
+        return f"{self.rights.person(request).name or 'anonymous'} from {request.peer}"
 
     def _notify(self, request: Request, words: Sequence[str], topic: str, channel: str, node: str) -> None:
         headers = request.headers

@@ -118,7 +118,7 @@ class Adder:
 
     def dismissed(self, node: str) -> None:
         """Stop showing that *node* left."""
-        self.troubles = tuple(one for one in self.troubles if (one.mark, one.node) != ("left", node))
+        self.troubles = tuple(one for one in self.troubles if (one.mark, one.node) != ("down", node))
 
     async def _tell(self, now: Instant) -> None:
         """Pass this round on to the followers."""

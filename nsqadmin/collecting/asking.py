@@ -54,6 +54,12 @@ class FigureAsker:
             member.poll = self._work.start(self._ask(member, now_ns), f"figures of {member.asked_at}")
         return member.poll
 
+    async def polled(self, member: Member, since_ns: int) -> None:
+        """Wait for an answer to a question for figures that was sent at *since_ns* or later."""
+        while member.poll is None or member.poll_ns < since_ns:
+            await asyncio.wait({self.poll(member)})
+        await asyncio.wait({member.poll})
+
     async def _ask(self, member: Member, asked_ns: int) -> None:
         nsqd = self.nsqd(member)
         by_hand = not self._membership.uses_lookupd
@@ -70,7 +76,7 @@ class FigureAsker:
             self._failed(member, error)
         else:
             if silent:
-                self._log.info("nsqd %s gives figures again", member.address)
+                self._log.info("nsqd %s gives statistics again", member.address)
         member.asked.set()
 
     def _take(self, member: Member, look: Look, asked_ns: int, *, by_hand: bool) -> None:
@@ -83,7 +89,7 @@ class FigureAsker:
 
     def _failed(self, member: Member, error: NodeError) -> None:
         if member.error is None:
-            self._log.warning("nsqd %s gives no figures: %s", member.address, error)
+            self._log.warning("nsqd %s gives no statistics: %s", member.address, error)
         member.failed(error, instant())
 
     async def _look(self, member: Member, nsqd: NsqdApi, body: bytes) -> Look:
@@ -112,26 +118,33 @@ class FigureAsker:
 
     # -- one topic ----------------------------------------------------------------------
 
-    def holders(self, topic: str, age_s: float) -> asyncio.Task[None]:
-        """Ask the holders of *topic* for it, unless a question is out or was sent less than *age_s* ago."""
+    async def holders(self, topic: str, since_ns: int, *, everyone: bool = False) -> None:
+        """Wait for figures of *topic* that were asked for at *since_ns* or later, by one question at a time.
+
+        The holders are asked; with *everyone* all nodes, because the topic may be new.
+        """
         now_ns = time.monotonic_ns()
         for name, (asked_ns, task) in list(self._topic_asked.items()):
-            if task.done() and now_ns - asked_ns > age_s * SECOND:
+            if task.done() and now_ns - asked_ns > SECOND:
                 del self._topic_asked[name]
-        known = self._topic_asked.get(topic)
-        if known is None or now_ns - known[0] > age_s * SECOND:
-            known = now_ns, self._work.start(self._ask_holders(topic, age_s), "topic")
-            self._topic_asked[topic] = known
-        return known[1]
+        while (known := self._topic_asked.get(topic)) is None or known[0] < since_ns:
+            if known is not None and not known[1].done():
+                await asyncio.wait({known[1]})
+                continue
+            work = self._ask_holders(topic, since_ns, everyone=everyone)
+            self._topic_asked[topic] = time.monotonic_ns(), self._work.start(work, "topic")
+        await asyncio.wait({known[1]})
 
-    async def _ask_holders(self, topic: str, age_s: float) -> None:
+    async def _ask_holders(self, topic: str, since_ns: int, *, everyone: bool) -> None:
         """Ask the nodes that are known to have *topic*, and those that nsqlookupd names for it.
 
-        Nodes whose figures were asked for less than *age_s* ago are not asked again.
+        Nodes whose figures were asked for at *since_ns* or later are not asked again.
         """
         membership = self._membership
         members = membership.members.values()
-        addresses = {one.address for one in members if one.look is not None and topic in one.look.topics}
+        addresses = {
+            one.address for one in members if everyone or (one.look is not None and topic in one.look.topics)
+        }
         lookupds = [one.address for one in membership.registers.values() if one.error is None]
         found = await ask_all(
             [LookupdApi(self._http, one) for one in lookupds], lambda one: one.lookup(topic)
@@ -141,13 +154,13 @@ class FigureAsker:
         asked = [
             one
             for one in membership.members.values()
-            if one.address in addresses and one.answers and not self._has_fresh(one, topic, age_s)
+            if one.address in addresses and one.answers and not self._has_fresh(one, topic, since_ns)
         ]
         await asyncio.gather(*(self.topic(member, topic) for member in asked))
 
-    def _has_fresh(self, member: Member, topic: str, age_s: float) -> bool:
+    def _has_fresh(self, member: Member, topic: str, since_ns: int) -> bool:
         """Whether the node's figures are new enough and include *topic*; a new topic is missing in them."""
-        return member.asked_s <= age_s and member.look is not None and topic in member.look.topics
+        return member.look_asked_ns >= since_ns and member.look is not None and topic in member.look.topics
 
     async def topic(self, member: Member, topic: str) -> None:
         """Ask one nsqd for one topic."""

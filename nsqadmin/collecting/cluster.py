@@ -1,7 +1,7 @@
 """Questions about the cluster, answered from collected figures; actions ask the nodes again."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
@@ -16,6 +16,7 @@ from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview
 from nsqadmin.figures import aggregate
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
@@ -129,6 +130,16 @@ class Cluster:
         """Return the sums of *topic* in the list of topics, or None."""
         return self._collector.adder.topic_sum(topic)
 
+    def troubles_of(
+        self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
+    ) -> list[Concern]:
+        """Return the troubles of a topic or channel, and those of *nodes*."""
+        return [
+            one
+            for one in self._collector.adder.troubles
+            if (topic and one.topic == topic and channel in {"", one.channel}) or one.node in nodes
+        ]
+
     def messages_in(self, topic: str, channel: str) -> int:
         """Return how many messages are deleted if *channel*, or the queue of *topic* itself, is emptied."""
         found = self.topic_sum(topic)
@@ -162,19 +173,19 @@ class Cluster:
         await self._collector.node_changed(node)
 
     async def fresh_list(self) -> None:
-        """Update the list of nodes if it was last requested a while ago."""
+        """Request the list of nodes; callers during a request share the next one."""
         await self._collector.ready()
-        await self._collector.fresh_list()
+        await self._collector.fresh_list(0.0)
 
     async def fresh_names(self) -> None:
-        """Update the names of topics if they were last requested a while ago."""
+        """Request the names of topics, like :meth:`fresh_list`."""
         await self._collector.ready()
-        await self._collector.fresh_names()
+        await self._collector.fresh_names(0.0)
 
     async def fresh_figures(self) -> None:
-        """Update the figures of all nodes if they were last requested a while ago."""
+        """Request the figures of all nodes, like :meth:`fresh_list`."""
         await self._collector.ready()
-        await self._collector.fresh_figures()
+        await self._collector.fresh_figures(0.0)
 
     @property
     def figures_at_s(self) -> float:

@@ -21,10 +21,8 @@ UNWATCHED_FACTOR: Final = 5
 HISTORY_S: Final = 5.0
 # Collecting uses at most this share of a processor: in an expensive cluster figures are older.
 SHARE: Final = 0.15
-# Programs ask only once, so they get figures that are at most so old.
+# Before an action or a list of messages, figures may be so old.
 FRESH_S: Final = 1.0
-# If collecting all figures takes long, it is done at most once in so many times that cost.
-MOST_FRESH: Final = 3.0
 # Whether a node drains changes rarely and asking takes an extra request, so one round in so many asks.
 DRAIN_EVERY: Final = 4
 
@@ -78,30 +76,30 @@ class Collector:
         """Wait until the list of nodes is from a question sent at most *age_s* ago."""
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
-        elif self.membership.asked_s > age_s:
-            await self.work.within(self.membership.discover(), self._patience_s)
+        else:
+            await self.work.within(self.membership.discovered_since(_ago_ns(age_s)), self._patience_s)
 
     async def fresh_names(self, age_s: float = FRESH_S) -> None:
         """Wait until the names of topics are from a question sent at most *age_s* ago."""
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
-        elif self.membership.names_asked_s > age_s:
-            await self.work.within(self.membership.discover_names(), self._patience_s)
+        else:
+            await self.work.within(self.membership.named_since(_ago_ns(age_s)), self._patience_s)
 
-    async def fresh_topic(self, topic: str, age_s: float = FRESH_S) -> None:
-        """Wait until the figures of *topic* are from a question sent at most *age_s* ago."""
-        await asyncio.wait({self.asker.holders(topic, age_s)}, timeout=self._patience_s)
+    async def fresh_topic(self, topic: str, age_s: float = FRESH_S, *, everyone: bool = False) -> None:
+        """Wait until the figures of *topic* are from a question sent at most *age_s* ago.
+
+        The holders are asked, with *everyone* all nodes.
+        """
+        work = self.asker.holders(topic, _ago_ns(age_s), everyone=everyone)
+        await self.work.within(work, self._patience_s)
 
     async def fresh_figures(self, age_s: float = FRESH_S) -> None:
-        """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago.
-
-        In a cluster where figures are expensive they may be older.
-        """
-        members = self.membership.members.values()
-        age_s = max(age_s, MOST_FRESH * sum(member.cost_s for member in members))
-        polls = {self.asker.poll(member, age_s) for member in members if member.error is None}
-        if polls:
-            await asyncio.wait(polls, timeout=self._patience_s)
+        """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago."""
+        since_ns = _ago_ns(age_s)
+        members = [one for one in self.membership.members.values() if one.error is None]
+        polls = asyncio.gather(*(self.asker.polled(one, since_ns) for one in members))
+        await self.work.within(polls, self._patience_s)
 
     def dismiss(self, node: str) -> bool:
         """Stop showing that *node* left; tell whether it was shown."""
@@ -187,3 +185,8 @@ class Collector:
             await self.adder.add_up()
             self._added_up.set()
             await self._rest()
+
+
+def _ago_ns(age_s: float) -> int:
+    """Return the monotonic time *age_s* ago."""
+    return time.monotonic_ns() - round(age_s * SECOND)

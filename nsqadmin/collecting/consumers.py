@@ -45,9 +45,9 @@ class Consumers:
         self._answers: dict[Key, _Answer] = {}
 
     async def of_channel(
-        self, member: Member, topic: str, channel: str, patience_s: float
+        self, member: Member, topic: str, channel: str, patience_s: float, age_s: float = CHANNEL_AGE_S
     ) -> NodeStats | NodeError | None:
-        return await self._share((member.asked_at, topic, channel), member, CHANNEL_AGE_S, patience_s)
+        return await self._share((member.asked_at, topic, channel), member, age_s, patience_s)
 
     async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError | None:
         found = await self._share((member.asked_at, "", ""), member, NODE_AGE_S, patience_s)
@@ -67,7 +67,11 @@ class Consumers:
         now = time.monotonic()
         self._forget(now)
         known = self._answers.get(key)
-        if known is None or (known.task.done() and now - known.asked_at > age_s):
+        if known is not None and not age_s and not known.task.done():
+            # It was sent before the figures are wanted.
+            await asyncio.wait({known.task}, timeout=patience_s)
+            known = self._answers.get(key)
+        if known is None or (known.task.done() and known.asked_at < now - age_s):
             known = self._ask(key, member, known)
         known.wanted_at = now
         if now - known.asked_at < patience_s:

@@ -1,7 +1,6 @@
 """The last known state of each nsqd and each nsqlookupd, and which of them count."""
 
 import asyncio
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -52,11 +51,6 @@ class Member:
     @property
     def address(self) -> str:
         return self.producer.http_address if self.producer is not None else self.asked_at
-
-    @property
-    def asked_s(self) -> float:
-        """Seconds since the current figures were asked for."""
-        return (time.monotonic_ns() - self.look_asked_ns) / SECOND
 
     @property
     def answers(self) -> bool:

@@ -16,7 +16,6 @@ from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing, MissingBook
 from nsqadmin.options import OptionsNow
 from nsqclient.wire import fields
-from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
@@ -59,11 +58,6 @@ class Membership:
     def addresses_changed(self) -> bool:
         """Whether the known lists come from other nsqlookupds than the configured ones."""
         return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
-
-    @property
-    def asked_s(self) -> float:
-        """Seconds since the latest discovery began."""
-        return (time.monotonic_ns() - self._discovery_ns) / SECOND
 
     @property
     def rest_s(self) -> float:
@@ -117,6 +111,20 @@ class Membership:
             self._discovery = self._work.start(self._do_discover(self._discovery_ns), "discovery")
         return self._discovery
 
+    async def discovered_since(self, since_ns: int) -> None:
+        """Wait for a discovery that began at *since_ns* or later."""
+        while self._discovery is None or self._discovery_ns < since_ns:
+            await asyncio.wait({self.discover()})
+        await asyncio.wait({self._discovery})
+
+    async def named_since(self, since_ns: int) -> None:
+        """Wait for the names of topics, asked for at *since_ns* or later."""
+        while max(self._discovery_ns, self._naming_ns) < since_ns:
+            await asyncio.wait({self.discover_names()})
+        for task in (self._discovery, self._naming):
+            if task is not None and not task.done():
+                await asyncio.wait({task})
+
     def discover_names(self) -> asyncio.Future[Any]:
         """Discover the names of topics without their nodes, which are megabytes in a large cluster."""
         if self._discovery is not None and not self._discovery.done():
@@ -125,11 +133,6 @@ class Membership:
             self._naming_ns = time.monotonic_ns()
             self._naming = self._work.start(self._do_name(), "names of topics")
         return self._naming
-
-    @property
-    def names_asked_s(self) -> float:
-        """Seconds since the names of topics were asked for."""
-        return (time.monotonic_ns() - max(self._discovery_ns, self._naming_ns)) / SECOND
 
     async def _do_name(self) -> None:
         async def ask(register: MemberList) -> None:

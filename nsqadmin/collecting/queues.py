@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.collector import FRESH_S
-from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
+from nsqadmin.collecting.consumers import API_PATIENCE_S, CHANNEL_AGE_S, Consumers
 from nsqadmin.collecting.known import Known, errors_of
 from nsqadmin.collecting.members import Member, nameless
 from nsqadmin.collecting.views import StaleTopic, TopicView
@@ -34,9 +34,9 @@ class Queues:
         """Return *topic* as it is at this moment, for a caller that is about to change it."""
         return await self.topic_view(topic, FRESH_S)
 
-    async def topic(self, topic: str, age_s: float = FRESH_S) -> Answer[TopicRecord]:
-        """Return the total of *topic*, with nodes and channels but without consumers."""
-        view = await self.topic_view(topic, age_s)
+    async def topic(self, topic: str) -> Answer[TopicRecord]:
+        """Return the total of *topic* at this moment, with nodes and channels but without consumers."""
+        view = await self.topic_view(topic, 0.0)
         return Answer(view.value.total, view.stages)
 
     async def topic_view(self, topic: str, age_s: float | None = None) -> Answer[TopicView]:
@@ -49,8 +49,8 @@ class Queues:
         if not self._is_known(topic):
             # It may have been created since the last round, so the list is requested again if it is old.
             await collector.fresh_list(UNKNOWN_S if age_s is None else age_s)
-        elif age_s is not None:
-            await collector.fresh_topic(topic, age_s)
+        if age_s is not None:
+            await collector.fresh_topic(topic, age_s, everyone=not self._is_known(topic))
         lookup_stage = self._topic_lookups(topic)
         holders = self._holders(topic)
         silent = errors_of(holders)
@@ -87,14 +87,15 @@ class Queues:
         self, topic: str, channel: str, patience_s: float = API_PATIENCE_S, *, as_summed: bool = False
     ) -> Answer[ChannelRecord]:
         """Return the total of *channel*, with its consumers; *as_summed* with the figures of the sums."""
-        view = await self.topic_view(topic)
+        age_s = CHANNEL_AGE_S if as_summed else 0.0
+        view = await self.topic_view(topic, None if as_summed else age_s)
         members = self._answering_holders(topic)
         if not any(self._holds(member, topic, channel) for member in members):
             # It may have been created since the last round.
             view = await self.topic_view(topic, FRESH_S)
             members = self._answering_holders(topic)
         answers = await asyncio.gather(
-            *(self._consumers.of_channel(member, topic, channel, patience_s) for member in members)
+            *(self._consumers.of_channel(one, topic, channel, patience_s, age_s) for one in members)
         )
         records: list[ChannelRecord] = []
         failed: list[NodeError] = []

@@ -49,7 +49,7 @@ UNDER_REPLICATED: Final = "under-replicated"
 # A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
 ALERT_S: Final = 60.0
 # The marks of concerns about reaching a node: one of them takes the place of another.
-REACH: Final = frozenset({"no answer", "no figures", "left", "not listed"})
+REACH: Final = frozenset({"unreachable", "no statistics", "down", "not registered"})
 # The marks of concerns that are never trouble.
 MILD: Final = frozenset({"paused", "timing out", "no channel", "draining"})
 
@@ -194,12 +194,12 @@ def of_channel(
     grows = trend is not None and trend.depth > max(1.0, trend.messages * _GROWTH_SHARE)
     growing = f", {per_second(trend.depth)} more each second" if trend is not None and grows else ""
     if channel.paused:
-        note(Level.WATCH, "paused", f"paused; {waiting}{growing}" if channel.depth else "paused")
+        note(Level.WATCH, "paused", f"{waiting}{growing}" if channel.depth else "No messages wait")
     elif channel.depth and not channel.client_count:
         note(
             Level.TROUBLE,
             "no consumers",
-            f"{waiting} and nobody consumes{growing}",
+            f"{waiting}, no consumers{growing}",
             when=When(trouble_s=ALERT_S),
         )
     elif channel.depth and trend is not None and trend.span_s >= _STUCK_S and not trend.finished:
@@ -276,7 +276,7 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
     note(
         "no consumers",
         bare,
-        " and nobody consumes there, while other nodes have consumers",
+        ", no consumers there, while other nodes have consumers",
         When(trouble_s=_FOUND_S),
     )
     still = [
@@ -337,7 +337,7 @@ def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> 
         return []
     waiting = _waiting(own_depth)
     if paused:
-        text = f"paused; {waiting} in the topic" if own_depth else "paused"
+        text = f"{waiting} in the topic" if own_depth else "No messages wait"
         return [Concern(Level.WATCH, "paused", text, name, weight=own_depth, messages=own_depth)]
     if name.removesuffix("#ephemeral").endswith(".dead"):
         text = f"{plural(own_depth, 'dead letter')} to inspect, send back or delete"
@@ -362,11 +362,11 @@ def of_node(
 ) -> list[Concern]:
     """Judge an nsqd.
 
-    *silent* is why it gives no figures; with *refuses* it answers, but not with figures. *held* is the number
-    of messages that it had not delivered at its last figures, *health* its own report, *remaining* the number
-    that it still owes while it drains, *listed* whether consumers find it, *under_replicated* how many of its
-    topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted copies, where
-    *pending* of them are left.
+    *silent* is why it gives no statistics; with *refuses* it answers with something else. *held* is the
+    number of messages that it had not delivered at its last answer, *health* its own report. *remaining* is
+    the number of messages left while it drains, *listed* whether consumers find it. *under_replicated* is how
+    many of its topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted
+    copies, where *pending* of them are left.
     """
     found: list[Concern] = []
 
@@ -375,10 +375,10 @@ def of_node(
 
     if silent:
         last = f"; it held {plural(held, 'message')} when it last did" if held else ""
-        problem = "nsqd answers, but gives no figures" if refuses else "nsqd does not answer"
+        problem = "nsqd answers, but gives no statistics" if refuses else "nsqd does not answer"
         note(
             Level.TROUBLE,
-            "no figures" if refuses else "no answer",
+            "no statistics" if refuses else "unreachable",
             f"{problem} ({silent}){last}; {_delivered_by(owners, pending) or 'totals are without it'}",
             0 if owners else held,
         )
@@ -395,7 +395,7 @@ def of_node(
         note(Level.TROUBLE, UNDER_REPLICATED, text)
     if not listed and not silent:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
-        note(Level.TROUBLE, "not listed", text)
+        note(Level.TROUBLE, "not registered", text)
     return found
 
 
@@ -438,7 +438,7 @@ def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]
     return [
         Concern(
             level,
-            "lookup down",
+            "nsqlookupd down",
             f"nsqlookupd does not answer ({reason}); {rest}",
             node=address,
             weight=float("inf") if everyone else 0.0,
@@ -476,7 +476,7 @@ def of_missing(node: Missing, now: Instant) -> Concern:
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
         level,
-        "left",
+        "down",
         text,
         node=node.address,
         weight=weight,

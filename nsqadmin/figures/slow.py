@@ -43,13 +43,13 @@ def why_slow(
     if paused:
         return ["It is paused."]
     if not any(share.consumers for share in shares) and not consumers:
-        return ["Nobody consumes it."]
+        return ["No consumers connected."]
     found = []
     bare = [share for share in shares if share.depth and not share.consumers]
     if bare:
         waiting = sum(share.depth for share in bare)
         names = _named([share.node for share in bare])
-        found.append(f"Nobody consumes from {names}, where {plural(waiting, 'message')} wait.")
+        found.append(f"No consumers on {names}: {plural(waiting, 'message')} waiting there.")
     silent = [
         one for one in consumers if one.in_flight and one.silent_s is not None and one.silent_s >= SILENT_S
     ]

@@ -61,7 +61,19 @@ class Bulk:
         for topic in {one.topic for one in picked}:
             self._desk.check(request, action, topic)
         if not picked or len(picked) > MOST_PICKED:
-            raise ApiError(400, "INVALID_SELECTION")
+            if "text/html" not in request.headers.get("Accept", ""):
+                raise ApiError(400, "INVALID_SELECTION")
+            problem = f"Select at least one row and at most {MOST_PICKED}."
+            return self._render.page(
+                request,
+                "problem.html",
+                status=400,
+                problem=problem,
+                retries=False,
+                topic="",
+                channel="",
+                node="",
+            )
         to = _one(given, "to").strip()
         confirmed = bool(_one(given, "confirmed"))
         problem = ""

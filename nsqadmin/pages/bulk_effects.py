@@ -47,9 +47,9 @@ def topics_effects(action: str, found: Sequence[TopicSum]) -> list[str]:
     return {
         "pause": ["Messages stay in these topics; channels get no new ones until they are resumed."],
         "unpause": [f"What waits in these topics ({plural(own, 'message')}) goes on to their channels."],
-        "empty": [f"What waits in the topics themselves ({plural(own, 'message')}) is thrown away."],
+        "empty": [f"What waits in the topics themselves ({plural(own, 'message')}) is permanently deleted."],
         "delete": [
-            f"What is not finished yet ({plural(owed, 'message')}) is thrown away, with all channels.",
+            f"{plural(owed, 'unfinished message')} and all channels are permanently deleted.",
             cut_off(consumers),
         ],
     }[action]
@@ -63,15 +63,15 @@ def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
     return {
         "pause": [
             f"Delivery to {consumers} stops until these channels are resumed.",
-            f"What waits ({plural(waiting, 'message')}) is kept, and so is what comes.",
+            f"Waiting and new messages are kept ({plural(waiting, 'message')}).",
         ],
-        "unpause": [f"What waits ({plural(waiting, 'message')}) goes to {consumers}."],
+        "unpause": [f"{plural(waiting, 'message')} waiting will be delivered to {consumers}."],
         "empty": [
-            f"{plural(owed, 'message')}, in flight and deferred ones as well, will be thrown away.",
+            f"{plural(owed, 'message')}, in flight and deferred ones as well, will be permanently deleted.",
             f"Connections stay: {consumers}.",
         ],
         "delete": [
-            f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
+            f"What is not finished yet ({plural(owed, 'message')}) is permanently deleted.",
             cut_off(sum(one.client_count for one in found)),
         ],
     }[action]
@@ -79,14 +79,14 @@ def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
 
 def seeks_effects(owed_now: int, owed_then: dict[str, int]) -> list[str]:
     """Describe what channels owe now and would owe after a seek, in all and on each node."""
-    found = [f"They owe {plural(owed_now, 'message')} now, and {sum(owed_then.values()):,} afterwards."]
+    found = [f"Backlog {owed_now:,} → {sum(owed_then.values()):,}."]
     nodes = sorted(owed_then)
     found += [f"{node}: {owed_then[node]:,} afterwards." for node in nodes[:_MOST_NAMES]]
     if len(nodes) > _MOST_NAMES:
         found.append(f"And {len(nodes) - _MOST_NAMES} more nodes.")
     return [
         *found,
-        "What lies before that place is done with; what was finished behind it is delivered again.",
+        "Earlier messages are skipped; later ones are delivered again.",
     ]
 
 

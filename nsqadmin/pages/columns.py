@@ -38,7 +38,9 @@ TOPICS: Final[Sequence[Column[TopicSum]]] = (
     Column("out", "Out / s", lambda row: row.finished, "rate", "finished by all its channels", usual=False),
     Column("depth", "Depth", lambda row: row.depth, hint="waiting in it and in its channels", keep=True),
     Column("oldest", "Oldest", lambda row: _age(row.oldest_ns), "seconds", _OLDEST),
-    Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
+    Column(
+        "empties", "Time to drain", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"
+    ),
     Column("disk", "Memory + disk", lambda row: row.backend_depth, "split", _MEMORY, usual=False),
     Column("in_flight", "In flight", lambda row: row.in_flight, hint="delivered and not yet finished"),
     Column("deferred", "Deferred", lambda row: row.deferred, hint="held back until their time has come"),
@@ -55,7 +57,9 @@ CHANNELS: Final[Sequence[Column[ChannelRow]]] = (
     Column("out", "Out / s", lambda row: _out(row.trend), "rate", _OUT),
     Column("depth", "Depth", lambda row: row.record.depth, keep=True),
     Column("oldest", "Oldest", lambda row: _age(row.record.oldest_ns), "seconds", _OLDEST),
-    Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
+    Column(
+        "empties", "Time to drain", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"
+    ),
     Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
     Column("in_flight", "In flight", lambda row: row.record.in_flight_count),
     Column("deferred", "Deferred", lambda row: row.record.deferred_count),
@@ -138,15 +142,15 @@ CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
 DEEDS: Final[Sequence[Column[Deed]]] = (
     Column("name", "When, UTC", lambda deed: moment(deed.at_s), "text"),
     Column("user", "User", lambda deed: deed.user, "text"),
-    Column("action", "Action", lambda deed: deed.action, "text", keep=True),
-    Column("subject", "Of", lambda deed: deed.subject, "text", keep=True),
+    Column("action", "Action", lambda deed: deed.words, "text", keep=True),
+    Column("subject", "Target", lambda deed: deed.subject, "text", keep=True),
     Column("result", "Result", lambda deed: deed.result, "text"),
     Column("changed", "Changed", lambda deed: _changed_text(deed.before, deed.after), "text"),
     Column("before", "Before", lambda deed: _state_text(deed.before), "text", usual=False),
     Column("after", "After", lambda deed: _state_text(deed.after), "text", usual=False),
     Column("from", "From", lambda deed: deed.origin, "text"),
-    Column("via", "Known by", lambda deed: deed.via or "nothing", "text", usual=False),
-    Column("ok", "Done", lambda deed: "yes" if deed.ok else "no", "text", usual=False),
+    Column("via", "Signed in via", lambda deed: deed.via or "nothing", "text", usual=False),
+    Column("ok", "Success", lambda deed: "yes" if deed.ok else "no", "text", usual=False),
 )
 
 

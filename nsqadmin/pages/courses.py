@@ -20,10 +20,10 @@ _MORE: Final[Value] = lambda point: point.more  # noqa: E731
 
 # The charts of each kind: key, title, and the lines.
 _FLOW: Final = ("flow", "Messages / s", (("in", _CAME), ("out", _WENT)))
-_WAITING: Final = ("waiting", "Messages that wait", (("waiting", _DEPTH),))
-_OLDEST: Final = ("oldest", "Age of the oldest, seconds", (("oldest", _AGE),))
+_WAITING: Final = ("waiting", "Backlog", (("waiting", _DEPTH),))
+_OLDEST: Final = ("oldest", "Oldest message (s)", (("oldest", _AGE),))
 _FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))
-_NODES: Final = ("nodes", "Nodes that answer", (("nodes", _MORE),))
+_NODES: Final = ("nodes", "Nodes up", (("nodes", _MORE),))
 _OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
 _OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
 # A chart marks at most so many events, the latest.

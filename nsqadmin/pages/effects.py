@@ -17,19 +17,19 @@ def topic_effects(action: str, topic: TopicRecord) -> list[str]:
         case "pause":
             return [
                 f"Messages stay in the topic {nodes}; its {channels} get no new ones until it is resumed.",
-                "Publishers notice nothing.",
+                "Publishers are not affected.",
             ]
         case "unpause":
             return [f"What waits in the topic {nodes} ({waiting}) goes on to its {channels}."]
         case "empty":
             return [
-                f"What waits in the topic {nodes} ({waiting}) is thrown away.",
+                f"What waits in the topic {nodes} ({waiting}) is permanently deleted.",
                 f"What its {channels} already hold stays.",
             ]
     owed = topic.depth + sum(channel.owed for channel in topic.channels)
     return [
         f"The topic is removed from {plural(len(topic.nodes), 'nsqd')}, with {_named(channels, topic)}.",
-        f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
+        f"What is not finished yet ({plural(owed, 'message')}) is permanently deleted.",
         cut_off(topic.client_count),
         "A publisher that goes on will create it again.",
     ]
@@ -43,22 +43,22 @@ def channel_effects(action: str, channel: ChannelRecord) -> list[str]:
         case "pause":
             return [
                 f"Delivery to {consumers} {nodes} stops until the channel is resumed.",
-                f"What waits ({waiting}) is kept, and so is what comes.",
+                f"Waiting and new messages are kept ({waiting}).",
             ]
         case "unpause":
-            return [f"What waits ({waiting}) goes to {consumers}."]
+            return [f"{waiting} waiting will be delivered to {consumers}."]
         case "empty":
             parts = (
                 f"{channel.depth:,} waiting, {channel.in_flight_count:,} in flight,"
                 f" {channel.deferred_count:,} deferred"
             )
             return [
-                f"{plural(channel.owed, 'message')} {nodes} ({parts}) will be thrown away.",
+                f"{plural(channel.owed, 'message')} {nodes} ({parts}) will be permanently deleted.",
                 f"Connections stay: {consumers}.",
             ]
     return [
         f"The channel is removed from {plural(len(channel.nodes), 'nsqd')}.",
-        f"What is not finished yet ({plural(channel.owed, 'message')}) is thrown away.",
+        f"What is not finished yet ({plural(channel.owed, 'message')}) is permanently deleted.",
         cut_off(channel.client_count),
         "A consumer that subscribes again will create it again, empty.",
     ]
@@ -93,9 +93,7 @@ def silent_effects(silent: Sequence[str]) -> list[str]:
 def cut_off(consumers: int) -> str:
     """Say how many consumers lose their connection."""
     return (
-        f"Connections that close: {plural(consumers, 'consumer')}."
-        if consumers
-        else "No consumer is connected."
+        f"{plural(consumers, 'consumer')} will be disconnected." if consumers else "No consumer is connected."
     )
 
 

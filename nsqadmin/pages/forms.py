@@ -29,26 +29,26 @@ _WORDS: Final = {
     "empty": ("Empty", "emptied"),
     "delete": ("Delete", "deleted"),
     "tombstone": ("Tombstone", "tombstoned"),
-    "dismiss": ("Dismiss", "dismissed"),
+    "dismiss": ("Remove", "removed"),
     "mute": ("Mute", "muted"),
     "unmute": ("Unmute", "unmuted"),
-    "drain": ("Drain", "told to drain"),
-    "undrain": ("Take publishes again", "told to take publishes again"),
+    "drain": ("Drain", "draining"),
+    "undrain": ("Resume publishing", "resumed"),
 }
 _DISMISS_EFFECTS: Final = [
-    "The node is no longer shown as one that left. Nothing in the cluster changes.",
-    "If it comes back it is shown as before; what it holds is on its disk.",
+    "The node is no longer shown as down. Nothing in the cluster changes.",
+    "If it comes back it is shown as before, with the messages on its disk.",
 ]
 _MUTE_EFFECTS: Final = {
-    "mute": ["Nobody is told of it for an hour. It stays on the pages."],
-    "unmute": ["Those who are told of troubles are told of it again."],
+    "mute": ["No alerts for 1 hour. It stays on the pages."],
+    "unmute": ["Alerts are sent again."],
 }
 _DRAIN_EFFECTS: Final = {
     "drain": [
         "The node refuses publishes from now on, so that producers go to others; consumers empty it.",
         "It stays in the cluster and is taken back with one click, or by a restart.",
     ],
-    "undrain": ["The node takes publishes again."],
+    "undrain": ["The node accepts publishes again."],
 }
 # For actions that cannot be undone the name must be typed; to empty a queue, only if it is large.
 _TYPED: Final = frozenset({"delete", "tombstone"})
@@ -117,8 +117,8 @@ class Forms:
         """Stop showing that *node* left; nothing in the cluster changes."""
         if not self._cluster.dismiss(node):
             raise UnknownError(NODE_NOT_FOUND)
-        self._desk.note(request, f"nsqd {node} need not be missed", "dismiss", node=node)
-        note = PageNote(f"nsqd {node} is not missed any more, unless it comes back and leaves again.")
+        self._desk.note(request, f"removed nsqd {node} from the pages", "dismiss", node=node)
+        note = PageNote(f"nsqd {node} was removed from the pages. It is shown again if it comes back.")
         return self._render.redirect(self._render.urls.index, note)
 
     def _mute(self, request: Request, fields: Fields) -> Response:
@@ -132,7 +132,7 @@ class Forms:
             self._alerts.unmute(key)
         place = {name: fields[name] for name in ("topic", "channel", "node")}
         self._desk.note(request, f"{action} {key}", action, **place)
-        note = PageNote("It is muted for an hour." if action == "mute" else "It is told of again.")
+        note = PageNote("Muted for 1 hour." if action == "mute" else "Alerts are sent again.")
         return self._render.redirect(self._render.urls.index, note)
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:
@@ -240,7 +240,7 @@ class Forms:
             names = ", ".join(f"{topic}/{channel.channel_name}" for topic, channel in unread[:8])
             more = f" and {len(unread) - 8} more" if len(unread) > 8 else ""
             owed = sum(channel.owed for _, channel in unread)
-            held.append(f"Nobody there consumes {names}{more}: {plural(owed, 'message')} stay.")
+            held.append(f"No consumers there for {names}{more}: {plural(owed, 'message')} stay.")
         return held
 
     # -- where it ends -------------------------------------------------------------------
@@ -267,7 +267,8 @@ class Forms:
         topic, channel = fields["topic"], fields["channel"]
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
         if fields["action"] in _DRAIN_EFFECTS:
-            return PageNote(f"nsqd {fields['node']} was {_WORDS[fields['action']][1]}.")
+            done_words = {"drain": "Draining started", "undrain": "Publishing resumed"}[fields["action"]]
+            return PageNote(f"{done_words} on nsqd {fields['node']}.")
         text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nsqds, 'nsqd')}"
         if done.lookupds:
             text += f" and {plural(done.lookupds, 'nsqlookupd')}"

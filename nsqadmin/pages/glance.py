@@ -7,11 +7,14 @@ from heapq import nlargest
 from typing import Final
 
 from nsqadmin.figures.attention import Concern, Level, messages_away
+from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum, ClusterSum
 from nsqadmin.pages.rows import NodeRow
 
 _MOST: Final = 5
+# A card as text names at most so many channels.
+_MOST_PARTS: Final = 20
 _DAY_S: Final = 86_400.0
 
 
@@ -43,9 +46,10 @@ class NodeTile:
 
 
 def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> Verdict:
-    """Say in one line how the cluster is."""
-    serious = [one for one in concerns if one.level is Level.TROUBLE]
-    mild = [one for one in concerns if one.level is not Level.TROUBLE]
+    """Say in one line how the cluster is; problems of one cause count once, as their cards."""
+    cards = incidents(concerns)
+    serious = [one for one in cards if one.level is Level.TROUBLE]
+    mild = [one for one in cards if one.level is not Level.TROUBLE]
     away = messages_away(concerns)
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
@@ -63,10 +67,13 @@ def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns:
     """Write the troubles as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
-    for one in concerns:
-        place = "/".join(filter(None, (one.topic, one.channel))) or one.node
-        since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""
-        lines.append(f"- {place}: {one.mark}{since}. {one.sentence}")
+    for card in incidents(concerns):
+        since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
+        lines.append(f"- {card.title}{since}. {card.impact}")
+        parts = card.parts if card.only is None else []
+        lines += [f"  - {part.name}: {plural(part.messages, 'message')}" for part in parts[:_MOST_PARTS]]
+        if len(parts) > _MOST_PARTS:
+            lines.append(f"  - and {len(parts) - _MOST_PARTS} more")
     return "\n".join(lines) + "\n"
 
 

@@ -57,13 +57,13 @@ def seek_effects(
 ) -> list[str]:
     """Describe what the channel owes now and would owe after a seek, in all and on each node."""
     now, then = sum(owed.get(one.node, 0) for one in previews), sum(one.owed for one in previews)
-    found = [f"The channel owes {plural(now, 'message')} now, and {then:,} afterwards."]
+    found = [f"Backlog {now:,} → {then:,}."]
     for one in previews[:_MOST_NODES]:
         since = f", the first of them published at {_moment(one.first)}" if one.first else ""
         found.append(f"{one.node}: {owed.get(one.node, 0):,} now, {one.owed:,} afterwards{since}.")
     if len(previews) > _MOST_NODES:
         found.append(f"And {len(previews) - _MOST_NODES} more nodes.")
-    found.append("What lies before that place is done with; what was finished behind it is delivered again.")
+    found.append("Earlier messages are skipped; later ones are delivered again.")
     found += [f"Not there: {sentence}." for sentence in failed]
     return found
 

@@ -14,6 +14,7 @@ from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import UNKNOWN
 from nsqadmin.figures.aggregate import consumer_on, topic_on
+from nsqadmin.figures.incidents import incidents
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses
@@ -114,6 +115,7 @@ class NodePages:
             },
             lists={"consumers-": (consumer_table, found)},
             row=row,
+            cards=incidents(self._cluster.troubles_of(nodes={address})),
             topics=topics,
             names=names,
             consumers=consumers,

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from nsqadmin.changes.alerts import Alerts, key_text
+from nsqadmin.changes.alerts import Alerts
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.sums import ClusterSum, TopicSum
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
@@ -23,9 +24,6 @@ from nsqadmin.pages.topics import IDLE_AGE_S
 from nsqclient.wire.node_error import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
-
-# At most so many troubles are listed; the tables below the list show all.
-_MOST_CONCERNS: Final = 12
 
 
 class OverviewPages:
@@ -111,6 +109,7 @@ class OverviewPages:
                 "client_count": total.totals.consumers,
                 "channel_message_count": total.totals.channel_messages,
                 "nodes": index.node_count,
+                "incidents": [card.to_json() for card in incidents(concerns)],
                 "concerns": [concern.to_json() for concern in concerns],
                 **rows_json("topics", rows, TopicSum.to_json),
             },
@@ -119,18 +118,14 @@ class OverviewPages:
             table=table,
             topic_count=len(total.rows),
             sum=total.totals,
-            concerns=concerns[:_MOST_CONCERNS],
-            concern_count=len(concerns),
+            cards=incidents(concerns),
             verdict=verdict(
                 [one for one in concerns if not self._alerts.muted_until(one)],
                 total.totals.depth,
                 time.time(),
                 total.totals.oldest_ns,
             ),
-            alerting=True,
             picking=not overview,
-            muted=self._alerts.muted_until,
-            trouble_key=lambda one: key_text(one.key),
             charts=self._courses.charts(span=request.query.get("span", "hour")) if overview else (),
             span=request.query.get("span", "hour"),
             sparks=self._courses.sparks([topic_course(row.name) for row in rows.items]),

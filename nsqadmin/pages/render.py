@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nsqadmin.access.rights import is_open
 from nsqadmin.access.roles import Role
+from nsqadmin.changes.alerts import Alerts, key_text
 from nsqadmin.changes.desk import Desk
 from nsqadmin.figures import present
 from nsqadmin.figures.messages import WrittenNumber
@@ -120,11 +121,12 @@ class Here:
 class Renderer:
     """Renders pages from templates."""
 
-    def __init__(self, options: LiveOptions, desk: Desk, static: StaticFiles) -> None:
+    def __init__(self, options: LiveOptions, desk: Desk, static: StaticFiles, alerts: Alerts) -> None:
         prefix = options.current.prefix
         self.urls = Urls(prefix)
         self._options = options
         self._desk = desk
+        self._alerts = alerts
         self._cookie_path = prefix or "/"
         # Only pictures of Graphite may come from another origin.
         place = graphs.origin(options.current)
@@ -190,6 +192,9 @@ class Renderer:
             may_change=self._desk.rights.may_somewhere(request, Role.OPERATOR),
             user=self._desk.rights.person(request).name if not is_open(options) else "",
             signs_in=self._desk.rights.signs_in,
+            paused_by=self._desk.audit.paused_by,
+            muted=self._alerts.muted_until,
+            trouble_key=lambda card: key_text(card.key),
             lookupd_mode=bool(options.nsqlookupd_http_addresses),
         )
         reply = web.Response(body=text.encode("utf-8", "replace"), status=status, headers=self._headers)

@@ -128,7 +128,7 @@ class TopicRow:
 
     @property
     def depth(self) -> int:
-        """Messages that wait in the topic and in its channels."""
+        """Messages waiting in the topic and in its channels."""
         return self.record.depth + sum(channel.record.depth for channel in self.channels)
 
     @property

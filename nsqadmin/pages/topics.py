@@ -10,6 +10,7 @@ from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.figures.activity import ActivityBook
 from nsqadmin.figures.attention import ShareState
 from nsqadmin.figures.groups import grouped, heats
+from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.slow import why_slow
 from nsqadmin.history.recorder import channel as channel_course
@@ -72,6 +73,9 @@ class TopicPages:
             },
             lists={"channels-": (channel_table, found), "nodes-": (node_table, found_nodes)},
             row=row,
+            cards=incidents(
+                self._cluster.troubles_of(topic=name, nodes={one.address for one in view.value.stale})
+            ),
             channels=channels,
             nodes=nodes,
             channel_table=channel_table,
@@ -125,6 +129,11 @@ class TopicPages:
             },
             lists={"nodes-": (node_table, found_nodes), "consumers-": (consumer_table, found)},
             row=row,
+            cards=incidents(
+                self._cluster.troubles_of(
+                    topic=name, channel=channel, nodes={one.address for one in view.stale}
+                )
+            ),
             stale=view.stale,
             nodes=nodes,
             node_table=node_table,

@@ -14,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.node_error import NodeError
+from nsqclient.wire.pieces import add_piece
 from nsqclient.wire.version import ACCEPT
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.version import POLL_HEADERS
@@ -66,7 +67,7 @@ class ClusterHttp:
         # A session belongs to the running loop, so it cannot be made earlier. The pool is unbounded: with a
         # bound, requests to healthy nodes would wait for those to a frozen node.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
             # Answers are not unpacked, because a short one could become endless.
             headers={"Accept": ACCEPT, "Accept-Encoding": "identity"},
@@ -169,6 +170,7 @@ class ClusterHttp:
                 data=content,
                 # Requests that come every few seconds need not fill the logs of the nodes.
                 headers={**secret, **(POLL_HEADERS if verb == "GET" else {})},
+                ssl=self._trust(url),
                 allow_redirects=False,
             ) as response:
                 await self._bodies.acquire()
@@ -189,6 +191,13 @@ class ClusterHttp:
             sent = not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.InvalidURL))
             raise NodeError(verb, url, address, _reason(error), sent=sent) from error
 
+    def _trust(self, url: str) -> ssl.SSLContext | bool:
+        """What to trust at *url*; without authorities of its own, those of the system."""
+        if self._tls is None and _is_https(url):
+            # Reading them takes long. aiohttp's own context may be without them.
+            self._tls = ssl.create_default_context()
+        return self._tls or True
+
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         chunks: list[bytes] = []
         size = 0
@@ -196,7 +205,7 @@ class ClusterHttp:
             size += len(chunk)
             if size > self._most_answer:
                 raise ValueError(f"its answer is longer than {self._most_answer} bytes")
-            chunks.append(chunk)
+            add_piece(chunks, chunk)
         return b"".join(chunks)
 
 

@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from nsqclient.wire.pieces import add_piece
 from nsqcore.http.pace import Pace
 from nsqcore.process.listen import peer_ip, shown_peer
 
@@ -141,7 +142,7 @@ class Request:
                 size += len(chunk)
                 if size > limit:
                     raise ApiError(413, too_big, close=True)
-                chunks.append(chunk)
+                add_piece(chunks, chunk)
         except (OSError, HttpProcessingError, web.RequestPayloadError) as error:
             # The body keeps this error, whose traceback has the frames that hold the received bytes: together
             # they would stay until a collection.

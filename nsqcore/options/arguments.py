@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import Duration, meant_duration, parse_duration
 from nsqcore.near_misses import meant_address, meant_name
+from nsqcore.options.kinds import dialed
 from nsqcore.process.output import put
 from nsqcore.version import banner
 
@@ -57,6 +58,7 @@ class Address:
         self._port = port
 
     def __call__(self, text: str) -> str:
+        text = dialed(text)
         try:
             split_address(text)
         except ValueError as error:

@@ -132,6 +132,24 @@ def _int_from_toml(value: object) -> int:
     raise _wrong_type("a whole number")
 
 
+def dialed(address: str) -> str:
+    """``host:port`` to connect to as the original understands it: without a host this machine, ports by name.
+
+    Anything else stays, and the check of the option says what is wrong with it.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in address:
+        return address
+    if port and not port.isdecimal():
+        import socket  # not needed for other options, and a tenth of the start of a tool
+
+        try:
+            port = str(socket.getservbyname(port, "tcp"))
+        except OSError:
+            return address
+    return f"{host or 'localhost'}:{port}"
+
+
 def _float_from_toml(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
@@ -188,6 +206,14 @@ INT: Final = Kind("int", parse_int, _int_from_toml)
 FLOAT: Final = Kind("float", parse_float, _float_from_toml, default_text=lambda value: f"{value:g}")
 DURATION: Final = Kind("duration", _duration_from_flag, _duration_from_toml, default_text=format_duration)
 STR_LIST: Final = Kind("value", lambda word: (word,), _strings_from_toml, listed=True, show=list)
+DIAL: Final = Kind("string", dialed, lambda value: dialed(_str_from_toml(value)), default_text=_text_default)
+DIAL_LIST: Final = Kind(
+    "value",
+    lambda word: (dialed(word),),
+    lambda value: tuple(map(dialed, _strings_from_toml(value))),
+    listed=True,
+    show=list,
+)
 FLOAT_LIST: Final = Kind(
     "value", _floats_from_flag, _floats_from_toml, listed=True, descending=True, show=list
 )

@@ -244,7 +244,7 @@ class _Reader:
     def file(self, path: str) -> dict[str, Any]:
         """Return field -> value of a TOML file; unknown keys get a warning."""
         try:
-            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             self.fatal(f"failed to load config file {path} - open {path}: {(error.strerror or '').lower()}")
         except ValueError as error:

@@ -10,9 +10,12 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nsqcore.process.logs import Log
+
+if TYPE_CHECKING:
+    from nsqcore.process.tls_layer import Handshake
 
 # How many connections are accepted at once; then the event loop serves those it has.
 AT_ONCE: Final = 64
@@ -39,8 +42,9 @@ class Acceptor:
         self._log = log
         self._ssl_context = ssl_context
         self._loop = asyncio.get_running_loop()
-        # Connections that are being made; with TLS this includes the handshake.
+        # Connections that are being made.
         self._making: set[asyncio.Task[None]] = set()
+        self._handshakes: set[Handshake] = set()
         self._rest: asyncio.TimerHandle | None = None
         # When accepting began to fail, on the loop's clock.
         self._failing_since: float | None = None
@@ -59,6 +63,8 @@ class Acceptor:
         for task in making:
             task.cancel()
         await asyncio.gather(*making, return_exceptions=True)
+        for handshake in list(self._handshakes):
+            handshake.abort()
 
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
@@ -99,6 +105,14 @@ class Acceptor:
             self._log.warning("%s: accepting again after %.1f s", self._kind, failed_s)
 
     async def _make(self, connection: socket.socket) -> None:
-        # When a handshake fails, the handshake itself tells the client.
         with suppress(OSError):
-            await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)
+            await self._loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        context = self._ssl_context
+        if context is None:
+            return self._factory()
+        # It imports `listen`, which imports this module.
+        from nsqcore.process.tls_layer import Handshake
+
+        return Handshake(self._kind, self._factory, self._log, context, self._handshakes)

@@ -1,8 +1,18 @@
 """Splits addresses as flags give them, or says what is wrong with them. Pure."""
 
+from nsqclient.wire.address import name_problem
+
 
 def split_host_port(address: str) -> tuple[str, str]:
-    """Cut ``host:port``; brackets of an IPv6 host are removed. ValueError says what is missing."""
+    """Cut ``host:port``; brackets of an IPv6 host are removed. ValueError says what is wrong."""
+    host, port = _cut(address)
+    problem = name_problem(host)
+    if problem:
+        raise ValueError(f"address {address}: {problem}")
+    return host, port
+
+
+def _cut(address: str) -> tuple[str, str]:
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         if not bracket:
@@ -21,7 +31,7 @@ def split_host_port(address: str) -> tuple[str, str]:
 def is_unix_path(address: str) -> bool:
     """Tell whether *address* can only be the path of a unix socket."""
     try:
-        split_host_port(address)
+        _cut(address)
     except ValueError:
         return True
     return False

@@ -1,10 +1,12 @@
 """Runs a coroutine as a process: event loop, signals, exit code."""
 
+import atexit
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
 # SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
 _STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+
+# The event loop, the ports and the data path take about twenty.
+_LEAST_FILES: Final = 32
+# Log rotation and monitoring send these to processes that know nothing of them.
+_HARMLESS_SIGNALS: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM))
 
 
 # The exit code of the original when memory is refused.
@@ -77,11 +84,21 @@ def run_until_stopped(
     The event loop hands blocking work to *threads* threads, which run before *main*. Raises ThreadRefused.
 
     Without *hang_up_stops* SIGHUP means something else, such as reading a file again: it is ignored until
-    *main* handles it, which must begin before that file is read first.
+    *main* handles it, which must begin before that file is read first. A signal that the parent ignores, as
+    nohup does with SIGHUP, stays ignored. Raises StartupError when too few files may be open.
     """
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most_files < _LEAST_FILES:
+        raise StartupError(
+            f"at most {most_files} files may be open (ulimit -n), and {_LEAST_FILES} are needed"
+        )
     stop_signals = _STOP_SIGNALS if hang_up_stops else _STOP_SIGNALS - {signal.SIGHUP}
     for number in _STOP_SIGNALS:
-        signal.signal(number, _end if number in stop_signals else signal.SIG_IGN)
+        _set_handler(number, _end if number in stop_signals else _ignore)
+    for number in _HARMLESS_SIGNALS:
+        _set_handler(number, _ignore)
+    # A parent may have blocked them.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     fill_standard_streams()
     import asyncio
 
@@ -91,10 +108,32 @@ def run_until_stopped(
         runner.run(_until_stopped(main, stop_signals, log, threads))
 
 
+def handle_signal(number: signal.Signals, callback: Callable[[], object]) -> None:
+    """Call *callback* on the running event loop for each such signal, unless the parent has it ignored."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def handler(_number: int, _frame: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the process is about to end
+            loop.call_soon_threadsafe(callback)
+
+    _set_handler(number, handler)
+
+
+def _set_handler(number: signal.Signals, handler: Callable[[int, Any], object]) -> None:
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        signal.signal(number, handler)
+
+
 def _end(number: int, frame: object) -> NoReturn:
     """End the process at once, because nothing has begun yet."""
     del number, frame
     raise SystemExit(0)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing. Other than SIG_IGN this is not inherited by programs that the process starts."""
 
 
 async def _until_stopped(
@@ -103,20 +142,22 @@ async def _until_stopped(
     log: Log,
     threads: int,
 ) -> None:
-    """Run ``main(stop)``; each of *stop_signals* sets ``stop`` until the event loop is closed."""
+    """Run ``main(stop)``; each of *stop_signals* sets ``stop``."""
     import asyncio
 
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in stop_signals:
-        loop.add_signal_handler(number, stop.set)
+        # The event loop's own handlers would go with the loop, and a second signal would kill the process.
+        handle_signal(number, stop.set)
+    # Python's handlers go with the interpreter.
+    atexit.register(_ignore_stop_signals)
+    loop = asyncio.get_running_loop()
     loop.set_exception_handler(partial(_report, log))
     # uvloop ends the process without a sentence when its threads are refused, so room for them is tested.
     start_pool(RESOLVER_THREADS, "resolver").shutdown()
     await loop.getaddrinfo("127.0.0.1", 0)
     pool = start_pool(threads, "worker")
     loop.set_default_executor(pool)
-    # The handlers stay until the loop is closed: a second signal during the stop must not kill the process.
     try:
         await main(stop)
     finally:
@@ -139,6 +180,11 @@ def _end_without_memory(log: Log, error: MemoryError) -> NoReturn:
         log.fatal("out of memory: the system refuses memory to this process", error=error)
     finally:
         os._exit(OUT_OF_MEMORY)
+
+
+def _ignore_stop_signals() -> None:
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def fill_standard_streams() -> None:

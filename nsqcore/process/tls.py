@@ -1,9 +1,11 @@
 """Certificates in files, which are read at the start and again whenever they change."""
 
 import asyncio
+import os
 import ssl
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -124,6 +126,25 @@ def trust(
             load_certificate(context, certificate, key)
 
     return Certificates(make, load, (authorities, certificate, key))
+
+
+@contextmanager
+def without_system_authorities() -> Iterator[None]:
+    """Import aiohttp within this: it reads the authorities of the system into a context when it is imported.
+
+    That is a tenth of a start. Connections must then name their own context.
+    """
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def accept_from(context: ssl.SSLContext, least: ssl.TLSVersion) -> None:

@@ -154,8 +154,8 @@ class Channel(Answered):
     def refresh(self, consumer: Consumer) -> bool:
         """Add the consumer to those that are ready, or remove it; True when it is ready and messages wait."""
         if consumer.rdy > consumer.in_flight and not consumer.blocked:
-            # One that is ready keeps its place.
-            self.ready[consumer] = None
+            if consumer not in self.ready:
+                self.ready[consumer] = None
             if self.siblings:
                 return self.depth > 0 or any(one.depth for one in self.siblings)
             return self.depth > 0

@@ -14,7 +14,7 @@ from nsqd.log.frames import Block, Piece, published_ns, with_attempts_all, with_
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import MessageLog
+from nsqd.log.tail import READS_AT_ONCE, MessageLog
 
 # The most bytes one consumer is sent in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 128 << 10
@@ -69,7 +69,10 @@ class Delivering(Owed):
         return pieces, waiting - self.depth
 
     def take(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
-        """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
+        """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces.
+
+        It ends early after some `READS_AT_ONCE` reads of the disk.
+        """
         pieces: list[Piece] = []
         room = TAKE_BYTES
         deadline_ns = now_ns + consumer.msg_timeout_ns
@@ -78,6 +81,9 @@ class Delivering(Owed):
         published = None if self.latency is None else array("q")
         if len(self.pending) > 1:
             self._gather()
+        log = self.log
+        resident_from = log.resident_from
+        end_reads = log.reads + READS_AT_ONCE
         while limit > 0 and room > 0 and self.pending:
             span = self.pending[0]
             if isinstance(span, Scattered):
@@ -88,10 +94,12 @@ class Delivering(Owed):
                     room -= len(piece)
                 else:
                     self._single_out(span)
+                if log.reads >= end_reads:
+                    break
                 continue
             start = span.start
             try:
-                block = self.log.read(start, min(span.end, start + limit))
+                block = log.read(start, min(span.end, start + limit))
             except CannotRead as failure:
                 self.stalled = str(failure) or "cannot read"
                 break
@@ -122,6 +130,8 @@ class Delivering(Owed):
             span.start = end
             if end == span.end:
                 self.pending.popleft()
+            if start < resident_from and log.reads >= end_reads:
+                break
         if run_end:
             self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
         return pieces
@@ -197,7 +207,8 @@ class Delivering(Owed):
         pieces: list[Piece] = []
         room = TAKE_BYTES
         left = DRAWN_AT_ONCE
-        while limit > 0 and room > 0 and left > 0 and self.depth:
+        end_reads = self.log.reads + READS_AT_ONCE
+        while limit > 0 and room > 0 and left > 0 and self.depth and self.log.reads < end_reads:
             span = self.pending[0]
             if isinstance(span, Scattered):
                 self._single_out(span)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from nsqclient.wire.identify import Identity
+from nsqd.engine.identity import Identity
 from nsqd.engine.limits import Limits
 
 SAME_ZONE: Final = 0

@@ -115,6 +115,8 @@ class Cache:
     def __init__(
         self, disk: Disk, stretches_bytes: int = STRETCHES_BYTES, starts_bytes: int = STARTS_BYTES
     ) -> None:
+        # How many reads of the disk there were, in the event loop.
+        self.reads = 0
         self._disk = disk
         self._stretches: _Recent[Stretch] = _Recent(stretches_bytes)
         self._starts: _Recent[Starts] = _Recent(starts_bytes)
@@ -144,15 +146,29 @@ class Cache:
 
     def read(self, segment: Segment, size: int, offset: int) -> bytes:
         """*size* bytes of the file from *offset* on; the file stays open for a while. Raises OSError."""
-        fd = self._files.get(segment, 0)
-        if fd is None:
-            fd = self._disk.open_read(segment.path)
-            self._close(self._files.put((segment, 0), fd, 1))
+        fd = self._opened(segment)
+        self.reads += 1
         try:
             return self._disk.read(fd, size, offset)
         except OSError:
             self._close(self._files.forget(segment))
             raise
+
+    def read_ahead(self, segment: Segment, parts: list[tuple[int, int]]) -> None:
+        """Let the system read parts of the file, each from an offset to another, all at the same time."""
+        fd = self._opened(segment)
+        # It only saves time, and not every file system does it.
+        with suppress(OSError):
+            for start, end in parts:
+                self._disk.read_ahead(fd, end - start, start)
+
+    def _opened(self, segment: Segment) -> int:
+        """The descriptor of the segment's file. Raises OSError."""
+        fd = self._files.get(segment, 0)
+        if fd is None:
+            fd = self._disk.open_read(segment.path)
+            self._close(self._files.put((segment, 0), fd, 1))
+        return fd
 
     def forget(self, segment: Segment) -> None:
         """Discard all entries of *segment*, and close its file."""

@@ -231,16 +231,27 @@ def _parts(append: Append, data: bytes, wanted: Ranges) -> list[Block]:
 
 
 def wanted_bytes(segment: Segment, wanted: WantedPositions) -> int:
-    """About how many bytes of the data of *segment* are wanted."""
+    """About how many bytes a copy of what is wanted of *segment* has."""
     data = segment.size - FILE_HEADER_BYTES
     if not segment.messages:
         return 0
     if segment.header.ends:
         # A compacted segment lacks some sequences, so its pages cannot be weighed by their sequences.
-        return min(data, data * wanted.count(segment.first, segment.next) // segment.messages)
+        return min(data, _copy_bytes(data, segment.messages, *wanted.totals(segment.first, segment.next)))
     found = 0
     for page in range(segment.pages):
         first, end = segment.page_firsts[page], segment.page_end(page)
         if first < end:
-            found += segment.page_size(page) * wanted.count(first, end) // (end - first)
+            size = segment.page_size(page)
+            found += min(size, _copy_bytes(size, end - first, *wanted.totals(first, end)))
     return min(data, found)
+
+
+def _copy_bytes(size: int, messages: int, wanted: int, ranges: int) -> int:
+    """About how many bytes a copy has of *wanted* messages in *ranges*, of *messages* that have *size* bytes.
+
+    In the copy each range has an append of its own. Very short messages had one in common; longer ones may
+    have had one each, and its header is part of their size.
+    """
+    header = max(0, APPEND_HEADER_BYTES - max(0, size // messages - APPEND_HEADER_BYTES) // 2)
+    return size * wanted // messages + header * ranges

@@ -71,6 +71,10 @@ class Disk:
             got += len(data)
         return b"".join(pieces)
 
+    def read_ahead(self, fd: int, size: int, offset: int) -> None:
+        """Begin to read these bytes, so that :meth:`read` need not wait for them as long."""
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
+
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
@@ -206,10 +210,10 @@ class Disk:
 
 @contextmanager
 def opening_to_sync() -> Iterator[None]:
-    """Raises CannotOpen for an OSError, except FileNotFoundError: what is gone can never be synced."""
+    """Raises CannotOpen for an OSError, except when the file or folder is gone: it can never be synced."""
     try:
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
         raise CannotOpen(error.errno, error.strerror, error.filename) from error

@@ -121,6 +121,8 @@ _APPEND: Final = struct.Struct("<4sHHIIQQQ")
 # before it, which this version skips.
 APPEND_HEADER_BYTES: Final = _APPEND.size + _CHECK.size
 MAX_HEADER_BYTES: Final = 4096
+# Up to this length a header with one wrong byte is corrected. This version writes 48 bytes.
+MAX_MENDED_BYTES: Final = 128
 
 # A flag of the lower byte changes what the data means: a reader that does not know it must not go on.
 MUST_UNDERSTAND: Final = 0x00FF
@@ -231,26 +233,46 @@ def find_starts(data: bytes, base: int, first: int) -> Starts | None:
 def mended_header(data: bytes, at: int, salt: int) -> bytes:
     """The corrected header for this place, if exactly one byte of the header there is wrong; else empty.
 
-    A checksum of 64 bits is enough to find the byte, so the append behind a damaged header is not lost.
+    A checksum of 64 bits is enough to find the byte, so the append behind a damaged header is not lost. It
+    costs up to 256 checksums for each byte of the header, so headers above `MAX_MENDED_BYTES` stay damaged.
     """
     if at + APPEND_HEADER_BYTES > len(data) or not any(data[at : at + APPEND_HEADER_BYTES]):
         return b""
-    # If the wrong byte of a longer header is in its length, the header cannot be mended.
+    # The length may be the wrong byte, so it is believed only up to a bound.
     (length,) = _SIZE.unpack_from(data, at + _SIZE_OFFSET)
-    if not APPEND_HEADER_BYTES <= length <= MAX_HEADER_BYTES or at + length > len(data):
-        length = APPEND_HEADER_BYTES
-    for size in {length, APPEND_HEADER_BYTES}:
-        damaged = bytearray(data[at : at + size])
-        for place in range(size):
-            was = damaged[place]
-            for value in range(256):
-                damaged[place] = value
-                if xxh3_64_intdigest(damaged[: -_CHECK.size], salt) == int.from_bytes(
-                    damaged[-_CHECK.size :], "little"
-                ):
-                    return bytes(damaged)
-            damaged[place] = was
+    mended = _mended(data[at : at + APPEND_HEADER_BYTES], APPEND_HEADER_BYTES, salt)
+    if not mended and APPEND_HEADER_BYTES < length <= min(MAX_MENDED_BYTES, len(data) - at):
+        mended = _mended(data[at : at + length], length, salt)
+    return mended
+
+
+def _mended(damaged: bytes, length: int, salt: int) -> bytes:
+    """*damaged* with at most one byte changed, so that it is a header of *length* bytes; else empty."""
+    # These fields can have only one value.
+    known = bytearray(damaged)
+    known[: len(APPEND_MAGIC)] = APPEND_MAGIC
+    _SIZE.pack_into(known, _SIZE_OFFSET, length)
+    wrong = _differences(known, damaged)
+    content, check = known[: -_CHECK.size], bytes(known[-_CHECK.size :])
+    right = _CHECK.pack(xxh3_64_intdigest(content, salt))
+    if wrong + _differences(right, check) <= 1:
+        return bytes(content) + right
+    if wrong:
+        return b""
+    (wanted,) = _CHECK.unpack(check)
+    for place in range(len(content)):
+        was = content[place]
+        for value in range(256):
+            content[place] = value
+            if xxh3_64_intdigest(content, salt) == wanted:
+                return bytes(content) + check
+        content[place] = was
     return b""
+
+
+def _differences(one: bytes | bytearray, other: bytes) -> int:
+    """How many bytes differ."""
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def find_append(data: bytes, at: int, base: int, salt: int, least: int) -> Append | None:

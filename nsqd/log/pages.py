@@ -66,6 +66,7 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
             if block is not None:
                 return block
     if stretch is None:
+        cache.reads += 1
         stretch = Stretch(read_page(disk, segment, page), stop)
         cache.keep_stretch(segment, offset, stretch)
     return stretch.at(seq)

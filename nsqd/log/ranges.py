@@ -1,6 +1,7 @@
 """Ranges of positions: ``start <= position < end``. Pure."""
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
@@ -71,7 +72,7 @@ def ranges_of(positions: Sequence[int]) -> Ranges:
     return found
 
 
-# Positions that share a page of a set: a byte each in memory, a bit each on disk.
+# Positions that share a page of a set: a byte each in memory while it is added to, a bit each on disk.
 PAGE: Final = 1 << 13
 _SHIFT: Final = 13
 _LOW: Final = PAGE - 1
@@ -80,6 +81,10 @@ _FULL: Final = b"\1" * PAGE
 _EMPTY: Final = bytes(PAGE)
 # At least so many positions that are added at once are kept as a run of pages.
 _RUN: Final = 16 * PAGE
+# A page with more missing ranges stays as it is: packed it would take more than half the memory.
+_MAX_PACKED_RANGES: Final = PAGE // 8
+# A packed page without missing positions.
+_PACKED_FULL: Final = b""
 _BEHIND_ALL: Final = 1 << 64
 _ABSENT: Final = re.compile(rb"\0+")
 _TO_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
@@ -90,20 +95,24 @@ class RangeSet:
     """A set of positions that grows from below: everything under ``floor``, and pages above it.
 
     Adding what directly follows the floor costs the same however much it is. A position that is added above
-    that, in any order, takes a byte, and almost nothing once its page is whole. Many whole pages that are
-    added at once are kept as a run: after a restart the numbers go on far above the last one, and all numbers
-    in between are added.
+    that, in any order, takes a byte. A page that nothing was added to between two calls of `take_changed` is
+    packed: it takes four bytes for each range of missing positions. Many whole pages that are added at once
+    are kept as a run: after a restart the numbers go on far above the last one, and all numbers in between
+    are added.
     """
 
-    __slots__ = ("_changed", "_pages", "floor", "runs")
+    __slots__ = ("_changed", "_pages", "_unpacked", "floor", "runs")
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
+        # A byte for each position, 1 if it is in the set; or the missing positions, see `_pack`.
         self._pages: dict[int, bytearray | bytes] = {}
         # Whole pages ``first <= number < end`` that are not in `_pages`.
         self.runs: Ranges = []
         # Pages that something was added to since `take_changed`.
         self._changed: set[int] = set()
+        # Pages that something was added to before the last call, and that are not packed.
+        self._unpacked: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<RangeSet below {self.floor} and {len(self._pages)} pages>"
@@ -113,7 +122,12 @@ class RangeSet:
             return True
         number = position >> _SHIFT
         page = self._pages.get(number)
-        return self._behind_run(number) > 0 if page is None else bool(page[position & _LOW])
+        if page is None:
+            return self._behind_run(number) > 0
+        low = position & _LOW
+        if isinstance(page, bytearray):
+            return bool(page[low])
+        return not within(_missing_of(page), low, low + 1)
 
     def add(self, start: int, end: int) -> None:
         """Add ``start <= position < end``."""
@@ -150,7 +164,9 @@ class RangeSet:
                 return
             page = self._pages[number] = bytearray(PAGE)
         elif not isinstance(page, bytearray):
-            return
+            if page == _PACKED_FULL:
+                return
+            page = self._pages[number] = _unpack(page)
         page[position & _LOW] = 1
         self._changed.add(number)
 
@@ -169,6 +185,8 @@ class RangeSet:
                 page = self._pages.get(number)
                 if page is None and not self._behind_run(number):
                     page = self._pages[number] = bytearray(PAGE)
+                elif page:
+                    page = self._pages[number] = _unpack(page)
             if isinstance(page, bytearray):
                 page[position & _LOW] = 1
         self._raise(floor)
@@ -191,6 +209,9 @@ class RangeSet:
             elif isinstance(page, bytearray):
                 for absent in _ABSENT.finditer(page, start - base, stop - base):
                     join(found, base + absent.start(), base + absent.end())
+            else:
+                for low, high in within(_missing_of(page), start - base, stop - base):
+                    join(found, base + low, base + high)
             start = stop
         return found
 
@@ -211,6 +232,11 @@ class RangeSet:
                 count += stop - start
             elif isinstance(page, bytearray):
                 count += page.count(0, start - base, stop - base)
+            elif stop - start == PAGE:
+                numbers = array("H", page)
+                count += sum(numbers[1::2]) - sum(numbers[0::2])
+            else:
+                count += size_of(within(_missing_of(page), start - base, stop - base))
             start = stop
         return count
 
@@ -228,6 +254,8 @@ class RangeSet:
         page = self._pages.get(number)
         if page is None:
             page = _FULL if self._behind_run(number) else _EMPTY
+        elif isinstance(page, bytes):
+            page = _unpack(page)
         low = min(max(start, self.floor), end)
         return _FULL[: low - start] + bytes(page[low - base : end - base])
 
@@ -247,7 +275,10 @@ class RangeSet:
         pages = self._pages
         for number in changed:
             if pages.get(number) == _FULL:
-                pages[number] = _FULL
+                pages[number] = _PACKED_FULL
+        for number in self._unpacked - changed:
+            pages[number] = _pack(pages[number])
+        self._unpacked = {number for number in changed if isinstance(pages.get(number), bytearray)}
         return changed
 
     def pages(self) -> set[int]:
@@ -257,16 +288,16 @@ class RangeSet:
     def page(self, number: int) -> bytes:
         """The bits of one of :meth:`pages`, the lowest position first; empty when all are set."""
         page = self._pages[number]
-        if not isinstance(page, bytearray):
+        if page == _PACKED_FULL:
             return b""
-        return int(page.translate(_TO_DIGITS), 2).to_bytes(PAGE_BYTES, "big")
+        return int(_unpack(page).translate(_TO_DIGITS), 2).to_bytes(PAGE_BYTES, "big")
 
     def put_page(self, number: int, bits: bytes) -> None:
         """Set a page to what :meth:`page` gave."""
         if len(bits) not in (0, PAGE_BYTES):
             raise ValueError(f"a page of {len(bits)} bytes")
         digits = f"{int.from_bytes(bits, 'big'):0{PAGE}b}".encode()
-        self._pages[number] = bytearray(digits.translate(_FROM_DIGITS)) if bits else _FULL
+        self._pages[number] = _pack(bytearray(digits.translate(_FROM_DIGITS))) if bits else _PACKED_FULL
 
     def add_run(self, first: int, end: int) -> None:
         """Add the whole pages ``first <= number < end``."""
@@ -283,13 +314,13 @@ class RangeSet:
     def _fill(self, number: int, low: int, high: int) -> None:
         page = self._pages.get(number)
         if not isinstance(page, bytearray):
-            if page is not None or self._behind_run(number):
+            if page == _PACKED_FULL or (page is None and self._behind_run(number)):
                 return
-            page = self._pages[number] = bytearray(PAGE)
+            page = self._pages[number] = bytearray(PAGE) if page is None else _unpack(page)
         self._changed.add(number)
         page[low:high] = _FULL[: high - low]
         if high == PAGE and page == _FULL:
-            self._pages[number] = _FULL
+            self._pages[number] = _PACKED_FULL
 
     def _raise(self, floor: int) -> None:
         pages = self._pages
@@ -300,6 +331,10 @@ class RangeSet:
                     self._drop(passed)
             while True:
                 page = pages.get(number)
+                if page and isinstance(page, bytes):
+                    # The floor goes through it, position by position.
+                    page = pages[number] = _unpack(page)
+                    self._unpacked.add(number)
                 if page is None:
                     behind = self._behind_run(number)
                     if not behind:
@@ -328,6 +363,38 @@ class RangeSet:
     def _drop(self, number: int) -> None:
         del self._pages[number]
         self._changed.discard(number)
+        self._unpacked.discard(number)
+
+
+def _pack(page: bytearray | bytes) -> bytearray | bytes:
+    """A page as the start and end of each range of missing positions, in 16 bits each; not of very many."""
+    if isinstance(page, bytes):
+        return page
+    missing = array("H")
+    for absent in _ABSENT.finditer(page):
+        missing.extend(absent.span())
+        if len(missing) > 2 * _MAX_PACKED_RANGES:
+            return page
+    return missing.tobytes()
+
+
+def _missing_of(packed: bytes) -> Ranges:
+    """The ranges of positions that a packed page lacks."""
+    numbers = array("H", packed)
+    return list(zip(numbers[0::2], numbers[1::2], strict=True))
+
+
+def _unpack(page: bytearray | bytes) -> bytearray:
+    """A page with a byte for each position."""
+    if isinstance(page, bytearray):
+        return page
+    unpacked = bytearray(_FULL)
+    for start, end in _missing_of(page):
+        if end - start == 1:
+            unpacked[start] = 0
+        else:
+            unpacked[start:end] = _EMPTY[: end - start]
+    return unpacked
 
 
 def join(ranges: Ranges, start: int, end: int) -> None:

@@ -13,6 +13,7 @@ from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.segment import Segment
+from nsqd.log.tail import READS_AT_ONCE
 
 
 class StoredLog:
@@ -151,15 +152,22 @@ class StoredLog:
             return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
         return Gap(seq, following.first, Why.UNUSED)
 
+    @property
+    def reads(self) -> int:
+        """How many reads of the disk there were so far, of all topics."""
+        return self._cache.reads
+
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end before a message that is missing or cannot be read now: `read` says which.
+        They end after some `READS_AT_ONCE` reads of the disk, and before a message that is missing or cannot
+        be read now: `read` says which.
         """
         found: list[Piece] = []
         at = 0
-        while at < len(seqs) and room > 0:
+        end_reads = self._cache.reads + READS_AT_ONCE
+        while at < len(seqs) and room > 0 and (reads := end_reads - self._cache.reads) > 0:
             segment = self._segments[bisect_right(self._firsts, seqs[at]) - 1] if self._segments else None
             if segment is None or not segment.pages or not segment.first <= seqs[at] < segment.next:
                 break
@@ -168,7 +176,7 @@ class StoredLog:
             wanted = seqs[at:behind]
             try:
                 frames = scattered.frames(
-                    self._disk, self._cache, segment, page, wanted, room, extended=extended
+                    self._disk, self._cache, segment, page, wanted, room, reads, extended=extended
                 )
             except OSError:
                 break

@@ -136,4 +136,6 @@ class Syncing:
     def _give_up(self, writer: SegmentWriter) -> None:
         if writer in self.sealed:
             self.sealed.remove(writer)
-        writer.segment.become(SegmentState.FAILED)
+        # Somebody may have removed the file during a sync that then fails: it is given up already.
+        if writer.segment.state is not SegmentState.FAILED:
+            writer.segment.become(SegmentState.FAILED)

@@ -22,8 +22,16 @@ _COMPACT_AFTER: Final = 1024
 _RELEASED_AT_ONCE: Final = 512
 
 
+# After so many reads of the disk a delivery ends, because the event loop waits for each of them.
+READS_AT_ONCE: Final = 32
+
+
 class BlockSource(Protocol):
     """Where blocks are read from that are no longer in memory: the disk, or nothing."""
+
+    @property
+    def reads(self) -> int:
+        """How many reads of the disk there were so far, of all topics."""
 
     def read(self, seq: int, end: int) -> Block | Gap | None:
         """The stored block that holds *seq*, the gap in which it lies, or None past the end.
@@ -35,7 +43,8 @@ class BlockSource(Protocol):
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end before a message that cannot be had in this way: `read` has it, or says why not.
+        They end after some `READS_AT_ONCE` reads of the disk, and before a message that cannot be had in
+        this way: `read` has it, or says why not.
         """
 
     def seek(self, time_ns: int) -> int:
@@ -53,6 +62,10 @@ class BlockSource(Protocol):
 
 class NoSource:
     """The source of a log that lives in memory only."""
+
+    @property
+    def reads(self) -> int:
+        return 0
 
     def read(self, seq: int, end: int) -> Block | Gap | None:  # noqa: ARG002 - the same for all
         return None
@@ -110,6 +123,11 @@ class MessageLog:
     def resident_from(self) -> int:
         """The first sequence that is in memory."""
         return self._firsts[self._head] if self._head < len(self._firsts) else self.next_seq
+
+    @property
+    def reads(self) -> int:
+        """How many reads of the disk there were so far, of all topics."""
+        return self.source.reads
 
     @property
     def resident_count(self) -> int:
@@ -216,7 +234,8 @@ class MessageLog:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end before a message that cannot be had in this way: :meth:`read` has it, or says why not.
+        They end after some `READS_AT_ONCE` reads of the disk, and before a message that cannot be had in
+        this way: :meth:`read` has it, or says why not.
         """
         resident_from = self.resident_from
         if seqs[0] < resident_from and not self.keep_all:

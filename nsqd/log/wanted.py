@@ -26,10 +26,14 @@ class WantedPositions:
         self._owing = owing
         self._kept_from = kept_from
 
-    def count(self, start: int, end: int) -> int:
-        """How many positions in ``start <= position < end`` are wanted."""
+    def totals(self, start: int, end: int) -> tuple[int, int]:
+        """How many positions in ``start <= position < end`` are wanted, and in about how many ranges."""
         kept = max(start, min(end, self._kept_from))
-        return sum(column.count(0) for _, column in self._columns(start, kept)) + end - kept
+        count, ranges = end - kept, int(kept < end)
+        for _, column in self._columns(start, kept):
+            count += column.count(0)
+            ranges += column.count(b"\1\0") + column.startswith(b"\0")
+        return count, ranges
 
     def ranges(self, start: int, end: int) -> Ranges:
         """The wanted positions in ``start <= position < end`` as ranges, sorted and merged."""

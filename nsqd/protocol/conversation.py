@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from nsqclient.wire.errors import E_AUTH_FIRST, E_UNAUTHORIZED, ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
-from nsqclient.wire.identify import Identity
 from nsqclient.wire.quote import quote
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.credit import Sink
+from nsqd.engine.identity import Identity
 from nsqd.engine.topic import Topic
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Slices

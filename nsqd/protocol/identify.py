@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nsqclient.wire.errors import E_IDENTIFY_FAILED, ProtocolError
-from nsqclient.wire.identify import Identity, IdentityLimits, check_identity
 from nsqclient.wire.negotiated import DEFAULT_DEFLATE_LEVEL, DEFAULT_OUTPUT_BUFFER_SIZE, Negotiated
+from nsqd.engine.identity import Identity, IdentityLimits, check_identity
 from nsqd.engine.limits import Limits
 
 _MS = 1_000_000

@@ -18,9 +18,10 @@ from nsqclient.wire.errors import (
     ProtocolError,
 )
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
-from nsqclient.wire.identify import parse_identity
+from nsqclient.wire.pieces import add_piece, from_byte
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import GONE, Sink
+from nsqd.engine.identity import parse_identity
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
 from nsqd.protocol import consume as consuming
@@ -101,7 +102,7 @@ class Session(Conversation):
                 return
             missing = self._need - self._have
             if self.waits() or not LONG <= missing <= len(data) - start - LONG:
-                self._add(data[start:], now_ns)
+                self._add(from_byte(data, start), now_ns)
                 return
             # Only the rest of the long command that has begun is joined to it; what follows is not copied.
             self._add(data[start : start + missing], now_ns)
@@ -109,7 +110,7 @@ class Session(Conversation):
 
     def _add(self, piece: bytes, now_ns: int) -> None:
         """Add *piece* to what was kept, and apply that once it is complete."""
-        self._pieces.append(piece)
+        add_piece(self._pieces, piece)
         self._have += len(piece)
         if self._have < self._need or self.waits():
             return
@@ -132,13 +133,13 @@ class Session(Conversation):
                 # Assigned only when the command was complete, so `start` is where an incomplete one begins.
                 start = self._command(data, start, now_ns)
         except Incomplete as missing:
-            self._pieces = [data[start:]]
+            self._pieces = [from_byte(data, start)]
             self._have = len(data) - start
             self._need = missing.end - start
             self._cut = missing.cut
         except Suspended as suspended:
             self._from = start if suspended.start is None else suspended.start
-            rest = data[self._from :]
+            rest = from_byte(data, self._from)
             self._pieces = [rest]
             self._have = len(rest)
             self._need = 0

@@ -87,8 +87,6 @@ class ReplicaHealth:
     counts from the last moment in which the replica accepted the stream.
     """
 
-    __slots__ = ("_accepted_ns", "_avoided_until_ns", "_draining", "replace_after_ns")
-
     def __init__(self, replace_after_ns: int) -> None:
         self.replace_after_ns = replace_after_ns
         # By identity, or by the address of a named node without one.
@@ -105,7 +103,7 @@ class ReplicaHealth:
         """Note a refusal; returns whether it is a new reason to replace the replica now."""
         if code not in LASTING_REFUSALS:
             return False
-        is_new = not self._is_avoided(_key(replica), now_ns)
+        is_new = not self.is_avoided(replica, now_ns)
         self.avoid(replica, now_ns)
         return is_new
 
@@ -119,13 +117,9 @@ class ReplicaHealth:
     def is_replaceable(self, replica: Holder, now_ns: int) -> bool:
         """Whether another node may take the place of the replica. The time counts from the first call."""
         key = _key(replica)
-        if key in self._draining or self._is_avoided(key, now_ns):
+        if key in self._draining or self.is_avoided(replica, now_ns):
             return True
         return now_ns - self._accepted_ns.setdefault(key, now_ns) >= self.replace_after_ns
-
-    def may_be_chosen(self, candidate: Candidate, now_ns: int) -> bool:
-        """Whether a node that is no replica may become one."""
-        return not self._is_avoided(_key(candidate), now_ns)
 
     def chosen(self, replica: Holder, now_ns: int) -> None:
         """Note that a node became a replica: it has time to accept the stream."""
@@ -151,7 +145,9 @@ class ReplicaHealth:
         if accepted_ns is not None:
             self._accepted_ns[identity] = accepted_ns
 
-    def _is_avoided(self, key: bytes, now_ns: int) -> bool:
+    def is_avoided(self, node: Holder | Candidate, now_ns: int) -> bool:
+        """Whether a node may not be chosen for a while."""
+        key = _key(node)
         until_ns = self._avoided_until_ns.get(key)
         if until_ns is None:
             return False
@@ -179,7 +175,7 @@ def choose_replicas(
     and new replicas come last. The caller makes the list durable before a stream begins.
     """
     known = {one.identity: one for one in candidates if one.identity}
-    free = [one for one in candidates if health.may_be_chosen(one, now_ns)]
+    free = [one for one in candidates if not health.is_avoided(one, now_ns)]
     healthy = [one for one in replicas if not health.is_replaceable(one, now_ns)][:count]
     missing = count - len(healthy)
     taken = [known.get(one.identity, Candidate(one.identity, one.address)) for one in replicas]

@@ -44,6 +44,6 @@ def count(pending: Mapping[str, Mapping[ChannelKey, Ranges]]) -> int:
     return sum(size_of(ranges) for channels in pending.values() for ranges in channels.values())
 
 
-def takeover_wait_ns(failover_ns: int, place: int) -> int:
+def takeover_wait_ns(failover_ns: int, index: int) -> int:
     """How long a replica without a stream waits for an owner before it takes over (rule 8)."""
-    return failover_ns + STAGGER_NS * place
+    return failover_ns + STAGGER_NS * index

@@ -19,7 +19,7 @@ from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_o
 from nsqd.replication.copy_file import settle
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
 from nsqd.replication.frames import is_copied_name
-from nsqd.replication.records import COPY_FILE_NAME, BadRecord, CopyRecord, decode_copy, encode_copy
+from nsqd.replication.records import COPY_FILE_NAME, CopyRecord, DamagedRecord, decode_copy, encode_copy
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
 REPLICAS: Final = "replicas"
@@ -83,7 +83,7 @@ class Copies:
             else:
                 # The copy was not complete when the process ended.
                 self._remove_later(path)
-        except BadRecord as error:
+        except DamagedRecord as error:
             self.problems[path] = str(error)
         except OSError as error:
             self.problems[path] = f"{COPY_FILE_NAME} cannot be read: {words_of(error)}"

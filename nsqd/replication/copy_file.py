@@ -134,42 +134,28 @@ def numbers(name: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
+@dataclass(slots=True, eq=False)
 class CopyFile:
     """One file of a copy. *segment* has the extent of a log file whose appends are all known and sound."""
 
-    __slots__ = (
-        "bounds",
-        "fd",
-        "is_final",
-        "is_named",
-        "name",
-        "problem",
-        "salt",
-        "sealed",
-        "segment",
-        "size",
-        "synced",
-    )
-
-    def __init__(self, name: str, size: int = 0, salt: int = 0, segment: Segment | None = None) -> None:
-        self.name = name
-        # Up to the first damage.
-        self.size = size
-        # So much of it is certainly on the disk.
-        self.synced = 0
-        # Its name is certainly on the disk.
-        self.is_named = False
-        self.salt = salt
-        self.segment = segment
-        # With sound appends behind damage: first position, next position and newest note of the whole file.
-        self.bounds: tuple[int, int, int] | None = None
-        # Its format is not known to this version, which keeps the file as it is: a sentence; else empty.
-        self.problem = ""
-        self.sealed = False
-        # This stream has sealed it. One that was found sealed may be longer at the primary.
-        self.is_final = False
-        # The descriptor for appending; -1 when it is not open.
-        self.fd = -1
+    name: str
+    # Up to the first damage.
+    size: int = 0
+    salt: int = 0
+    segment: Segment | None = None
+    # So much of it is certainly on the disk.
+    synced: int = 0
+    # Its name is certainly on the disk.
+    is_named: bool = False
+    # With sound appends behind damage: first position, next position and newest note of the whole file.
+    bounds: tuple[int, int, int] | None = None
+    # Its format is not known to this version, which keeps the file as it is: a sentence; else empty.
+    problem: str = ""
+    sealed: bool = False
+    # This stream has sealed it. One that was found sealed may be longer at the primary.
+    is_final: bool = False
+    # The descriptor for appending; -1 when it is not open.
+    fd: int = -1
 
     @property
     def is_log(self) -> bool:

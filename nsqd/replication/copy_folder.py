@@ -62,8 +62,6 @@ class CopyFolder:
         self.is_made = False
         # The topic was deleted, and the folder is renamed or will be.
         self.is_gone = False
-        # Why the topic cannot be read by this version of nsqd; empty when it can.
-        self.unreadable = ""
         # A thread is using the folder; and how many syncs of its files are running.
         self.is_at_work = False
         self.syncs = 0
@@ -99,7 +97,6 @@ class CopyFolder:
     def load(self) -> None:
         """Find the files, and cut off torn ends. For any thread, while the folder is closed."""
         self.files, self.dirty, self._steps = {}, {}, []
-        self.unreadable = ""
         path, disk = self.path, self._disk
         names = settle(disk, path, self.topic)
         self.is_made = names is not None
@@ -110,10 +107,8 @@ class CopyFolder:
             if found is None:
                 continue
             self.files[name] = found
-            if found.problem:
-                self.unreadable = f"{name}: {found.problem}"
-            elif found.is_log and not found.sealed:
-                # Nobody knows whether a write of an earlier process is on the disk.
+            if found.is_log and not (found.problem or found.sealed):
+                # A write of an earlier process may not be on the disk.
                 self.dirty[name] = found
         self.is_loaded = True
 
@@ -403,7 +398,7 @@ class CopyFolder:
 
 
 def _continues(found: CopyFile, offset: int) -> bool:
-    """Whether a log file goes on at this offset.
+    """Whether a log file continues at this offset.
 
     A file that was found with its index may be longer at the primary: another owner, or a start of this node,
     has made the index.

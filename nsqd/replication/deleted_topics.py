@@ -50,13 +50,15 @@ class DeletedTopics:
     # --- copies here ---
 
     def promoted(self, topics: Iterable[Topic]) -> None:
-        """An own topic was deleted, and with it these topics of promoted copies: their checkpoints say so."""
+        """These topics of promoted copies were deleted with the own topic: their checkpoints record it."""
         self._node.to_checkpoint.update(dict.fromkeys(topics))
 
     def take(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
         """The origin has deleted a topic; its frame begins at this position of the connection."""
         log = self._logs.get(frame.origin)
-        for copy in [] if log is None else log.unstreamed():
+        for copy in [] if log is None else log.copies:
+            if copy.is_origin or copy.is_streamed:
+                continue
             topic = copy.topics.get(frame.name)
             if topic is not None and not delete_below(self._node.broker, topic, frame.below):
                 self._node.to_checkpoint[topic] = None
@@ -84,6 +86,6 @@ class DeletedTopics:
                 self._waiting.append(one)
             else:
                 copy.is_busy = True
-                self._node.jobs.append(
+                self._node.waiting_jobs.append(
                     DeleteTopicOfCopy(copy, self._node.copies, frame.name, frame.below, link, position)
                 )

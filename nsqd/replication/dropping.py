@@ -60,7 +60,7 @@ class Dropping:
             if left:
                 return self._reason(copy, left, now_ns)
         else:
-            for peer, address in self._log.holders_of(copy).items():
+            for peer, address in self._log.holders.of(copy).items():
                 if not self._has_state(peer, copy):
                     return f"{address or peer.hex()} to store the channel state"
         return ""

@@ -86,7 +86,7 @@ class Exchange:
     def peer(self) -> bytes:
         return self.link.peer
 
-    # --- what this node says ---
+    # --- sent ---
 
     def ask(self) -> None:
         """Ask the peer for the full state of its copies."""
@@ -125,17 +125,17 @@ class Exchange:
         copies = [one for one in log.copies if not (one.is_gone or (one.is_origin and is_transferred))]
         heads = [self._head(copy, now_ns) for copy in copies] or [no_copy(log.origin, log.node.identity)]
         news = self._sends_states and any(
-            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.tells_state
+            copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.has_state
         )
         acks = self._ack_sent < self._ack_wanted <= self._checkpointed
         if not (news or acks or self.asks or self._must_answer or heads != self._sent):
             return
         self._sent, self._ack_sent = heads, self._checkpointed
         self._must_answer = False
-        for place, head in enumerate(heads):
+        for index, head in enumerate(heads):
             self._serial += 1
-            full = bool(copies) and self._send_states(copies[place])
-            is_last = place + 1 == len(heads)
+            full = bool(copies) and self._send_states(copies[index])
+            is_last = index + 1 == len(heads)
             self.link.send(
                 replace(
                     head,
@@ -151,7 +151,7 @@ class Exchange:
     def _send_states(self, copy: LocalCopy) -> bool:
         """Send the channel state of a copy; True when it is the full state."""
         number = copy.number
-        if not (self._sends_states and copy.tells_state):
+        if not (self._sends_states and copy.has_state):
             return False
         full = number in self._full
         names = list(copy.topics) if full else sorted(self._changed.get(number, ()))
@@ -176,7 +176,7 @@ class Exchange:
     def _head(self, copy: LocalCopy, now_ns: int) -> Status:
         """The status of a copy, without serials."""
         counted = self._log.counted(copy, self.opened_ns, now_ns)
-        holders = self._log.holders_of(copy)
+        holders = self._log.holders.of(copy)
         return Status(
             *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner or copy.node),
             fully_replicated=counted is not None,
@@ -188,7 +188,7 @@ class Exchange:
         """Whether the peer has a copy that can learn channel state."""
         return any(one.is_owner or one.kind == CopyKind.OPEN for one in self._log.known_at(self.peer))
 
-    # --- what the peer says ---
+    # --- received ---
 
     def take_state(self, state: ChannelState) -> None:
         """Take the channel state of a topic; the status of its copy follows."""

@@ -73,39 +73,26 @@ class FieldType:
 # --- numbers ---
 
 
-def _number(form: str, check: Callable[[int], object] = lambda _value: None) -> FieldType:
+def _number(form: str, most: int = 1 << 64, what: str = "") -> FieldType:
+    """A number; one above *most* is not *what* it should be."""
     packed = struct.Struct("<" + form)
 
     def read(rest: FieldReader) -> int:
         (value,) = packed.unpack(rest.take(packed.size))
-        check(value)
+        if value > most:
+            raise BadFrame(f"{value} is no {what}")
         return int(value)
 
     return FieldType(packed.pack, read)
-
-
-def _no_more_than_a_node_id(value: int) -> None:
-    if value > MAX_NODE_ID:
-        raise BadFrame(f"{value} is no node id")
-
-
-def _yes_or_no(value: int) -> None:
-    if value > 1:
-        raise BadFrame(f"{value} is neither yes nor no")
-
-
-def _a_kind(value: int) -> None:
-    if value > CopyKind.ORIGIN:
-        raise BadFrame(f"there is no copy of kind {value}")
 
 
 U8: Final = _number("B")
 U16: Final = _number("H")
 U32: Final = _number("I")
 U64: Final = _number("Q")
-NODE_ID: Final = _number("H", _no_more_than_a_node_id)
-COPY_KIND: Final = _number("B", _a_kind)
-_FLAG: Final = _number("B", _yes_or_no)
+NODE_ID: Final = _number("H", MAX_NODE_ID, "node id")
+COPY_KIND: Final = _number("B", CopyKind.ORIGIN, "kind of a copy")
+_FLAG: Final = _number("B", 1, "flag")
 FLAG: Final = FieldType(_FLAG.write, lambda rest: bool(_FLAG.read(rest)))
 
 

@@ -69,7 +69,6 @@ class Refuse:
     DAMAGED: ClassVar[int] = 5
     EARLIER_INCARNATION: ClassVar[int] = 6
     TWO_NODES: ClassVar[int] = 7
-    PROMOTED: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
     STOPPING: ClassVar[int] = 10
 
@@ -83,7 +82,6 @@ REFUSALS: Final = {
     Refuse.DAMAGED: "damaged",
     Refuse.EARLIER_INCARNATION: "earlier_incarnation",
     Refuse.TWO_NODES: "two_nodes_with_one_identity",
-    Refuse.PROMOTED: "promoted",
     Refuse.BAD_FRAME: "bad_frame",
     Refuse.STOPPING: "stopping",
 }
@@ -91,7 +89,7 @@ REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StartTls:
-    """The connector asks for TLS before its hello; the acceptor says the same, and both begin it."""
+    """The connector asks for TLS before its hello; the acceptor answers the same, and both begin it."""
 
     KIND: ClassVar[int] = 4
 
@@ -112,7 +110,7 @@ class Log:
     """The sender is the primary of this log and streams it to the receiver.
 
     *number* is that of the log on this connection. *copy* is the number of the primary's copy, *epoch* that
-    of its claim. *place* is the receiver's place in the list of replicas. With *strict* the primary answers
+    of its claim. *index* is the receiver's index in the list of replicas. With *strict* the primary answers
     publishers after the fsync of its replicas.
     """
 
@@ -121,7 +119,7 @@ class Log:
     origin: bytes
     epoch: int
     copy: int
-    place: int
+    index: int
     strict: bool
     holders: tuple[Holder, ...]
 
@@ -165,7 +163,7 @@ class Have:
 class Ready:
     """The primary has named all topics of the log, or the replica has answered all of them.
 
-    *has_copy*: the replica has an earlier copy that it may go on with. *others* is the number of topics in
+    *has_copy*: the replica has an earlier copy that the stream may enter. *others* is the number of topics in
     it that the primary has not named. The primary sends zeros.
     """
 
@@ -308,7 +306,7 @@ class CopyId:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the sender says of one of its copies of a log; `ChannelState` frames precede it.
+    """The status of one copy of the sender; `ChannelState` frames precede it.
 
     *serial* counts the statuses about this log on this connection. *checkpointed* is the serial of the
     receiver's last status whose channel state is in a checkpoint here and at the replicas of this owner.
@@ -359,7 +357,7 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """The receiver promotes its copy of this log at once, under this epoch."""
+    """The receiver promotes its copy of this log under this epoch."""
 
     KIND: ClassVar[int] = 19
     log: int
@@ -370,7 +368,7 @@ class TakeOver:
 class Draining:
     """The replica is about to leave or has no room: the primary chooses another one.
 
-    With *fewer_copies* it accepts no stream, even if there is no other node: the operator said so.
+    With *fewer_copies* it accepts no stream, even if there is no other node: the operator has ordered that.
     """
 
     KIND: ClassVar[int] = 20

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from nsqclient.wire.pieces import add_piece
 from nsqd.replication import frames
 from nsqd.replication.fields import (
     CHANNEL,
@@ -60,7 +61,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
     frames.Refuse: (("code", U8), ("sentence", TEXT)),
     frames.StartTls: (),
     frames.Log: (
-        *(("number", U32), ("origin", IDENTITY), ("epoch", U64), ("copy", U64), ("place", U8)),
+        *(("number", U32), ("origin", IDENTITY), ("epoch", U64), ("copy", U64), ("index", U8)),
         *(("strict", FLAG), ("holders", HOLDERS)),
     ),
     frames.Topic: (("log", U32), ("topic", U32), ("name", TOPIC)),
@@ -159,7 +160,7 @@ class FrameReader:
 
         Raises BadFrame, after the frames before it.
         """
-        self._pieces.append(data)
+        add_piece(self._pieces, data)
         self._have += len(data)
         if self._have < self._need:
             return

@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from nsqd.replication.frames import AnyFrame, Hello, Proof, Refuse
@@ -81,38 +80,29 @@ MAX_HANDSHAKE_FRAME: Final = 4096
 _MAX_SENTENCE: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    incarnation: int
-    token: bytes
-
-
 class Incarnations:
     """The last start of each node that has proved its membership to this process."""
 
-    __slots__ = ("_last",)
-
     def __init__(self) -> None:
-        self._last: dict[bytes, _Start] = {}
+        # The incarnation and its token.
+        self._last: dict[bytes, tuple[int, bytes]] = {}
 
     def check(self, hello: Hello) -> Refuse | None:
         """Why that start of the node is refused. A later start is remembered.
 
-        Two processes with one identity are told apart by the tokens of their starts: each start names the
+        Two processes with one identity have different tokens of their starts: each start names the
         token of the start before.
         """
-        new, last = _Start(hello.incarnation, hello.token), self._last.get(hello.identity)
+        new, last = (hello.incarnation, hello.token), self._last.get(hello.identity)
         if last is not None and new != last:
-            if new.incarnation < last.incarnation:
+            if new[0] < last[0]:
                 return Refuse(
                     Refuse.EARLIER_INCARNATION,
-                    f"start {new.incarnation} of node {hello.identity.hex()} is refused:"
-                    f" its start {last.incarnation} was here before",
+                    f"start {new[0]} of node {hello.identity.hex()} is refused:"
+                    f" its start {last[0]} was here before",
                 )
-            follows = new.incarnation > last.incarnation + 1 or (
-                new.incarnation == last.incarnation + 1 and hello.previous_token == last.token
-            )
-            if not follows or new.token == last.token:
+            follows = new[0] > last[0] + 1 or (new[0] == last[0] + 1 and hello.previous_token == last[1])
+            if not follows or new[1] == last[1]:
                 return _two_nodes(hello)
         self._last[hello.identity] = new
         return None
@@ -136,24 +126,6 @@ class Handshake:
     It ends *done*, or with a `problem`. A refusal by the peer is not proved: it says why there is no
     connection, and nothing else follows from it.
     """
-
-    __slots__ = (
-        "_certificate_hash",
-        "_expected",
-        "_hellos",
-        "_known",
-        "_me",
-        "_other_node",
-        "_role",
-        "_secrets",
-        "_state",
-        "features",
-        "peer",
-        "problem",
-        "refusal",
-        "refused_by_peer",
-        "version",
-    )
 
     def __init__(
         self,

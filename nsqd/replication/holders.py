@@ -41,8 +41,8 @@ class Holders:
         node = self._node
         if self._save_again and not self._is_saving:
             self._save_again, self._is_saving = False, True
-            node.jobs.append(SaveNode(self.record, self._file))
-        jobs, node.jobs = node.jobs, []
+            node.waiting_jobs.append(SaveNode(self.record, self._file))
+        jobs, node.waiting_jobs = node.waiting_jobs, []
         return jobs
 
     def saved(self, job: SaveNode, error: Exception | None) -> bool:
@@ -60,7 +60,7 @@ class Holders:
         return True
 
     def _save(self, copy: LocalCopy) -> None:
-        jobs = self._node.jobs
+        jobs = self._node.waiting_jobs
         if not copy.is_busy and not any(isinstance(one, SaveRecord) and one.copy is copy for one in jobs):
             jobs.append(SaveRecord(copy, self._node.copies))
 
@@ -137,7 +137,7 @@ class Holders:
         found = []
         for peer in peers:
             if peer not in wanted:
-                # The owner that streams into the copy says who holds the log.
+                # The owner that streams into the copy sends the holders of the log.
                 self._heard_s[peer] = now_s
             elif now_s - self._heard_s.setdefault(peer, now_s) > _FORGET_AFTER_S:
                 found.append(peer)

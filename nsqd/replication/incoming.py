@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from nsqd.log.disk import Disk
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_folder import CopyFolder
@@ -110,21 +109,6 @@ class IncomingLog:
         if self._unsynced_from is not None:
             self._sync_wanted = True
 
-    def sync_now(self, disk: Disk) -> None:
-        """Make everything written durable in this thread; for a stop. Raises OSError."""
-        CopySync(list(self._changed)).run(disk)
-
-    @property
-    def topics(self) -> Iterable[str]:
-        """The names of the topics."""
-        return self._names
-
-    @property
-    def unreadable(self) -> dict[str, str]:
-        """Topics with files of a newer format, and which format that is."""
-        folders = [topic.folder for topic in self._topics.values() if topic.folder is not None]
-        return {folder.topic: folder.unreadable for folder in folders if folder.unreadable}
-
     def close(self) -> None:
         """The connection is gone, or the log is streamed no more."""
         self.state = IncomingState.CLOSED
@@ -191,7 +175,7 @@ class IncomingLog:
         else:
             self.record = record = self.candidate
             record.owner, record.opened = self.owner, False
-        record.epoch, record.place = self.log.epoch, self.log.place
+        record.epoch, record.index = self.log.epoch, self.log.index
         record.seen = max(record.seen, self.log.epoch)
         record.holders |= {one.identity: one.address for one in self.log.holders}
         self.state = IncomingState.BEGINNING
@@ -296,7 +280,7 @@ class IncomingLog:
 
     def _next_jobs(self) -> Iterable[ReplicaJob]:
         if self.state is IncomingState.BEGINNING:
-            # The folder of the copy may be renamed, so nothing else is done meanwhile.
+            # The folder of the copy may be renamed, so no other job runs.
             yield from self._beginning()
             return
         yield from self._deletions()
@@ -411,7 +395,7 @@ class IncomingLog:
             self._sync_wanted = True
 
     def _began(self, job: BeginCopy) -> None:
-        """The copy is there: apply what came meanwhile."""
+        """The copy exists: apply the frames that wait for it."""
         self.state = IncomingState.STREAMING
         self._unwritten.pop(job.record, None)
         resumed = set(job.resumed)
@@ -427,7 +411,7 @@ class IncomingLog:
         for folder in job.folders:
             topic = self._names.get(folder.topic)
             if topic is None or topic.folder is not folder:
-                # It was deleted meanwhile.
+                # It was deleted before its folder was made.
                 continue
             if folder.topic in job.occupied:
                 raise Mismatch(f"the copy has files of topic {folder.topic} already")

@@ -70,8 +70,7 @@ class JobResults:
             self._promoted(log, copy, now_ns, failover=job.failover)
         elif isinstance(job, DeleteTopicOfCopy):
             job.link.unacknowledged.remove(job.position)
-            if copy.record is not None:
-                self._node.copies.forget(copy.record, self._node.copies.folder(copy.record, job.name))
+            self._node.copies.forget(copy.stored, self._node.copies.folder(copy.stored, job.name))
         elif isinstance(job, DropCopy):
             log.remove(copy)
             copy.topics = {}
@@ -115,8 +114,8 @@ class JobResults:
     def _promoted(self, log: LogCopies, copy: LocalCopy, now_ns: int, *, failover: bool) -> None:
         copy.take_over_epoch = 0
         for name, topic in copy.topics.items():
-            if copy.record is not None and isinstance(topic.source, CopyStore):
-                topic.source.move_to(self._node.copies.folder(copy.record, name).path)
+            if isinstance(topic.source, CopyStore):
+                topic.source.move_to(self._node.copies.folder(copy.stored, name).path)
         log.state_changed(copy)
         self._node.info(
             f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {copy.epoch}, {len(copy.topics)} topics"

@@ -26,13 +26,13 @@ class Jobs:
         """Recover the topics of a copy."""
         node = self._node
         copy.is_busy = True
-        node.jobs.append(OpenCopy(copy, node.copies, node.data, node.broker))
+        node.waiting_jobs.append(OpenCopy(copy, node.copies, node.data, node.broker))
 
     def promote(self, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
         """Let a replica become an owner."""
         copy.is_busy = True
         self.failovers += failover
-        self._node.jobs.append(PromoteCopy(copy, self._node.copies, epoch, failover))
+        self._node.waiting_jobs.append(PromoteCopy(copy, self._node.copies, epoch, failover))
 
     def raise_epoch(self, copy: LocalCopy, epoch: int) -> None:
         """Let an owner claim what a silent owner with a higher claim has delivered."""
@@ -40,7 +40,7 @@ class Jobs:
         if copy.record is None:
             self._holders.change(replace(self._holders.record, epoch=epoch, highest_epoch=epoch))
         else:
-            self._node.jobs.append(RaiseEpoch(copy, self._node.copies, epoch))
+            self._node.waiting_jobs.append(RaiseEpoch(copy, self._node.copies, epoch))
 
     def drop(self, copy: LocalCopy) -> None:
         """Remove a copy that is not needed any more."""
@@ -54,7 +54,7 @@ class Jobs:
             self.forget_topic(topic)
         # Nothing is learned for it any more.
         copy.is_open = False
-        self._node.jobs.append(DropCopy(copy, self._node.copies, topics, self._node.data.disk))
+        self._node.waiting_jobs.append(DropCopy(copy, self._node.copies, topics))
 
     def forget_topic(self, topic: Topic) -> None:
         """A topic of a copy is about to be closed or removed."""

@@ -8,7 +8,7 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeAlias
 
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_jobs import ReplicaJob
@@ -96,8 +96,8 @@ class PeerLink:
         self.peer_drains = False
         # It accepts no stream any more.
         self.peer_accepts_none = False
-        # What this node has said of itself.
-        self.said_draining: Draining | None = None
+        # The last `Draining` that was sent.
+        self.sent_draining: Draining | None = None
         self.heard_ns = now_ns
         self.sender = Sender(now_ns, strict=node.settings.strict)
         # The logs that are streamed to the peer, and those that come from it, by their numbers.
@@ -173,14 +173,8 @@ class PeerLink:
                     self._take(frame, at - self._base, now_ns)
                 if self.has_ended():
                     return
-        except BadFrame as error:
-            self.refuse(Refuse.BAD_FRAME, str(error))
-            return
-        except Mismatch as error:
-            self.refuse(Refuse.DAMAGED, str(error))
-            return
-        except OSError as error:
-            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+        except (BadFrame, Mismatch, OSError) as error:
+            self._refuse_for(error)
             return
         self._go_on(now_ns)
 
@@ -248,12 +242,8 @@ class PeerLink:
             return
         try:
             one.ended(job, error)
-        except BadFrame as failed:
-            self.refuse(Refuse.BAD_FRAME, str(failed))
-        except Mismatch as failed:
-            self.refuse(Refuse.DAMAGED, str(failed))
-        except OSError as failed:
-            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(failed)}")
+        except (BadFrame, Mismatch, OSError) as failed:
+            self._refuse_for(failed)
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""
@@ -272,6 +262,12 @@ class PeerLink:
             self._out.append(encode(Refuse(code, sentence)))
             self.node.refused(code)
             self.end(sentence)
+
+    def _refuse_for(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+        else:
+            self.refuse(Refuse.DAMAGED if isinstance(error, Mismatch) else Refuse.BAD_FRAME, str(error))
 
     def end(self, reason: str) -> None:
         """End this side: the connection is gone, or is to go."""
@@ -343,10 +339,10 @@ class PeerLink:
 
     # --- the primary's side ---
 
-    def begin_stream(self, primary: Primary, place: int, now_ns: int) -> LogStream:
+    def begin_stream(self, primary: Primary, index: int, now_ns: int) -> LogStream:
         """Stream a log to the peer."""
         number, self._next_log = self._next_log, self._next_log + 1
-        stream = LogStream(primary, self.peer, self.sender, number, place, self._draw_topic, now_ns)
+        stream = LogStream(primary, self.peer, self.sender, number, index, self._draw_topic, now_ns)
         self.streams[number] = stream
         return stream
 
@@ -359,7 +355,7 @@ class PeerLink:
         return next((one for one in self.streams.values() if one.primary is primary), None)
 
     def delete_topic(self, frame: DeleteTopic) -> None:
-        """Tell the peer of a deleted topic; the node is told when the peer has acknowledged it."""
+        """Send a deletion; its acknowledgement is reported to the node."""
         self.send(frame)
         self._deletions.append((self.sender.sent, frame))
 
@@ -438,8 +434,3 @@ class PeerLink:
         if now != self._acknowledged:
             self._acknowledged = now
             self._out.append(encode(Ack(*now)))
-
-    def sync_now(self, disk: Disk) -> None:
-        """Make everything of the incoming logs durable, in this thread; for a stop. Raises OSError."""
-        for one in self.incoming.values():
-            one.sync_now(disk)

@@ -1,14 +1,14 @@
 """The copies of one log on this node, and the jobs on their files, for any thread.
 
 The origin's own copy has the topics of the broker. A replica into which no owner streams is *opened*: its
-topics are recovered as a start would, so that it can say what is pending, learn what is finished, and take
+topics are recovered as a start would, so that it can send what is pending, learn what is finished, and take
 over. A promoted copy is attached to the broker and delivers.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -22,6 +22,7 @@ from nsqd.log.ranges import Ranges
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import CopyKind
+from nsqd.replication.link import PeerLink
 from nsqd.replication.records import CopyRecord, NodeRecord, NodeRecordFile
 from nsqd.storage import restoring
 from nsqd.storage.copy_store import CopyStore
@@ -76,6 +77,13 @@ class LocalCopy:
     waits_for: str = ""
 
     @property
+    def stored(self) -> CopyRecord:
+        """The record of a copy that is not the origin's own."""
+        if self.record is None:
+            raise AssertionError("the origin's own copy has no record")
+        return self.record
+
+    @property
     def is_origin(self) -> bool:
         return self.record is None
 
@@ -101,8 +109,8 @@ class LocalCopy:
         return self.own_seen if self.record is None else self.record.seen
 
     @property
-    def place(self) -> int:
-        return 0 if self.record is None else self.record.place
+    def index(self) -> int:
+        return 0 if self.record is None else self.record.index
 
     @property
     def kind(self) -> int:
@@ -115,16 +123,16 @@ class LocalCopy:
         return CopyKind.OPEN if self.is_open else CopyKind.REPLICA
 
     @property
-    def tells_state(self) -> bool:
-        """Whether its topics are known here, so that its channel state can be told and changed."""
+    def has_state(self) -> bool:
+        """Whether its topics are open, so that its channel state can be sent and changed."""
         return not self.is_streamed and (self.is_origin or self.is_open)
 
     def asks(self, now_ns: int) -> bool:
         """Whether old messages wait for the answers of the holders."""
         return bool(self.old_ends) and self.asks_until_ns > now_ns
 
-    def held_back(self, topic: str) -> Ranges:
-        """Messages of the topic that are not delivered now, whoever has them pending."""
+    def suspended_ranges(self, topic: str) -> Ranges:
+        """Messages of the topic whose delivery is suspended."""
         if self.is_transferring:
             return [(0, EVERYTHING)]
         end = self.old_ends.get(topic, 0)
@@ -154,8 +162,7 @@ class OpenCopy:
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError when the topics cannot be listed."""
-        record = self.copy.record
-        assert record is not None  # noqa: S101 - the origin's own copy is never opened
+        record = self.copy.stored
         self.copies.settle(record)
         for name in self.copies.topics(record):
             if name in self.copy.topics:
@@ -182,9 +189,7 @@ class PromoteCopy:
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        record = self.copy.record
-        assert record is not None  # noqa: S101 - the origin's epoch is in the node record
-        self.copies.promote(record, self.epoch)
+        self.copies.promote(self.copy.stored, self.epoch)
 
 
 @dataclass(slots=True)
@@ -194,15 +199,14 @@ class DropCopy:
     copy: LocalCopy
     copies: Copies
     topics: list[Topic]
-    disk: Disk
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
         for topic in self.topics:
-            close_topic(self.disk, topic, keep=False)
-        record = self.copy.record
-        assert record is not None  # noqa: S101 - the origin's own copy is not dropped
-        self.copies.drop(record)
+            store = store_of(topic)
+            if store is not None:
+                store.close()
+        self.copies.drop(self.copy.stored)
 
 
 @dataclass(slots=True)
@@ -214,8 +218,7 @@ class SaveRecord:
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        if self.copy.record is not None:
-            self.copies.save(self.copy.record)
+        self.copies.save(self.copy.stored)
 
 
 @dataclass(slots=True)
@@ -228,9 +231,7 @@ class RaiseEpoch:
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        record = self.copy.record
-        assert record is not None  # noqa: S101 - the origin's epoch is in the node record
-        self.copies.promote(record, self.epoch)
+        self.copies.promote(self.copy.stored, self.epoch)
 
 
 @dataclass(slots=True)
@@ -245,14 +246,6 @@ class SaveNode:
         self.file.save(self.record)
 
 
-class HoldsAcknowledgement(Protocol):
-    """A connection that acknowledges nothing behind these positions."""
-
-    unacknowledged: list[int]
-
-    def end(self, reason: str) -> None: ...
-
-
 @dataclass(slots=True)
 class DeleteTopicOfCopy:
     """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
@@ -264,14 +257,12 @@ class DeleteTopicOfCopy:
     copies: Copies
     name: str
     below: int
-    link: HoldsAcknowledgement
+    link: PeerLink
     position: int
 
     def run(self, _disk: Disk) -> None:
         """Raises OSError."""
-        record = self.copy.record
-        assert record is not None  # noqa: S101 - the origin deletes its own topics
-        self.copies.delete_topic(record, self.name, self.below)
+        self.copies.delete_topic(self.copy.stored, self.name, self.below)
 
 
 CopyJob: TypeAlias = OpenCopy | PromoteCopy | RaiseEpoch | DropCopy | SaveRecord | DeleteTopicOfCopy
@@ -281,7 +272,7 @@ NodeJob: TypeAlias = CopyJob | SaveNode
 def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
-    Nobody may write into the folder from now on. Raises OSError, and NewerVersion.
+    No other object may write into the folder. Raises OSError and NewerVersion.
     """
     store = CopyStore(data.disk, folder, data.warn, data.cache, data.open_files)
     state = store.checkpoints.load(data.warn, name)
@@ -304,20 +295,6 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
     topic.held = False
     topic.pump()
     return topic
-
-
-def close_topic(disk: Disk, topic: Topic, *, keep: bool) -> None:
-    """Close the topic's files, after its last checkpoint if it is to be kept. Raises OSError."""
-    store = store_of(topic)
-    if store is None:
-        return
-    try:
-        if keep:
-            job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
-            job.run(disk)
-            store.checkpoints.end(job)
-    finally:
-        store.close()
 
 
 def node_id_of(disk: Disk, folder: Path) -> int:

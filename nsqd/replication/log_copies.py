@@ -35,7 +35,7 @@ class LogCopies:
         self._jobs = jobs
         self._fresh: frozenset[tuple[bytes, int]] = frozenset()
         # The replicas with pending messages that no owner delivers.
-        self._alone: dict[LocalCopy, bool] = {}
+        self._undelivered: dict[LocalCopy, bool] = {}
         self._yielding = Yielding(self.state, self.exchanges)
         self._checks = ReplicationChecks(self.state, self.exchanges)
         self._dropping = Dropping(self.state, self.exchanges)
@@ -56,7 +56,7 @@ class LogCopies:
         if primary is not None:
             primary.close()
         self.state.forget(copy)
-        self._alone.pop(copy, None)
+        self._undelivered.pop(copy, None)
         self.state.changed()
 
     def state_changed(self, copy: LocalCopy) -> None:
@@ -102,7 +102,7 @@ class LogCopies:
         """The nodes that hold copies of this log, as any copy here knows them."""
         found: dict[bytes, str] = {}
         for copy in self.copies:
-            found |= self.state.holders_of(copy)
+            found |= self.state.holders.of(copy)
         return found
 
     # --- peers ---
@@ -116,7 +116,7 @@ class LogCopies:
         return found
 
     def link_ended(self, link: PeerLink) -> None:
-        """A connection is gone; what the peer said counts for the failover timeout."""
+        """A connection is gone; the last status of the peer counts for the failover timeout."""
         exchange = self.exchanges.get(link.peer)
         if exchange is not None and exchange.link is link:
             del self.exchanges[link.peer]
@@ -138,7 +138,7 @@ class LogCopies:
             self._see_new_messages()
         if state.has_changed:
             state.has_changed = False
-            self._alone.clear()
+            self._undelivered.clear()
             self._yielding.apply(now_ns)
         for copy in list(self.copies):
             copy.waits_for = self._apply(copy, now_ns)
@@ -224,17 +224,17 @@ class LogCopies:
         self.state.changed()
 
     def _has_answered(self, known: KnownCopy) -> bool:
-        """Whether an owner has said what is pending and finished there, since a copy here was opened."""
+        """Whether an owner has sent its whole channel state since a copy here was opened."""
         exchange = self.exchanges.get(known.node)
         return known.is_full and (exchange is None or exchange.answered)
 
-    def _has_alone(self, copy: LocalCopy, now_ns: int) -> bool:
+    def _has_undelivered(self, copy: LocalCopy, now_ns: int) -> bool:
         """Whether a replica has pending messages that no owner delivers."""
-        found = self._alone.get(copy)
+        found = self._undelivered.get(copy)
         if found is None:
             owners = [one.pending for one in self.state.owners(now_ns)]
             owners += [self.state.delivered(one) for one in self.copies if one.is_owner]
-            found = self._alone[copy] = bool(subtract(self.state.pending(copy), owners))
+            found = self._undelivered[copy] = bool(subtract(self.state.pending(copy), owners))
         return found
 
     def next_check_ns(self, now_ns: int) -> int:
@@ -243,7 +243,7 @@ class LogCopies:
             return now_ns + _S // 10
         wait_ns = self._node.settings.failover_ns
         due = [
-            copy.since_ns + takeover_wait_ns(wait_ns, copy.place)
+            copy.since_ns + takeover_wait_ns(wait_ns, copy.index)
             if copy.is_open
             else copy.detached_ns + open_after_ns(self._node.settings.failover_ns)
             for copy in self.copies
@@ -267,7 +267,7 @@ class LogCopies:
         if copy.take_over_epoch:
             self._promote(copy, copy.take_over_epoch, failover=False)
             return
-        if not self._has_alone(copy, now_ns):
+        if not self._has_undelivered(copy, now_ns):
             copy.since_ns = now_ns
             return
         owners = self.state.owners(now_ns)
@@ -275,11 +275,11 @@ class LogCopies:
             return
         waited_ns = now_ns - copy.since_ns
         present = [one.received_ns > copy.detached_ns for one in owners if one.epoch >= copy.epoch]
-        # An owner that is silent for less than the failover timeout may have more than it said last.
+        # An owner that is silent for less than the failover timeout may have more than its last status names.
         if present and all(present):
-            if waited_ns >= STAGGER_NS * copy.place:
+            if waited_ns >= STAGGER_NS * copy.index:
                 self._promote(copy, copy.epoch, failover=False)
-        elif waited_ns >= takeover_wait_ns(self._node.settings.failover_ns, copy.place):
+        elif waited_ns >= takeover_wait_ns(self._node.settings.failover_ns, copy.index):
             self._promote(copy, max(copy.epoch, copy.seen) + 1, failover=True)
 
     # --- transfer and streams ---
@@ -301,10 +301,6 @@ class LogCopies:
                 if topic is None or size_of(ranges) > size_of(finished_here(topic, key, ranges)):
                     return False
         return True
-
-    def unstreamed(self) -> list[LocalCopy]:
-        """The copies of another node's log into which nothing is streamed."""
-        return [copy for copy in self.copies if not copy.is_origin and not copy.is_streamed]
 
 
 class Logs(dict[bytes, LogCopies]):

@@ -18,13 +18,12 @@ from nsqd.replication.primary import Primary, Replicated
 
 @dataclass(slots=True, eq=False)
 class KnownCopy:
-    """What a peer said last of one of its copies of a log, over which connection."""
+    """The last status of a copy of a peer, and the connection over which it came."""
 
     node: bytes
     number: int
     kind: int = CopyKind.NONE
     epoch: int = 0
-    seen: int = 0
     owner: bytes = b""
     fully_replicated: bool = False
     counted: tuple[CopyId, ...] = ()
@@ -49,7 +48,7 @@ class KnownCopy:
 
     def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
         """Replace what is known by a newer status."""
-        self.kind, self.epoch, self.seen, self.owner = status.kind, status.epoch, status.seen, status.owner
+        self.kind, self.epoch, self.owner = status.kind, status.epoch, status.owner
         self.fully_replicated, self.counted = status.fully_replicated, status.counted
         self.received_ns = now_ns
         if status.full:
@@ -78,7 +77,7 @@ class LogState:
         self.origin = origin
         self.copies: list[LocalCopy] = []
         self.known: dict[tuple[bytes, int], KnownCopy] = {}
-        # Peers that said that they have no copy of this log.
+        # Peers without a copy of this log, by their own status.
         self.without_copy: set[bytes] = set()
         # The streams of each owner here, and the checks whether it is fully replicated.
         self.primaries: dict[LocalCopy, Primary] = {}
@@ -89,10 +88,6 @@ class LogState:
         self._stale: dict[LocalCopy, set[str]] = {}
 
     # --- copies here ---
-
-    def holders_of(self, copy: LocalCopy) -> dict[bytes, str]:
-        """The other nodes that hold copies of this log, as this copy knows them."""
-        return self.holders.of(copy)
 
     def forget(self, copy: LocalCopy) -> None:
         """Forget what is known of a copy here."""
@@ -108,7 +103,7 @@ class LogState:
 
     def pending(self, copy: LocalCopy) -> Pending:
         """The messages that are pending in a copy here and can be read."""
-        if not copy.tells_state:
+        if not copy.has_state:
             return {}
         found = self._pending.get(copy)
         if found is None:
@@ -158,7 +153,7 @@ class LogState:
             del self.known[key]
 
     def learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
-        """Take what a peer says of one of its copies; returns the topics for which its state was news."""
+        """Take the status of a peer's copy; returns the topics for which its channel state was news."""
         peer = link.peer
         known = self.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
         known.take(status, states, now_ns)
@@ -201,7 +196,7 @@ class LogState:
         """Take over the channel state of another copy; returns the topics for which it was news."""
         news: set[Topic] = set()
         for copy in self.copies:
-            if copy.tells_state:
+            if copy.has_state:
                 for state in states:
                     topic = self._merge_into(copy, state)
                     if topic is not None:
@@ -210,7 +205,7 @@ class LogState:
 
     def merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
         """Take over the channel state of a topic from one copy here to another."""
-        if target is not source and source.tells_state and target.tells_state and topic.name in target.topics:
+        if target is not source and source.has_state and target.has_state and topic.name in target.topics:
             for state in states_of(topic, self.origin, source.number, {}):
                 self._merge_into(target, state)
 

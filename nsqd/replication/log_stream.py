@@ -76,7 +76,7 @@ class LogStream:
         peer: bytes,
         sender: Sender,
         number: int,
-        place: int,
+        index: int,
         next_topic: Callable[[], int],
         now_ns: int,
     ) -> None:
@@ -88,7 +88,7 @@ class LogStream:
         self.peer = peer
         self.sender = sender
         self.number = number
-        self.place = place
+        self.index = index
         self.state = StreamState.NEGOTIATING
         # The stream continues the replica's earlier copy.
         self.resumed = False
@@ -113,7 +113,7 @@ class LogStream:
                 primary.origin,
                 primary.epoch,
                 primary.copy,
-                place,
+                index,
                 primary.settings.strict,
                 primary.holders,
             )
@@ -153,7 +153,7 @@ class LogStream:
         """Take what the replica has of a topic. Raises BadFrame."""
         stream = self._numbers.get(have.topic)
         if stream is None:
-            # The topic was deleted meanwhile.
+            # The topic was deleted.
             return
         if self.state is not StreamState.NEGOTIATING or stream.reported is not None:
             raise BadFrame(f"the files of topic {stream.name} were reported already")

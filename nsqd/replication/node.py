@@ -1,7 +1,7 @@
 """Replication of one node: its logs, copies and connections joined. No socket, no clock, no thread.
 
 The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the connections of
-:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`ReplicationNode.take_jobs` in any thread.
+:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`Holders.take_jobs` in any thread.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.job_results import JobResults, make_primary
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import LocalCopy, NodeJob
+from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_copies import Logs
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
@@ -45,7 +45,7 @@ class ReplicationNode:
         self._own_log = self.logs[state.identity]
         self._own_stores: dict[str, TopicStore] = {}
         self._streams = Streams(state, holders, jobs, self.logs)
-        self._results = JobResults(state, holders, jobs, self.logs)
+        self.job_results = JobResults(state, holders, jobs, self.logs)
         self._deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._ticked_ns = 0
         self._next_second_ns = 0
@@ -145,7 +145,7 @@ class ReplicationNode:
         for log in list(self.logs.values()):
             if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
-        self.state.say_draining(link)
+        self.state.send_draining(link)
         if link.connector:
             self._deleted.send(link)
             self.state.remember_draining(link)
@@ -188,14 +188,14 @@ class ReplicationNode:
         self._deleted.acknowledged(peer, frame)
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
-        """A peer says what is finished and pending in a copy; its status follows."""
+        """Channel state of a copy of a peer; its status follows."""
         log = self.logs.get(frame.origin)
         exchange = None if log is None or not log.copies else log.exchange(link, link.heard_ns)
         if exchange is not None and exchange.link is link:
             exchange.take_state(frame)
 
     def take_status(self, link: PeerLink, frame: Status, now_ns: int) -> None:
-        """A peer says what it has of a log."""
+        """The status of a copy of a peer."""
         log = self.logs.get(frame.origin)
         if log is None or not (log.copies or link.peer in log.exchanges):
             if frame.kind:
@@ -207,16 +207,6 @@ class ReplicationNode:
             return
         exchange.take(frame, now_ns)
         exchange.send(now_ns)
-
-    # --- jobs ---
-
-    def take_jobs(self) -> list[NodeJob]:
-        """Jobs to be run now, in any thread."""
-        return self.holders.take_jobs()
-
-    def ended(self, job: NodeJob, error: Exception | None, now_ns: int) -> None:
-        """A job has run, or failed."""
-        self._results.ended(job, error, now_ns)
 
     # --- decommission ---
 
@@ -301,7 +291,7 @@ class ReplicationNode:
                 exchange.ask()
             for copy in log.copies:
                 copy.since_ns = now_ns
-                if copy.is_owner and copy.tells_state:
+                if copy.is_owner and copy.has_state:
                     log.ask(copy, now_ns)
 
     # --- shown to operators ---

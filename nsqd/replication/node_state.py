@@ -55,14 +55,14 @@ class NodeState:
         self.target = ""
         self.refusals: Counter[str] = Counter()
         # Jobs to be run, in any thread.
-        self.jobs: list[NodeJob] = []
+        self.waiting_jobs: list[NodeJob] = []
         # Topics whose state was changed by another copy and that the checkpointer does not visit.
         self.to_checkpoint: dict[Topic, None] = {}
         # A note was staged, or messages became deliverable.
         self.wants_turn = False
         # Checks that wait for an fsync of everything written here.
         self.local_syncs: list[Replicated] = []
-        # What peers have said of themselves, with the tokens of their incarnations.
+        # The last `Draining` of each peer, with the token of its incarnation.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
 
     # --- connections ---
@@ -89,16 +89,16 @@ class NodeState:
     # --- draining ---
 
     def set_draining(self, *, draining: bool) -> None:
-        """Tell primaries whether to choose another replica: this node drains, or has no room."""
+        """Send primaries whether to choose another replica: this node drains, or has no room."""
         self.is_draining = draining
         for link in self.links:
-            self.say_draining(link)
+            self.send_draining(link)
 
-    def say_draining(self, link: PeerLink) -> None:
-        """Tell a primary what it has not been told yet."""
+    def send_draining(self, link: PeerLink) -> None:
+        """Send a primary the frame `Draining` if it changes something."""
         frame = Draining(self.is_draining, self.is_decommissioning and self.fewer_copies)
-        if link.is_up and not link.connector and frame != link.said_draining:
-            link.said_draining = frame
+        if link.is_up and not link.connector and frame != link.sent_draining:
+            link.sent_draining = frame
             link.send(frame)
 
     def take_draining(self, link: PeerLink, frame: Draining) -> None:
@@ -107,7 +107,7 @@ class NodeState:
         self._draining[link.peer] = (link.token, frame)
 
     def remember_draining(self, link: PeerLink) -> None:
-        """Apply to a new connection what this incarnation of the peer has said before."""
+        """Apply the last `Draining` of this incarnation of the peer to a new connection."""
         token, frame = self._draining.get(link.peer, (b"", None))
         if frame is not None and token == link.token:
             self.take_draining(link, frame)

@@ -199,8 +199,6 @@ class Primary:
 class Replicated:
     """The check whether an owner is fully replicated: all is synced here and at caught-up replicas."""
 
-    __slots__ = ("began_ns", "is_done", "positions", "streams", "synced_here")
-
     def __init__(self, streams: list[LogStream], now_ns: int, *, synced_here: bool) -> None:
         self.streams = streams
         self.began_ns = now_ns

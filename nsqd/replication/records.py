@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
@@ -18,9 +18,10 @@ from nsqd.replication.frames import IDENTITY_BYTES, Holder
 
 FILE_NAME: Final = "replication.json"
 COPY_FILE_NAME: Final = "copy.json"
-_FORMAT: Final = 2
+_NODE_VERSION: Final = 2
 _COPY_VERSION: Final = 1
 _NO_TOKEN: Final = bytes(IDENTITY_BYTES)
+_T = TypeVar("_T")
 
 
 # --- the node ---
@@ -153,15 +154,14 @@ class NodeRecordFile:
     def load(cls, disk: Disk, data_path: Path, identity: bytes) -> "NodeRecordFile":
         """Read the file of the data path that has this identity. Raises OSError and DamagedRecord.
 
-        A copied data path has another identity than its file: it gets a new record, which has the one in the
-        file as `copied_from`.
+        A copied data path has another identity than its file: it gets a new record.
         """
         path = data_path / FILE_NAME
         try:
             content = disk.read_file(path)
         except FileNotFoundError:
             return cls(disk, data_path, NodeRecord(identity))
-        record = _decode(path, content)
+        record = _decode(path, content, _NODE_VERSION, NodeRecord.from_json)
         if record.identity != identity:
             record = NodeRecord(identity)
         return cls(disk, data_path, record)
@@ -185,34 +185,12 @@ class NodeRecordFile:
 
         After an error the file may have either of them.
         """
-        self._disk.replace(self._path, _encode(record), durable=True)
+        self._disk.replace(self._path, _encode(record.to_json(), _NODE_VERSION), durable=True)
         self._disk.sync_folder(self._path.parent)
         self.record = record
 
 
-def _encode(record: NodeRecord) -> bytes:
-    value = record.to_json()
-    return json.dumps({"format": _FORMAT, "check": _check(value), **value}, indent=1).encode() + b"\n"
-
-
-def _decode(path: Path, content: bytes) -> NodeRecord:
-    try:
-        value = json.loads(content)
-        found, check = value.pop("format"), value.pop("check")
-        if found == _FORMAT and check != _check(value):
-            raise ValueError("its checksum is wrong")
-        if found == _FORMAT:
-            return NodeRecord.from_json(value)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedRecord(f"{path} is damaged: {type(error).__name__}: {error}") from error
-    raise DamagedRecord(f"{path} has format {found!r}, this release reads format {_FORMAT}")
-
-
 # --- a copy ---
-
-
-class BadRecord(Exception):
-    """The record cannot be used; the text says why, in one sentence."""
 
 
 @dataclass(slots=True, eq=False)
@@ -220,7 +198,7 @@ class CopyRecord:
     """A copy of a log on this node; *path* is its folder.
 
     *number* is never that of another copy here. *epoch* is that of the claim: of the owner that streamed it
-    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *place* is the place in the
+    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *index* is the index in the
     owner's list of replicas. *opened* is set when the topics were recovered here and may have checkpoints of
     this node. *holders* are the other nodes with copies, and where they were last found.
     """
@@ -232,7 +210,7 @@ class CopyRecord:
     origin_node_id: int = 0
     epoch: int = 0
     seen: int = 0
-    place: int = 0
+    index: int = 0
     holders: dict[bytes, str] = field(default_factory=dict)
     promoted: bool = False
     opened: bool = False
@@ -250,7 +228,6 @@ def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> byte
     *promoted_from* is the epoch before a promotion, which counts until the folder is renamed.
     """
     fields = {
-        "version": _COPY_VERSION,
         "origin": record.origin.hex(),
         "origin_node_id": record.origin_node_id,
         "owner": record.owner.hex(),
@@ -258,34 +235,21 @@ def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> byte
         "epoch": record.epoch,
         "replica_epoch": record.epoch if promoted_from is None else promoted_from,
         "seen": record.seen,
-        "place": record.place,
+        "index": record.index,
         "opened": record.opened,
         "holders": {identity.hex(): address for identity, address in dict(record.holders).items()},
     }
-    return json.dumps(fields | {"check": _check(fields)}, indent=1).encode()
+    return _encode(fields, _COPY_VERSION)
 
 
 def decode_copy(content: bytes, path: Path, *, promoted: bool) -> CopyRecord:
-    """The record in a file of the folder *path*. Raises BadRecord."""
-    try:
-        fields = json.loads(content)
-    except ValueError as error:
-        raise BadRecord(f"{COPY_FILE_NAME} is damaged: {error}") from error
-    if not isinstance(fields, dict):
-        raise BadRecord(f"{COPY_FILE_NAME} is damaged: it is no object")
-    version = fields.get("version")
-    if isinstance(version, int) and version > _COPY_VERSION:
-        raise BadRecord(f"{COPY_FILE_NAME} has version {version}, this nsqd knows {_COPY_VERSION}")
-    if fields.pop("check", "") != _check(fields):
-        raise BadRecord(f"{COPY_FILE_NAME} is damaged: its checksum is wrong")
-    try:
-        return _copy_record(fields, path, promoted=promoted)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadRecord(f"{COPY_FILE_NAME} is damaged: {type(error).__name__}: {error}") from error
+    """The record in a file of the folder *path*. Raises DamagedRecord."""
+    return _decode(
+        COPY_FILE_NAME, content, _COPY_VERSION, lambda fields: _copy_record(fields, path, promoted=promoted)
+    )
 
 
 def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyRecord:
-    """Raises KeyError, TypeError, ValueError and AttributeError."""
     epoch = _number(fields["epoch" if promoted else "replica_epoch"])
     return CopyRecord(
         _identity(fields["origin"]),
@@ -296,7 +260,7 @@ def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyR
         epoch,
         # A promotion that was not completed has used the epoch.
         max(_number(fields["seen"]), _number(fields["epoch"])),
-        _number(fields["place"]),
+        _number(fields["index"]),
         {_identity(identity): str(address) for identity, address in fields["holders"].items()},
         promoted,
         bool(fields["opened"]),
@@ -305,6 +269,25 @@ def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyR
 
 
 # --- both ---
+
+
+def _encode(fields: dict[str, Any], version: int) -> bytes:
+    fields = {"version": version, **fields}
+    return json.dumps(fields | {"check": _check(fields)}, indent=1).encode()
+
+
+def _decode(name: object, content: bytes, version: int, read: Callable[[dict[str, Any]], _T]) -> _T:
+    """What *read* makes of the fields of a file. Raises DamagedRecord."""
+    try:
+        fields = json.loads(content)
+        found, check = fields.get("version"), fields.pop("check", "")
+        if not isinstance(found, int) or found <= version:
+            if check != _check(fields):
+                raise ValueError("its checksum is wrong")
+            return read(fields)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedRecord(f"{name} is damaged: {type(error).__name__}: {error}") from error
+    raise DamagedRecord(f"{name} has version {found}, this nsqd knows {version}")
 
 
 def _check(fields: dict[str, Any]) -> str:

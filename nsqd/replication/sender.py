@@ -124,27 +124,12 @@ class AckQueue:
                 pending.lost()
 
 
-# A replica with so many unacknowledged bytes is disconnected; the next stream goes on from the disk.
+# A replica with so many unacknowledged bytes is disconnected; the next stream continues from the disk.
 MAX_LAG_BYTES: Final = 2 * MAX_APPEND
 
 
 class Sender:
     """The frames of one connection after its handshake, counted in bytes; times are nanoseconds."""
-
-    __slots__ = (
-        "_acks",
-        "_out",
-        "_stalled_at",
-        "_sync_requested",
-        "_under_way",
-        "closed",
-        "sent",
-        "sent_ns",
-        "stalled",
-        "strict",
-        "synced",
-        "written",
-    )
 
     def __init__(self, now_ns: int, *, strict: bool) -> None:
         """With *strict* only what is durable at the replica is acknowledged to publishers."""
@@ -195,7 +180,7 @@ class Sender:
     # --- acknowledgements ---
 
     def acknowledged(self, ack: Ack) -> None:
-        """Take an acknowledgement; :meth:`notify` tells publishers. Raises BadFrame."""
+        """Take an acknowledgement; :meth:`notify` answers publishers. Raises BadFrame."""
         if not (self.written <= ack.written <= self.sent and self.synced <= ack.synced <= ack.written):
             raise BadFrame("an acknowledgement of bytes that were not sent")
         self.written, self.synced = ack.written, ack.synced

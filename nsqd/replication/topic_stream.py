@@ -5,7 +5,7 @@ No socket, no clock, no thread.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -56,56 +56,36 @@ class ReadJob:
             disk.close(fd)
 
 
+@dataclass(slots=True, eq=False)
 class TopicStream:
     """One topic on one connection; see the module."""
 
-    __slots__ = (
-        "caught_up",
-        "caught_up_position",
-        "complete",
-        "has_begun",
-        "in_sync",
-        "in_sync_position",
-        "is_gone",
-        "live",
-        "live_name",
-        "log",
-        "name",
-        "needed_end",
-        "needed_notes",
-        "number",
-        "reported",
-        "sizes",
-        "unreadable",
-    )
-
-    def __init__(self, number: int, name: str, log: LogWriter) -> None:
-        self.number = number
-        self.name = name
-        self.log = log
-        # The files in the replica's earlier copy; None before the replica has answered.
-        self.reported: tuple[CopiedFile, ...] | None = None
-        # Sizes of the files in the copy once everything sent has arrived.
-        self.sizes: dict[str, int] = {}
-        # Files that do not grow any more and are complete in the copy.
-        self.complete: set[str] = set()
-        self.has_begun = False
-        # The topic was deleted.
-        self.is_gone = False
-        # The segment whose appends are streamed.
-        self.live: Segment | None = None
-        self.live_name = ""
-        # The snapshot is a checkpoint that covers these.
-        self.needed_end = 0
-        self.needed_notes = 0
-        # The snapshot was sent, up to this position of the connection, and nothing after it was lost.
-        self.in_sync = False
-        self.in_sync_position = 0
-        # It is in sync, and all older files were sent, up to this position.
-        self.caught_up = False
-        self.caught_up_position = 0
-        # Segments that cannot be read completely: they are skipped on this connection.
-        self.unreadable: set[Segment] = set()
+    number: int
+    name: str
+    log: LogWriter
+    # The files in the replica's earlier copy; None before the replica has answered.
+    reported: tuple[CopiedFile, ...] | None = None
+    # Sizes of the files in the copy once everything sent has arrived.
+    sizes: dict[str, int] = field(default_factory=dict)
+    # Files that do not grow any more and are complete in the copy.
+    complete: set[str] = field(default_factory=set)
+    has_begun: bool = False
+    # The topic was deleted.
+    is_gone: bool = False
+    # The segment whose appends are streamed.
+    live: Segment | None = None
+    live_name: str = ""
+    # The snapshot is a checkpoint that covers these.
+    needed_end: int = 0
+    needed_notes: int = 0
+    # The snapshot was sent, up to this position of the connection, and nothing after it was lost.
+    in_sync: bool = False
+    in_sync_position: int = 0
+    # It is in sync, and all older files were sent, up to this position.
+    caught_up: bool = False
+    caught_up_position: int = 0
+    # Segments that cannot be read completely: they are skipped on this connection.
+    unreadable: set[Segment] = field(default_factory=set)
 
     def begin(self) -> None:
         """Stream every append from here on; older files follow by catch-up."""

@@ -30,12 +30,12 @@ class Yielding:
         """Let each owner here yield what a higher owner delivers."""
         higher: list[tuple[Claim, Pending]] = [(one.claim, one.pending) for one in self._log.owners(now_ns)]
         for copy in sorted(self._log.copies, key=lambda one: one.claim, reverse=True):
-            if not copy.is_owner or not copy.tells_state:
+            if not copy.is_owner or not copy.has_state:
                 continue
             claim = copy.claim
             others = [pending for other, pending in higher if other > claim]
             if not others and self._is_stale(copy, now_ns):
-                # Nobody higher was heard for the failover timeout: first the epoch is raised, durably.
+                # No higher owner was heard for the failover timeout: first the epoch is raised, durably.
                 continue
             self._set_yielded(copy, others)
             higher.append((claim, self._log.delivered(copy)))
@@ -60,23 +60,23 @@ class Yielding:
             return
         copy.yielded = yielded
         for name in changed:
-            self.withhold(copy, name)
+            self.update(copy, name)
             for exchange in self._exchanges.values():
                 exchange.topic_changed(copy, name)
         all_pending = self._log.pending(copy)
         copy.yielded_count = count(all_pending) - count(subtract(all_pending, [yielded]))
 
-    def withhold(self, copy: LocalCopy, name: str) -> None:
-        """Withhold on the channels of a topic what is yielded, and old messages while holders are asked."""
+    def update(self, copy: LocalCopy, name: str) -> None:
+        """Suspend on the channels of a topic the yielded messages, and old ones while holders are asked."""
         topic = copy.topics.get(name)
         if topic is None or not copy.is_owner:
             return
-        hold = copy.held_back(name)
+        suspended = copy.suspended_ranges(name)
         if isinstance(topic, ReplicaTopic):
-            topic.withheld = hold
+            topic.withheld = suspended
         yielded = copy.yielded.get(name, {})
         for channel in topic.channels.values():
-            ranges = merged([*hold, *yielded.get((channel.name, channel.generation), ())])
+            ranges = merged([*suspended, *yielded.get((channel.name, channel.generation), ())])
             if ranges != channel.withheld:
                 withholding.withhold_only(channel, ranges)
                 channel.expiry_ns = 0
@@ -90,7 +90,7 @@ class Yielding:
 
         After a failover a holder that was not reached for the failover timeout is not waited for.
         """
-        peers = self._log.holders_of(copy).keys() - self._log.without_copy
+        peers = self._log.holders.of(copy).keys() - self._log.without_copy
         if failover:
             self._unreached |= peers - self._exchanges.keys()
         peers -= self._unreached
@@ -99,23 +99,23 @@ class Yielding:
         for exchange in self._exchanges.values():
             exchange.ask()
         for name in copy.old_ends:
-            self.withhold(copy, name)
+            self.update(copy, name)
 
     def end_asking(self, now_ns: int) -> None:
         for copy in self._log.copies:
             if not copy.old_ends:
                 continue
-            missing = self._log.holders_of(copy).keys() - self._log.without_copy - {self._log.node.identity}
+            missing = self._log.holders.of(copy).keys() - self._log.without_copy - {self._log.node.identity}
             missing -= self._unreached
             missing -= {peer for peer, one in self._exchanges.items() if one.answered}
             if copy.asks_until_ns > now_ns and missing:
                 continue
             names, copy.old_ends, copy.asks_until_ns = list(copy.old_ends), {}, 0
             self._unreached.clear()
-            # What was learned meanwhile is taken into account first.
+            # The answers are taken into account first.
             self.apply(now_ns)
             for name in names:
-                self.withhold(copy, name)
+                self.update(copy, name)
 
 
 class Transfer:
@@ -128,7 +128,7 @@ class Transfer:
     def apply(self, copy: LocalCopy, now_ns: int) -> str:
         """Let a replica take over without waiting; returns what the transfer waits for."""
         log = self._log
-        if not log.node.is_decommissioning or not copy.tells_state:
+        if not log.node.is_decommissioning or not copy.has_state:
             return ""
         if copy.asks(now_ns):
             return "the statuses of other nodes"
@@ -171,4 +171,4 @@ class Transfer:
         copy.is_transferring = suspended
         copy.transfer_ns = copy.transfer_ns if suspended else 0
         for name in copy.topics:
-            self._yielding.withhold(copy, name)
+            self._yielding.update(copy, name)

@@ -20,7 +20,7 @@ from nsqcore.http.api import tls_required
 from nsqcore.http.metrics_on_demand import MetricsOnDemand
 from nsqcore.http.server import Front, HttpServer
 from nsqcore.options.tls_kinds import TlsRequired
-from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.lifecycle import StartupError, handle_signal
 from nsqcore.process.listen import TcpServer, listen_port
 from nsqcore.process.logs import Log, parse_log_level
 from nsqcore.process.threads import start_pool
@@ -300,7 +300,7 @@ class Nsqd:
         keep_what_is_freed()
         if self.options.policies_file:
             # Before the file is read first. Without a policies file SIGHUP stops the daemon.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
+            handle_signal(signal.SIGHUP, self.policies.read_again)
         self._load()
         # Before anybody is served, nsqd.dat is to name the running version and every topic found.
         await self.changes.begin()

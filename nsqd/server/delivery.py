@@ -5,6 +5,7 @@ from typing import Final
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE
+from nsqd.log.tail import READS_AT_ONCE
 from nsqd.server.in_turn import can_be_read, serve_in_turn
 
 # Bytes that a consumer gets in one turn, on average: with more, publishers of small batches would wait long.
@@ -17,7 +18,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     Ready consumers are served in turn. Each gets an equal share of the waiting messages, so that a consumer
     with a high RDY does not take a whole batch from the others. With topology-aware consumption the nearest
     ready consumers share all they can take before the others are served. Messages that a sample rate passes
-    over are not sent, so they fill a turn by their number.
+    over are not sent, so they fill a turn by their number. So do reads of the disk.
     """
     if channel.siblings or channel.host is not None:
         return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
@@ -28,6 +29,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     delivered = False
     room = TURN_BYTES * len(channel.ready)
     drawing = DRAWN_AT_ONCE
+    end_reads = channel.log.reads + READS_AT_ONCE
     left_in_round = share = 0
     while room > 0 and drawing > 0 and channel.depth and (consumer := next_ready()) is not None:
         if not left_in_round:
@@ -51,6 +53,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
         if channel.stalled:
             broker.stall(channel, now_ns)
             break
+        if channel.log.reads >= end_reads:
+            room = 0
     if delivered:
         channel.stalls = 0
     return (room <= 0 or drawing <= 0) and channel.depth > 0 and bool(channel.ready)

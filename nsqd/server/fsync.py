@@ -218,7 +218,8 @@ class Fsync:
         """Begin a job soon; a job that already runs may not include the last appends."""
         if store in self._running or store in self._resting:
             self._again[store] = None
-        else:
+        elif store not in self._waiting and store not in self._waiting_new:
+            # A store becomes new while it waits when somebody removes its folder.
             queue = self._waiting_new if store.is_new else self._waiting
             queue[store] = None
             self._launch_soon()

@@ -8,6 +8,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.engine.letting_go import let_go
 from nsqd.engine.settings import NOTHING
+from nsqd.log.tail import READS_AT_ONCE
 
 
 def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -> bool:
@@ -23,8 +24,9 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
     delivered: set[Channel] = set()
     room = turn_bytes * max(1, len(host.ready))
     drawing = DRAWN_AT_ONCE
+    reads = READS_AT_ONCE
     left_in_round = share = 0
-    while room > 0 and drawing > 0 and (log := _next_of(logs)) is not None:
+    while room > 0 and drawing > 0 and reads > 0 and (log := _next_of(logs)) is not None:
         consumer = next_ready()
         if consumer is None:
             break
@@ -34,7 +36,9 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
         left_in_round -= 1
         before = consumer.message_count
         limit = min(share, consumer.credit)
+        reads += log.log.reads
         frames, drawn = log.give(consumer, limit, now_ns)
+        reads -= log.log.reads
         drawing -= drawn
         if frames:
             delivered.add(log)
@@ -51,7 +55,7 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
     for log in delivered:
         log.stalls = 0
         broker.reschedule(log)
-    return (room <= 0 or drawing <= 0) and bool(host.ready) and _next_of(logs) is not None
+    return (room <= 0 or drawing <= 0 or reads <= 0) and bool(host.ready) and _next_of(logs) is not None
 
 
 def can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:

@@ -135,7 +135,7 @@ class Policies:
 
     def _read_file(self) -> dict[str, Policy]:
         try:
-            text = Path(self._file).read_text(encoding="utf-8")
+            text = Path(self._file).read_text(encoding="utf-8-sig")
             return _by_name(from_toml(text))
         except OSError as error:
             reason = words_of(error)

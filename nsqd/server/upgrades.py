@@ -7,9 +7,9 @@ from typing import Protocol, cast
 from nsqclient.net.layers import Compressed
 from nsqclient.wire.compression import Deflate, Snappy
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.session import Session
-from nsqd.server.layers import Tls
 
 
 class Upgradable(Protocol):

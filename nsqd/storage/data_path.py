@@ -143,7 +143,8 @@ class DataPath:
         """
         self.reservation.sequences = broker.sequences
         reserved, jump = self.reservation.load(self.warn)
-        ours = bool(self.reservation.identity) and metadata.identity == self.reservation.identity.hex()
+        # In a copy of a data path both files name the original, and its deleted topics stay deleted.
+        ours = bool(metadata.identity) and metadata.identity == self.reservation.named().hex()
         listed = {one.name: one for one in metadata.topics}
         states: dict[Topic, TopicState | None] = {}
         for name in self.topic_names():

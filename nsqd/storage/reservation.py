@@ -41,8 +41,6 @@ class Reservation:
         self.identity = b""
         # Draws random identities and jumps; tests replace it.
         self.draw: Callable[[int], bytes] = os.urandom
-        # An identity that the data path no longer has: all it had under that name is now another nsqd's.
-        self.disowned = b""
         self._disk = disk
         self._serial = 0
         self._inode = 0
@@ -75,8 +73,6 @@ class Reservation:
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
             # The damaged slot may have been the newer one, with more numbers reserved.
             jump = 2 * STRIDE
-        if self.identity == self.disowned:
-            self.identity = b""
         return reserved, jump
 
     def _far(self) -> int:

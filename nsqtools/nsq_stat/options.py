@@ -5,7 +5,7 @@ from typing import Final
 
 from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.near_misses import meant_address
-from nsqcore.options.kinds import DURATION, STR_LIST, Kind, parse_int
+from nsqcore.options.kinds import DIAL_LIST, DURATION, Kind, parse_int
 from nsqcore.options.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
@@ -24,10 +24,10 @@ class StatOptions(ToolOptions):
     http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
     http_client_request_timeout: Duration = option(5 * SECOND, kind=DURATION, help="timeout for HTTP request")
     nsqd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="nsqd HTTP address (may be given multiple times)"
     )
     lookupd_http_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="lookupd HTTP address (may be given multiple times)"
     )
 
     def problem(self) -> str | None:

@@ -79,6 +79,9 @@ class Archive:
         self._name = ""
         self._revision = 0
         self._opened_at: Duration = 0
+        # Whether records were added since the last sync, and whether some were removed with their file.
+        self._unsynced = False
+        self._lost = False
 
     @property
     def is_open(self) -> bool:
@@ -97,11 +100,19 @@ class Archive:
                 opened = True
             file.add(body)
         file.flush()
+        self._unsynced = True
         return opened
 
-    def sync(self) -> None:
-        if self._file is not None:
-            self._file.sync()
+    def sync(self) -> bool:
+        """Return whether all records since the last sync are on disk; False if their file was removed."""
+        file = self._file
+        if file is not None:
+            if not file.is_removed:
+                file.sync()
+            if file.is_removed:
+                self._drop(file)
+        safe, self._lost, self._unsynced = not self._lost, False, False
+        return safe
 
     def rotate(self) -> None:
         """Rotate if it is time, even if no message arrived."""
@@ -114,9 +125,13 @@ class Archive:
 
     def close(self) -> None:
         """Finish the file; the next record opens another one."""
-        file, self._file = self._file, None
+        file = self._file
         if file is None:
             return
+        if file.is_removed:
+            self._drop(file)
+            return
+        self._file = None
         try:
             file.finish()
             if self._layout.moves:
@@ -136,6 +151,14 @@ class Archive:
             relative = str(path.relative_to(self._layout.work_dir))
             if pattern.fullmatch(relative):
                 self._recover(path, relative)
+
+    def _drop(self, file: RecordFile) -> None:
+        """Leave a file that was removed; the next record opens one of the same name."""
+        self._log.warning("%s was removed while it was written", file.path)
+        self._file = None
+        self._revision -= 1
+        self._lost = self._unsynced
+        os.close(file.fd)
 
     # --- opening
 

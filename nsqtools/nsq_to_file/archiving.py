@@ -8,6 +8,7 @@ from datetime import datetime
 from nsqclient import Consumer
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.logs import Log
 from nsqtools.consumers import start
 from nsqtools.nsq_to_file.archive import Archive
@@ -46,7 +47,7 @@ class Archiving:
                 f"--work-dir {layout.work_dir} and --output-dir {layout.output_dir} are on different devices:"
                 " no file could be moved there when it is finished"
             )
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        handle_signal(signal.SIGHUP, self._hang_up)
         failed: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as tasks:

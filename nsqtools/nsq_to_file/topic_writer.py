@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from nsqclient import Consumer, Message
@@ -138,7 +139,10 @@ class TopicWriter:
 
     async def _sync(self, supply: Supply) -> None:
         self._log.info("syncing %d records to disk", len(self._held))
-        await self._blocking(supply, self._archive.sync)
+        while not await self._blocking(supply, self._archive.sync):
+            bodies = [delivery.body for delivery in self._held]
+            self._log.warning("writing %d records again", len(bodies))
+            await self._blocking(supply, partial(self._archive.add, bodies))
         for delivery in self._held:
             delivery.finish()
         self._held = []

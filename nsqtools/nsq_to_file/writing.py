@@ -44,6 +44,11 @@ class RecordFile:
         if self._pending_bytes >= BUFFER_BYTES:
             self.flush()
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the file has no name any more, such as after `rm`; a renamed file has one."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def sync(self) -> None:
         """Return when all records are on disk, and readable whatever happens to the rest of the file."""
         self.flush()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Protocol, Self
 from urllib.parse import quote, quote_plus
 
@@ -16,7 +17,8 @@ USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 MOST_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
 # What an answer says beside its status does not matter, so it must not be a reason to send a message again.
-_HEAD_BYTES: Final = 1 << 20
+# Go's client accepts as much.
+_HEAD_BYTES: Final = 10 << 20
 _HEADERS: Final = 1 << 12
 
 _PASSED_ON: Final = "X-NSQEXT-"
@@ -64,15 +66,17 @@ class HttpClient:
             await self._session.close()
 
     async def request(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> int:
-        """Return the status of the answer; its body is read and discarded."""
+        """Return the status of the answer; its body is discarded, whether it ends or not."""
         if self._session is None:
             raise RuntimeError("HttpClient is used outside its async with block")
         try:
             async with self._session.request(
                 verb, url, data=body, headers=headers, max_redirects=MOST_REDIRECTS
             ) as response:
-                async for _ in response.content.iter_chunked(_DROPPED_BYTES):
-                    pass
+                # A body that ends lets the next request have this connection.
+                with suppress(TimeoutError, aiohttp.ClientError, OSError):
+                    async for _ in response.content.iter_chunked(_DROPPED_BYTES):
+                        pass
                 return response.status
         except TimeoutError as error:
             raise SendFailed(f"no answer within {self._request_timeout:g}s") from error
@@ -81,7 +85,7 @@ class HttpClient:
 
 
 class Post:
-    """The message is the body; any status from 200 to 299 is success."""
+    """The message is the body."""
 
     def __init__(self, http: HttpClient, content_type: str, headers: Mapping[str, str]) -> None:
         self._http = http
@@ -89,12 +93,11 @@ class Post:
 
     async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
         status = await self._http.request("POST", as_typed(address), {**headers, **self._headers}, body)
-        if not 200 <= status < 300:
-            raise SendFailed(f"got status code {status}")
+        _check(status)
 
 
 class Get:
-    """The message is part of the address; only status 200 is success."""
+    """The message is part of the address."""
 
     def __init__(self, http: HttpClient, headers: Mapping[str, str]) -> None:
         self._http = http
@@ -102,8 +105,12 @@ class Get:
 
     async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
         status = await self._http.request("GET", filled(address, body), {**headers, **self._headers}, None)
-        if status != 200:
-            raise SendFailed(f"got status code {status}")
+        _check(status)
+
+
+def _check(status: int) -> None:
+    if not 200 <= status < 300:
+        raise SendFailed(f"got status code {status}")
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.options.kinds import INT, STR_LIST
+from nsqcore.options.kinds import DIAL_LIST, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import JsonFilter
@@ -18,7 +18,7 @@ class ToNsqdOptions(ConsumingOptions):
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="nsq topic (may be given multiple times)")
     channel: str = option("nsq_to_nsq", help="nsq channel")
     destination_nsqd_tcp_address: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="destination nsqd TCP address (may be given multiple times)"
+        (), kind=DIAL_LIST, help="destination nsqd TCP address (may be given multiple times)"
     )
     destination_topic: str = option(
         "", help="use this destination topic for all consumed topics (default is consumed topic name)"

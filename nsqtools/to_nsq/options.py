@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
-from nsqcore.options.kinds import INT, STR_LIST
+from nsqcore.options.kinds import DIAL_LIST, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
 
@@ -18,7 +18,7 @@ class ToNsqOptions(ToolOptions):
     topic: str = option("", help="NSQ topic to publish to")
     nsqd_tcp_address: tuple[str, ...] = option(
         (),
-        kind=STR_LIST,
+        kind=DIAL_LIST,
         help="destination nsqd TCP address (may be given multiple times; each gets all messages)",
     )
     header: tuple[str, ...] = option(

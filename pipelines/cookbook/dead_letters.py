@@ -17,8 +17,10 @@ register(spark)
 def store(batch: DataFrame, number: int) -> None:
     """Store good and bad rows in folders named by the batch, so a repeated batch replaces its own."""
     batch.persist()
-    good = batch.filter("_corrupt IS NULL").drop("_corrupt")
-    bad = batch.filter("_corrupt IS NOT NULL").select("timestamp", "nsqd", "sequence", "_corrupt")
+    good = batch.filter("_corrupt_record IS NULL").drop("_corrupt_record")
+    bad = batch.filter("_corrupt_record IS NOT NULL").select(
+        "timestamp", "nsqd", "sequence", "_corrupt_record"
+    )
     good.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
     bad.write.mode("overwrite").parquet(f"{folder}/dead_letters/batch={number}")
     batch.unpersist()
@@ -26,8 +28,10 @@ def store(batch: DataFrame, number: int) -> None:
 
 messages = (
     spark.readStream.format("nsq")
-    .schema("timestamp timestamp, nsqd string, sequence long, customer long, price double, _corrupt string")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="letters", bodyFormat="json")
+    .schema(
+        "timestamp timestamp, nsqd string, sequence long, customer long, price double, _corrupt_record string"
+    )
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="letters", bodyFormat="json")
     .option("startingOffsets", "earliest")
     .load()
 )

@@ -31,7 +31,7 @@ def store(batch: DataFrame, _number: int) -> None:
 orders = (
     spark.readStream.format("nsq")
     .schema("nsqd string, sequence long, customer long, price double")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="database", bodyFormat="json")
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="database", bodyFormat="json")
     .options(startingOffsets="earliest", maxOffsetsPerTrigger="10000")
     .load()
 )

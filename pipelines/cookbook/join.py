@@ -22,7 +22,7 @@ def read(topic: str, schema: str) -> DataFrame:
     return (
         spark.readStream.format("nsq")
         .schema(f"timestamp timestamp, {schema}")
-        .options(lookupd_http_addresses=lookupd, topic=topic, channel="join", bodyFormat="json")
+        .options(lookupdHttpAddresses=lookupd, topic=topic, channel="join", bodyFormat="json")
         .option("startingOffsets", "earliest")
         .load()
         .withWatermark("timestamp", "1 hour")

@@ -17,7 +17,7 @@ register(spark)
 orders = (
     spark.readStream.format("nsq")
     .schema("timestamp timestamp, customer long, price double, nsqd string, sequence long")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="table", bodyFormat="json")
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="table", bodyFormat="json")
     .option("startingOffsets", "earliest")
     .load()
 )

@@ -18,7 +18,7 @@ report_lag(spark)
 
 query = (
     spark.readStream.format("nsq")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="lag")
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="lag")
     .options(startingOffsets="earliest", maxOffsetsPerTrigger=most[0] if most else "5000")
     .load()
     .writeStream.format("noop")

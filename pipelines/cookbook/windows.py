@@ -19,7 +19,7 @@ register(spark)
 orders = (
     spark.readStream.format("nsq")
     .schema("timestamp timestamp, price double")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="windows", bodyFormat="json")
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="windows", bodyFormat="json")
     .option("startingOffsets", "earliest")
     .load()
 )

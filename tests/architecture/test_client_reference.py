@@ -1,6 +1,7 @@
 """docs/reference/client.md is the output of scripts/client_reference.py and describes every public name."""
 
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
@@ -42,3 +43,12 @@ class C:
     assert reference.signature("ask", cls.body[1]) == (
         "async ask(question: str, timeout: float | None = None, **more: object) -> bytes"
     )
+
+
+def test_every_module_that_is_no_interface_is_private():
+    public = {
+        module.name for module in pkgutil.iter_modules(nsqclient.__path__) if not module.name.startswith("_")
+    }
+
+    # The daemons of this project share wire and net.
+    assert public == {"integrations", "middlewares", "net", "sync", "testing", "version", "wire"}

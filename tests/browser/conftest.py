@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from nsqclient import ProtocolError
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._producer import Producer
 from tests.support.processes import Cluster
 from tests.support.site import Site, build_site
 from tests.support.tabs import tabs

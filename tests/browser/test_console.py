@@ -135,7 +135,7 @@ def test_messages_are_handled_and_a_channel_is_set_back_without_javascript(page,
 
     page.get_by_role("link", name="Seek…").click()
     page.get_by_label("To").fill("latest")
-    page.get_by_role("button", name="Show what it means").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
     page.get_by_role("button", name="Seek", exact=True).click()
 
@@ -165,7 +165,7 @@ def test_selected_topics_are_paused_together_and_the_audit_says_who_did(page, si
 
 def test_a_trouble_is_muted_and_told_again(page, site):
     page.goto("/")
-    trouble = page.locator(".attention li").filter(has_text="orders / audit")
+    trouble = page.locator(".card").filter(has_text="orders / audit")
     trouble.get_by_role("link", name="Mute…").click()
     page.get_by_role("dialog").get_by_role("button", name="Mute").click()
 
@@ -182,10 +182,10 @@ def test_a_node_is_drained_and_taken_back_from_its_page(page, site):
         page.get_by_role("link", name="Drain…").click()
         page.get_by_role("dialog").get_by_role("button", name="Drain nsqd").click()
         expect(page.get_by_role("heading", name="What is left on it")).to_be_visible(timeout=15000)
-        expect(page.locator("#left-head + ul")).to_contain_text("nobody there consumes it")
-        page.get_by_role("link", name="Take publishes again…").click()
-        page.get_by_role("dialog").get_by_role("button", name="Take publishes again nsqd").click()
-        expect(page.locator("[data-note]")).to_contain_text("told to take publishes again")
+        expect(page.locator("#left-head + ul")).to_contain_text("no consumers there")
+        page.get_by_role("link", name="Resume publishing…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Resume publishing nsqd").click()
+        expect(page.locator("[data-note]")).to_contain_text("Publishing resumed")
         assert not node.get("/drain")["draining"]
     finally:
         node.post("/drain?cancel=true")
@@ -215,7 +215,7 @@ def test_a_policy_is_shown_before_it_is_set_then_edited_and_deleted(page, site):
     form.get_by_label("Definition").fill('{"ttl": "1h"}')
     form.get_by_role("button", name="Show what changes").click()
     expect(page.get_by_role("heading", name="Set policy keep on all nodes?")).to_be_visible()
-    expect(page.get_by_text("For the topics and channels that there are nothing changes.")).to_be_visible()
+    expect(page.get_by_text("No existing topic or channel is affected.")).to_be_visible()
     assert faults_of(page) == []
     page.get_by_role("button", name="Set on all nodes").click()
 
@@ -247,7 +247,7 @@ def test_selected_channels_are_paused_and_sought_without_javascript(page, site):
     page.get_by_label("Select a", exact=True).check()
     page.get_by_role("button", name="Seek… selected channels").click()
     page.get_by_label("To").fill("latest")
-    page.get_by_role("button", name="Show what it means").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
     page.get_by_role("button", name="Seek 1 channel").click()
     expect(page.locator("[data-note]")).to_contain_text("1 channel of 1 was set to latest.")

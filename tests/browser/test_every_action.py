@@ -71,7 +71,7 @@ def steps(topic: str, site: Site) -> list[Step]:
     messages, channel = f"/messages?topic={topic}&channel=a", f"/topics/{topic}/a"
     node, other = (nsqd.http_address for nsqd in site.nsqds)
     dead = f"/messages?topic=sick-{topic}.a.dead"
-    muted = lambda page: page.locator(".attention li").filter(has_text="orders / audit")  # noqa: E731
+    muted = lambda page: page.locator(".card").filter(has_text="orders / audit")  # noqa: E731
     return [
         Step("publish", f"/messages?topic={topic}", "Publish…", "Publish", "was published to", {"Body": "x"}),
         Step("finish", f"{messages}&state=waiting", "Finish…", "Finish", "was finished.", of_a_row=True),
@@ -81,22 +81,22 @@ def steps(topic: str, site: Site) -> list[Step]:
             "Requeue all of these…",
             "Requeue all of these",
             "were requeued.",
-            {"Put off by": "1h"},
+            {"Delay": "1h"},
         ),
         Step("send", f"{messages}&state=deferred", "Send now…", "Send now", "was sent.", of_a_row=True),
         Step("cancel", f"{messages}&state=deferred", "Cancel…", "Cancel", "was cancelled.", of_a_row=True),
         Step("pause", channel, "Pause…", "Pause channel", "was paused on 2 nsqds."),
         Step("unpause", channel, "Resume…", "Resume channel", "was resumed on 2 nsqds."),
         Step("empty", channel, "Empty…", "Empty channel", "was emptied on 2 nsqds."),
-        Step("mute", "/", "Mute…", "Mute", "It is muted for an hour.", within=muted),
-        Step("unmute", "/", "Unmute…", "Unmute", "It is told of again.", within=muted),
-        Step("drain", f"/nodes/{other}", "Drain…", "Drain nsqd", "told to drain"),
+        Step("mute", "/", "Mute…", "Mute", "Muted for 1 hour.", within=muted),
+        Step("unmute", "/", "Unmute…", "Unmute", "Alerts are sent again.", within=muted),
+        Step("drain", f"/nodes/{other}", "Drain…", "Drain nsqd", "Draining started"),
         Step(
             "undrain",
             f"/nodes/{other}",
-            "Take publishes again…",
-            "Take publishes again nsqd",
-            "told to take publishes again",
+            "Resume publishing…",
+            "Resume publishing nsqd",
+            "Publishing resumed",
         ),
         Step(
             "send_back",
@@ -198,7 +198,7 @@ def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, wa
     way.follow(page.get_by_role("link", name="Seek…"))
     question = page.locator("[data-confirm]")
     way.fill(question.get_by_label("To"), "latest")
-    way.follow(question.get_by_role("button", name="Show what it means"))
+    way.follow(question.get_by_role("button", name="Preview"))
     expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
     way.follow(page.get_by_role("button", name="Seek", exact=True))
     expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
@@ -222,7 +222,7 @@ def test_what_is_made_and_selected_is_changed_together(page, site, way, request)
         for label, text in fields.items():
             way.fill(question.get_by_label(label), text)
         if word == "Seek":
-            way.follow(page.get_by_role("button", name="Show what it means"))
+            way.follow(page.get_by_role("button", name="Preview"))
             expect(page.locator(".effects")).to_contain_text("afterwards")
         # Seek applies to all channels of the topic.
         what = "1 channel" if word == "Seek" else "1 topic"

@@ -59,12 +59,12 @@ def test_figures_change_without_a_reload(page):
 
 def test_a_held_page_stands_still_until_it_goes_on(page):
     page.goto("/topics/orders")
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Pause updates").click()
     stood = tile(page, "Messages").inner_text()
     with pytest.raises(AssertionError):
         expect(tile(page, "Messages")).not_to_have_text(stood, timeout=3000)
 
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
 
     expect(tile(page, "Messages")).not_to_have_text(stood, timeout=8000)
 
@@ -121,7 +121,7 @@ def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
     page.goto("/topics/dialog/a")
     page.get_by_role("link", name="Pause…").click()
     dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
-    expect(dialog).to_contain_text("What waits (6 messages) is kept")
+    expect(dialog).to_contain_text("Waiting and new messages are kept (6 messages)")
     expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
 
     dialog.get_by_role("button", name="Pause channel").click()

@@ -109,7 +109,7 @@ def test_consumers_are_paged_without_javascript(page, large):
 def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
     page.goto("/")
     messages = page.locator('tr[data-key="topic.0001.events"] td.num').nth(7)
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Pause updates").click()
     expect(page.locator("#live")).to_have_attribute("data-state", "paused")
     page.wait_for_load_state("networkidle")
     stood, at = messages.inner_text(), page.locator("#figures-time").inner_text()
@@ -127,7 +127,7 @@ def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
     assert page.locator("#figures-time").inner_text() == at
     assert messages.inner_text() == stood
     assert page.locator('[data-key="tile-Depth"] dd').inner_text() == total
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(messages).not_to_have_text(stood, timeout=8000)
 
 

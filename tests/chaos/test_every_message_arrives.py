@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.message import Message
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._message import Message
+from nsqclient._producer import Producer
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import eventually
 

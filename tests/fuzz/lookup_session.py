@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import MAGIC_V1, CommandParser
+from nsqcore.lookup_protocol import MAGIC_V1, CommandParser
 from nsqlookupd.registry import Key, Registry
 from nsqlookupd.session import NsqdSession
 

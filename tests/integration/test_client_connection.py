@@ -6,11 +6,11 @@ import time
 import pytest
 
 from bench.ports import free_port
-from nsqclient.config import Config
-from nsqclient.connection import Connection
-from nsqclient.errors import ConnectionLostError, HandshakeError
-from nsqclient.handshake import connect
-from nsqclient.listener import Listener
+from nsqclient._config import Config
+from nsqclient._connection import Connection
+from nsqclient._errors import ConnectionLostError, HandshakeError
+from nsqclient._handshake import connect
+from nsqclient._listener import Listener
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bench.ports import free_port
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.producer import Producer
-from nsqclient.retry import Fixed, Retry
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._producer import Producer
+from nsqclient._retry import Fixed, Retry
 from nsqclient.wire.errors import ProtocolError
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually

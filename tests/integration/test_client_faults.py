@@ -29,8 +29,8 @@ from nsqclient import (
     Retry,
     UnreachableError,
     sync,
-    threads,
 )
+from nsqclient import _threads as threads
 from nsqclient.testing import MemoryNsqd
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually, wait_until

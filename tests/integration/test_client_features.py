@@ -29,8 +29,8 @@ from nsqclient import (
     UnsupportedError,
     sync,
 )
-from nsqclient.backoff import Phase
-from nsqclient.passage import MOST_ENTERING
+from nsqclient._backoff import Phase
+from nsqclient._passage import MOST_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually, wait_until
 
@@ -735,6 +735,25 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
     assert sorted(set(levels)) in ([1, 2], [1, 2, 3])
 
 
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"])
+async def test_only_the_last_failed_attempt_is_an_error_with_a_traceback(nsqd, caplog, level):
+    caplog.set_level(level, logger="nsqclient")
+    nsqd.publish("t", b"x")
+
+    def fail(message):
+        raise ValueError("first line\nsecond line")
+
+    async with consumer_of(nsqd, fail, retry=Retry(2, Fixed(5), backoff=False)):
+        await eventually(lambda: nsqd.deferred("t", "c"), "it failed once")
+        nsqd.advance(5)
+        await eventually(lambda: nsqd.finished("t", "c"), "it failed for the last time")
+
+    first, last = (one for one in caplog.records if "handler failed" in one.getMessage())
+    assert (first.levelname, bool(first.exc_info)) == ("WARNING", level == "DEBUG")
+    assert first.getMessage().endswith("which is delivered again: ValueError: first line")
+    assert (last.levelname, bool(last.exc_info)) == ("ERROR", True)
+
+
 # --- headers
 
 
@@ -1086,7 +1105,7 @@ async def test_time_passes_in_the_nsqd_in_memory_when_a_test_says_so(nsqd):
 
 async def test_the_nsqd_in_memory_refuses_what_a_real_one_refuses(nsqd):
     async with Producer(nsqd.address) as producer:
-        nsqd.refuse("E_MPUB_FAILED", "E_MPUB_FAILED")
+        nsqd.refuse("E_MPUB_FAILED")
         with pytest.raises(ProtocolError, match="E_MPUB_FAILED refused by the test"):
             await producer.multi_publish("t", [b"x"])
     reader, writer = await asyncio.open_connection(*nsqd.address.split(":"))
@@ -1101,3 +1120,48 @@ def test_the_nsqd_in_memory_ends_with_its_connections(nsqd):
         producer.publish("t", b"x")
 
     assert threading.active_count() == before
+
+
+async def test_program_that_asks_nsqlookupd_is_tested_unchanged(nsqd):
+    bodies = []
+
+    async def handle(message):
+        bodies.append(message.body)
+
+    lookupd = nsqd.lookupd_address
+    async with (
+        Producer(lookupd_addresses=lookupd) as producer,
+        Consumer("t", "c", handle, lookupd_addresses=lookupd),
+    ):
+        await producer.publish("t", b"x")
+        await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is finished")
+
+    assert bodies == [b"x"]
+
+
+@pytest.mark.parametrize("addresses", [1, 2])
+async def test_each_address_is_tried_once_before_a_refusal_is_raised(nsqd, addresses):
+    with MemoryNsqd() as other:
+        nodes = [nsqd, other][:addresses]
+        for node in nodes:
+            node.refuse("E_PUB_FAILED", "E_PUB_FAILED")
+        async with Producer([node.address for node in nodes]) as producer:
+            with pytest.raises(ProtocolError, match="E_PUB_FAILED"):
+                await producer.publish("t", b"x")
+
+        assert [node.connections_made for node in nodes] == [1] * addresses
+
+
+async def test_a_connection_that_breaks_is_opened_once_more(nsqd):
+    async with Producer(nsqd.address) as producer:
+        await producer.publish("t", b"1")
+        nsqd.drop_connections()
+        await producer.publish("t", b"2")
+
+    assert nsqd.published("t") == [b"1", b"2"]
+
+
+async def test_negative_delay_of_a_publish_is_named_in_seconds(nsqd):
+    async with Producer(nsqd.address) as producer:
+        with pytest.raises(ValueError, match="delay -1 s is negative"):
+            await producer.deferred_publish("t", b"x", -1)

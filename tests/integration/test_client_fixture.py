@@ -5,7 +5,7 @@ import gc
 import socket
 import warnings
 
-from nsqclient import threads
+from nsqclient import _threads as threads
 from nsqclient.sync import Producer
 from nsqclient.testing import MemoryNsqd
 from nsqclient.wire import commands

@@ -8,10 +8,10 @@ import ssl
 import pytest
 
 from nsqclient import Config, Consumer, Producer
-from nsqclient.directory import Directory
-from nsqclient.http import HttpError, get
-from nsqclient.lookups import Lookups
-from nsqclient.tasks import Tasks
+from nsqclient._directory import Directory
+from nsqclient._http import HttpError, get
+from nsqclient._lookups import Lookups
+from nsqclient._tasks import Tasks
 from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.address import split_address
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
@@ -354,7 +354,7 @@ async def test_an_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeyp
             raise failing.pop()
         return await get(*args, **settings)
 
-    monkeypatch.setattr("nsqclient.http.get", fails_at_first)
+    monkeypatch.setattr("nsqclient._http.get", fails_at_first)
     with MemoryNsqd() as nsqd:
         async with (
             asyncio.timeout(30),

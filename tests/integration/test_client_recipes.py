@@ -47,8 +47,8 @@ def test_the_programs_of_the_pages_pass_mypy_strict(folder):
 
 
 @pytest.mark.slow
-def test_the_programs_of_the_pages_pass_pyright(folder):
-    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard", "venv": "."}')
+def test_the_programs_of_the_pages_pass_pyright_strict(folder):
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "venv": "."}')
     checked = run("-m", "pyright", "--pythonpath", sys.executable, ".", cwd=folder)
 
     assert checked.returncode == 0, checked.stdout

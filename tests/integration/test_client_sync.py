@@ -203,26 +203,10 @@ def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
     assert "never retrieved" not in caplog.text
 
 
-# Methods that belong to an event loop and have no use in a thread.
-OF_THE_LOOP = {
-    "Producer": {"offer", "wait_for_room"},
-    "Consumer": {
-        "connection_lost",
-        "handling_failed",
-        "is_called_by_a_handler",
-        "message_answered",
-        "messages_received",
-        "publish_refused",
-        "publishes_lost",
-        "requests_answered",
-    },
-}
-
-
 @pytest.mark.parametrize("name", ["Producer", "Consumer"])
 def test_what_the_one_face_has_the_other_has_too(name):
     asynchronous, blocking = getattr(nsqclient, name), getattr(nsqclient.sync, name)
-    names = {one for one in dir(asynchronous) if not one.startswith("_")} - OF_THE_LOOP[name]
+    names = {one for one in dir(asynchronous) if not one.startswith("_")}
 
     assert names - set(dir(blocking)) == set()
     for one in (*names, "__init__"):

@@ -1,12 +1,14 @@
 """taskiq's own worker runs tasks that come over NSQ."""
 
 import asyncio
+import json
 
 import pytest
+from taskiq import SimpleRetryMiddleware
 from taskiq.api import run_receiver_task
 
 from nsqclient import Config
-from nsqclient.integrations.taskiq import NsqBroker
+from nsqclient.integrations.taskiq import DeadLetters, NsqBroker
 from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import eventually
 
@@ -85,3 +87,50 @@ async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsq
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         await broker.shutdown()
+
+
+async def test_clean_stop_of_a_worker_logs_no_warning(nsqd, caplog):
+    broker = NsqBroker(nsqd.address)
+
+    @broker.task
+    async def work() -> None: ...
+
+    await broker.startup()
+    worker = asyncio.create_task(run_receiver_task(broker))
+    await work.kiq()
+    await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 1, "it was run")
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+    await broker.shutdown()
+
+    assert [one.getMessage() for one in caplog.records if one.name == "nsqclient" and one.levelno > 20] == []
+
+
+async def test_task_that_failed_for_the_last_time_is_a_dead_letter():
+    with MemoryNsqd(headers=True) as nsqd:
+        broker = NsqBroker(nsqd.address).with_middlewares(
+            DeadLetters("dead"), SimpleRetryMiddleware(default_retry_count=2, default_retry_label=True)
+        )
+        runs = []
+
+        @broker.task
+        async def fail(number: int) -> None:
+            runs.append(number)
+            raise ValueError(number)
+
+        await broker.startup()
+        worker = asyncio.create_task(run_receiver_task(broker))
+        await fail.kiq(7)
+        try:
+            await eventually(lambda: nsqd.published("dead"), "it is a dead letter")
+            await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "both runs are finished")
+        finally:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+            await broker.shutdown()
+
+        assert runs == [7, 7]
+        [headers] = nsqd.published_headers("dead")
+        assert (headers["dead-topic"], headers["dead-channel"]) == ("taskiq", "workers")
+        assert headers["dead-reason"] == "ValueError: 7"
+        assert json.loads(nsqd.published("dead")[0])["args"] == [7]

@@ -6,7 +6,9 @@ import ssl
 
 import pytest
 
+from nsqcore.cluster.http import ClusterHttp
 from tests.support.certificates import Authority
+from tests.support.http_doors import Doors
 from tests.support.waiting import wait_until
 
 DAEMONS = ("nsqlookupd", "nsqadmin")
@@ -153,3 +155,61 @@ def test_nsqadmin_trusts_an_authority_that_is_added_to_its_file_without_a_restar
     file.write_bytes(file.read_bytes() + authority.file.read_bytes())
 
     wait_until(lambda: b'"t"' in admin.request("GET", "/api/topics")[1], "it is trusted")
+
+
+async def test_requests_over_https_trust_the_system_without_authorities_of_their_own(tmp_path, monkeypatch):
+    authority = Authority(tmp_path / "tls")
+    tls = {"tls_cert": str(authority.certificate), "tls_key": str(authority.key)}
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    async with (
+        Doors(tmp_path / "data", https_address="127.0.0.1:0", **tls) as doors,
+        ClusterHttp() as http,
+    ):
+        assert await http.fetch(f"https://127.0.0.1:{doors.nsqd.https.port}", "/ping", {}) == b"OK"
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_failed_handshake_has_an_alert_and_a_line_with_its_reason(secure, authority, program):
+    daemon = secure(program, "--tls-min-version=tls1.3")
+    old = authority.client()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    with pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"):
+        https(daemon, old, "/ping")
+
+    wait_until(lambda: "handshake failed - tls: unsupported protocol" in daemon.logs(), "it is in the log")
+
+
+def test_client_without_a_certificate_gets_an_alert(cluster, authority):
+    policy = [*authority.flags, "--tls-client-auth-policy=require-verify"]
+    daemon = cluster.daemon("nsqd", policy, ("tcp", "http", "https")).start()
+
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+        https(daemon, authority.client(), "/ping")
+
+    wait_until(
+        lambda: "handshake failed - tls: peer did not return a certificate" in daemon.logs(),
+        "it is in the log",
+    )
+
+
+def test_client_that_refuses_the_certificate_is_in_the_log(secure):
+    daemon = secure("nsqlookupd")
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        https(daemon, ssl.create_default_context(), "/ping")
+
+    wait_until(lambda: "handshake failed" in daemon.logs(), "it is in the log")
+    assert any(word in daemon.logs() for word in ("unknown ca", "one that refuses the certificate"))
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_plain_http_at_the_https_port_gets_a_sentence(secure, program):
+    daemon = secure(program)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.ports["https"], timeout=10)
+    connection.request("GET", "/ping")
+    answer = connection.getresponse()
+
+    assert (answer.status, answer.read()[:28]) == (400, b"This port speaks HTTPS: the ")
+    connection.close()
+    wait_until(lambda: "handshake failed - plain HTTP" in daemon.logs(), "it is in the log")

@@ -34,7 +34,7 @@ class Case:
         self.published: Counter[bytes] = Counter()
         for nsqd in self.nsqds:
             self.open(nsqd)
-        self.query = Query(self.nodes, "t", {"retrySeconds": "1"})
+        self.query = Query(self.nodes, "t", {"retryTimeout": "1"})
 
     def open(self, nsqd, channel="archive"):
         nsqd.post("/topic/create?topic=t")

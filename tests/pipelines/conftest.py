@@ -33,8 +33,8 @@ class Nodes:
 
     def options(self, topic, **changes):
         """Options of the source that find this cluster."""
-        given = {"lookupd_http_addresses": self.lookupd.http_address, "topic": topic, "channel": "archive"}
-        return {**given, "retrySeconds": "0", **changes}
+        given = {"lookupdHttpAddresses": self.lookupd.http_address, "topic": topic, "channel": "archive"}
+        return {**given, "retryTimeout": "0", **changes}
 
     def parsed(self, topic, **changes):
         return SourceOptions.parse(self.options(topic, **changes))

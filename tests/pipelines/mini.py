@@ -37,11 +37,11 @@ class Query:
 
         *die* is "planned" or "stored": the driver is killed after that step of the first batch.
         """
-        reader = NsqStreamReader(self.nodes.parsed(self.topic, **self.options, **changes))
+        reader = NsqStreamReader(self.nodes.parsed(self.topic, **{**self.options, **changes}))
         try:
             self._run(reader, ReadMaxRows(limit), batches, die)
         except SourceError as error:
-            return str(error)
+            return error.sentence
         except Killed:
             return "killed"
         finally:

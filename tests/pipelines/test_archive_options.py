@@ -46,7 +46,7 @@ def test_settings_of_spark_may_contain_an_equals_sign():
         ),
         (
             ["--nsqd-http-address=a:1"],
-            "exactly one of the options lookupd_http_addresses and nsqd_http_addresses",
+            "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses",
         ),
         (["--channel="], "option channel is missing"),
         (["--channel=c#ephemeral"], "an ephemeral channel is gone when nsqd restarts"),

@@ -78,7 +78,8 @@ messages, origin = decode_frames(frames), Origin("t", "c", "n:1")
 with RangeFiles(FolderPlace(Path(sys.argv[1])), LogRange("n:1", 0, 3)) as files:
     written = [*files.write(batch), *files.finish()]
 assert len(written) == 3 and all(_row(one).num_rows for one in written)
-schema = StructType().add("a", LongType()).add("timestamp", TimestampType()).add("_corrupt", StringType())
+schema = StructType().add("a", LongType()).add("timestamp", TimestampType())
+schema = schema.add("_corrupt_record", StringType())
 (json,) = JsonColumns(schema).batches(messages, origin)
 (part,) = Within(MessageColumns(), Interval(0, 3)).batches(messages, origin)
 print(json.num_rows, "pandas" in sys.modules)
@@ -91,7 +92,7 @@ import pyspark.sql.worker.create_data_source
 from pyspark_nsq import DefaultSource
 from pyspark_nsq.parquet.source import NsqParquetSource
 
-options = {"nsqd_http_addresses": "n:1", "topic": "t", "channel": "c"}
+options = {"nsqdHttpAddresses": "n:1", "topic": "t", "channel": "c"}
 print(len(DefaultSource(options).schema()), len(NsqParquetSource({**options, "output": "x"}).schema()))
 print({"numpy", "pyarrow", "pandas", "ssl"} & sys.modules.keys())
 """

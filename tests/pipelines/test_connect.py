@@ -20,7 +20,7 @@ lookupd, topic, folder = sys.argv[1:]
 builder = SparkSession.builder.remote("local[2]").config("spark.driver.memory", "1g")
 spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
 print(type(spark).__module__)
-options = {"lookupd_http_addresses": lookupd, "topic": topic}
+options = {"lookupdHttpAddresses": lookupd, "topic": topic}
 print(spark.read.format("nsq").options(**options).load().count())
 query = (
     spark.readStream.format("nsq")
@@ -29,12 +29,12 @@ query = (
     .load()
     .selectExpr("to_json(struct(order)) AS body")
     .writeStream.format("nsq")
-    .options(lookupd_http_addresses=lookupd, topic=topic + "-copy", checkpointLocation=folder + "/checkpoint")
+    .options(lookupdHttpAddresses=lookupd, topic=topic + "-copy", checkpointLocation=folder + "/checkpoint")
     .trigger(availableNow=True)
     .start()
 )
 query.awaitTermination()
-copy = spark.read.format("nsq").options(lookupd_http_addresses=lookupd, topic=topic + "-copy").load()
+copy = spark.read.format("nsq").options(lookupdHttpAddresses=lookupd, topic=topic + "-copy").load()
 print(sorted(bytes(row.body).decode() for row in copy.collect()))
 spark.stop()
 """

@@ -116,7 +116,7 @@ def test_bodies_that_are_no_such_json_are_kept_apart(cook, nodes, orders):
 
     assert len(rows(folder / "orders")) == 6
     (letter,) = rows(folder / "dead_letters")
-    assert (letter["_corrupt"], letter["nsqd"]) == ("not json", nodes.nsqds[0].http_address)
+    assert (letter["_corrupt_record"], letter["nsqd"]) == ("not json", nodes.nsqds[0].http_address)
 
 
 def test_the_lag_of_each_batch_is_told(cook, orders, capsys):
@@ -134,7 +134,7 @@ def test_a_table_is_published_to_the_topics_that_its_rows_name(spark, nodes, top
     table = spark.createDataFrame(
         [(f"{number}", f"{topic}-{number % 2}") for number in range(100)], "body string, topic string"
     ).repartition(4)
-    table.write.format("nsq").mode("append").options(lookupd_http_addresses=nodes.lookupd.http_address).save()
+    table.write.format("nsq").mode("append").options(lookupdHttpAddresses=nodes.lookupd.http_address).save()
 
     for parity in range(2):
         name = f"{topic}-{parity}"
@@ -155,7 +155,7 @@ def test_a_table_is_published_to_the_topics_that_its_rows_name(spark, nodes, top
 def test_a_table_that_cannot_be_published_is_named(spark, nodes, topic, mode, columns, sentence):
     writer = spark.sql(f"SELECT {columns}").write.format("nsq").mode(mode)
     with pytest.raises(Exception, match=sentence) as caught:
-        writer.options(lookupd_http_addresses=nodes.lookupd.http_address, topic=topic).save()
+        writer.options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=topic).save()
     assert "Traceback" not in str(caught.value)
 
 

@@ -322,7 +322,7 @@ def test_dead_letters_that_go_back_to_another_channel_are_not_missed(cluster, re
 
 def test_two_queries_on_one_channel_are_told_of_each_other(case):
     case.publish()
-    second = Query(case.nodes, "t", {"retrySeconds": "1"})
+    second = Query(case.nodes, "t", {"retryTimeout": "1"})
     assert case.query.run(limit=400, batches=1) == ""
     assert second.run(limit=400, batches=1) == ""
     assert case.query.run() == ""

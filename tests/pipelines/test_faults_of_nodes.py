@@ -41,7 +41,7 @@ def test_a_frozen_nsqd_is_named_and_read_when_it_goes_on(case):
     frozen = case.nsqds[0]
     os.kill(frozen.pid, signal.SIGSTOP)
     try:
-        error = case.query.run(requestTimeoutSeconds="0.5")
+        error = case.query.run(requestTimeout="0.5")
     finally:
         os.kill(frozen.pid, signal.SIGCONT)
 
@@ -57,7 +57,7 @@ def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(clus
     for at in range(0, 12, 4):
         nodes.publish(nsqd, "t", *bodies[at : at + 4])
     reader = NsqStreamReader(
-        nodes.parsed("t", startingOffsets="earliest", retrySeconds="20", minPartitions="1")
+        nodes.parsed("t", startingOffsets="earliest", retryTimeout="20", minPartitions="1")
     )
     start = reader.initialOffset()
     (partition,) = reader.partitions(start, reader.latestOffset(start, ALL))
@@ -147,8 +147,8 @@ def test_two_nsqlookupds_of_which_each_knows_one_nsqd_are_both_asked(cluster):
     wait_until(lambda: second.request("GET", "/lookup?topic=t")[0] == 200, "it is listed")
     both = f"{first.http_address},{second.http_address}"
 
-    assert case.query.run(lookupd_http_addresses=both) == ""
-    assert case.query.run(lookupd_http_addresses=both) == ""
+    assert case.query.run(lookupdHttpAddresses=both) == ""
+    assert case.query.run(lookupdHttpAddresses=both) == ""
     case.exact()
 
 
@@ -256,7 +256,7 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.options import SourceOptions
 
 address, topic = sys.argv[1:]
-options = {"nsqd_http_addresses": address, "topic": topic, "minPartitions": "1"}
+options = {"nsqdHttpAddresses": address, "topic": topic, "minPartitions": "1"}
 reader = NsqBatchReader(SourceOptions.parse(options))
 rows = [piece.num_rows for part in reader.partitions() for piece in reader.read(part)]
 print(len(rows), max(rows), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -15,7 +15,7 @@ def columns(*values, headers=False):
     return {field.name: field.dataType.simpleString() for field in schema if field.name not in OF_MESSAGE}
 
 
-OF_MESSAGE = {"timestamp", "topic", "nsqd", "sequence", "headers", "_corrupt"}
+OF_MESSAGE = {"timestamp", "topic", "nsqd", "sequence", "headers", "_corrupt_record"}
 
 
 def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one():
@@ -23,7 +23,7 @@ def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one
 
     assert schema.simpleString() == (
         "struct<timestamp:timestamp,topic:string,nsqd:string,sequence:bigint,"
-        "order:bigint,price:double,sku:string,paid:boolean,_corrupt:binary>"
+        "order:bigint,price:double,sku:string,paid:boolean,_corrupt_record:binary>"
     )
 
 

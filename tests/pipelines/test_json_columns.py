@@ -27,7 +27,7 @@ from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import decode_frames
 from pyspark_nsq.source.json_columns import JsonColumns
 
-SCHEMA = StructType().add("a", LongType()).add("b", StringType()).add("_corrupt", "binary")
+SCHEMA = StructType().add("a", LongType()).add("b", StringType()).add("_corrupt_record", "binary")
 
 
 def parse(schema, *bodies):
@@ -63,7 +63,7 @@ def test_a_date_is_read_from_its_text_wherever_it_lies():
         .add("a", LongType())
         .add("d", DateType())
         .add("in", StructType().add("days", ArrayType(DateType())).add("at", TimestampType()))
-        .add("_corrupt", "binary")
+        .add("_corrupt_record", "binary")
     )
     whole = b'{"a": 1, "d": "2026-11-20", "in": {"days": ["1969-12-31", null], "at": "2026-11-20T09:00:00"}}'
     rows = parse(schema, whole, b'{"a": 2, "d": "soon"}', b"{}", b'{"d": "2026-11-20 23:59:59", "in": {}}')
@@ -75,15 +75,15 @@ def test_a_date_is_read_from_its_text_wherever_it_lies():
             "days": [date(1969, 12, 31), None],
             "at": datetime(2026, 11, 20, 9, tzinfo=UTC),
         },
-        "_corrupt": None,
+        "_corrupt_record": None,
     }
-    assert rows[1] == {"a": None, "d": None, "in": None, "_corrupt": b'{"a": 2, "d": "soon"}'}
-    assert rows[2] == {"a": None, "d": None, "in": None, "_corrupt": None}
+    assert rows[1] == {"a": None, "d": None, "in": None, "_corrupt_record": b'{"a": 2, "d": "soon"}'}
+    assert rows[2] == {"a": None, "d": None, "in": None, "_corrupt_record": None}
     assert rows[3] == {
         "a": None,
         "d": date(2026, 11, 20),
         "in": {"days": None, "at": None},
-        "_corrupt": None,
+        "_corrupt_record": None,
     }
 
 
@@ -103,19 +103,19 @@ def test_a_body_that_is_none_leaves_the_rows_of_the_others_alone(mixed):
 
     for one, row in zip(mixed, rows, strict=True):
         if isinstance(one, int):
-            assert row == {"a": one, "b": str(one), "_corrupt": None}
+            assert row == {"a": one, "b": str(one), "_corrupt_record": None}
         else:
             assert row["a"] is None
-            assert row["_corrupt"] in {one, None}
+            assert row["_corrupt_record"] in {one, None}
 
 
 @pytest.mark.parametrize("body", [trick for trick in TRICKS if trick != b"null"])
 def test_a_body_that_is_no_such_object_is_kept_as_it_came(body):
-    assert parse(SCHEMA, body) == [{"a": None, "b": None, "_corrupt": body}]
+    assert parse(SCHEMA, body) == [{"a": None, "b": None, "_corrupt_record": body}]
 
 
 def test_a_body_may_have_lines():
-    assert parse(SCHEMA, b'{\n  "a": 1,\n  "b": "x"\n}') == [{"a": 1, "b": "x", "_corrupt": None}]
+    assert parse(SCHEMA, b'{\n  "a": 1,\n  "b": "x"\n}') == [{"a": 1, "b": "x", "_corrupt_record": None}]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,10 @@ def test_a_body_may_have_lines():
             StructType().add("a", LongType()).add("nsqd", LongType()),
             "the schema has the column nsqd as bigint",
         ),
-        (StructType().add("a", LongType()).add("_corrupt", LongType()), "_corrupt must be binary or string"),
+        (
+            StructType().add("a", LongType()).add("_corrupt_record", LongType()),
+            "_corrupt_record must be binary or string",
+        ),
         (StructType().add("m", MapType(StringType(), LongType())), "cannot read column m of type map<"),
         (
             StructType().add("m", ArrayType(StructType().add("x", MapType(StringType(), LongType())))),
@@ -140,8 +143,8 @@ def test_a_body_may_have_lines():
             "in column a the schema has b as not null",
         ),
         (
-            StructType().add("a", LongType()).add("_corrupt", "binary", nullable=False),
-            "in column _corrupt the schema has _corrupt as not null",
+            StructType().add("a", LongType()).add("_corrupt_record", "binary", nullable=False),
+            "in column _corrupt_record the schema has _corrupt_record as not null",
         ),
     ],
 )

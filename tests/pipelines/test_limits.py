@@ -24,7 +24,7 @@ def test_a_batch_has_about_as_many_bytes_as_it_may(nodes, topic):
 
 def test_a_batch_waits_for_enough_messages_but_not_for_ever(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
-    options = {"minOffsetsPerTrigger": "3", "maxTriggerDelaySeconds": "0.2"}
+    options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "0.2"}
     reader = NsqStreamReader(nodes.parsed(topic, **options))
     start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from nsqclient.tls import TLS_OPTIONS
+from nsqclient._tls import TLS_OPTIONS
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.options import NAMES, SourceOptions, StartingOffsets
 
-LEAST = {"lookupd_http_addresses": "127.0.0.1:4161", "topic": "orders", "channel": "archive"}
+LEAST = {"lookupdHttpAddresses": "127.0.0.1:4161", "topic": "orders", "channel": "archive"}
 
 
 def parse(**changes):
@@ -34,7 +34,7 @@ def test_names_are_taken_in_any_case_as_spark_does():
 
 
 def test_addresses_are_separated_by_commas_and_each_counts_once():
-    options = parse(lookupd_http_addresses=" a:4161, b:4161 ,,a:4161,[::1]:4161")
+    options = parse(lookupdHttpAddresses=" a:4161, b:4161 ,,a:4161,[::1]:4161")
 
     assert options.lookupd_http_addresses == ("a:4161", "b:4161", "[::1]:4161")
 
@@ -56,20 +56,20 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
         ({"minPartitions": "-1"}, "option minPartitions is '-1'; it must be a whole number above 0"),
         ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no'; it must be true or false"),
         (
-            {"requestTimeoutSeconds": "0"},
-            "option requestTimeoutSeconds is '0'; it must be a number of seconds",
+            {"requestTimeout": "0"},
+            "option requestTimeout is '0'; it must be a duration such as",
         ),
-        ({"retrySeconds": "nan"}, "option retrySeconds is 'nan'; it must be a number of seconds"),
-        ({"retrySeconds": "soon"}, "option retrySeconds is 'soon'; it must be a number of seconds"),
+        ({"retryTimeout": "nan"}, "option retryTimeout is 'nan'; it must be a duration such as"),
+        ({"retryTimeout": "soon"}, "option retryTimeout is 'soon'; it must be a duration such as"),
         ({"startingOffsets": "newest"}, "option startingOffsets is 'newest'; there are: acknowl"),
         (
-            {"lookupd_http_addresses": "host"},
-            "option lookupd_http_addresses has 'host'; it must be host:port",
+            {"lookupdHttpAddresses": "host"},
+            "option lookupdHttpAddresses has 'host'; it must be host:port",
         ),
-        ({"lookupd_http_addresses": "h:70000"}, "has 'h:70000'; it must be host:port"),
-        ({"lookupd_http_addresses": "http://h:1"}, "has 'http://h:1'; it must be host:port"),
-        ({"lookupd_http_addresses": ""}, "exactly one of the options"),
-        ({"nsqd_http_addresses": "h:4151"}, "exactly one of the options"),
+        ({"lookupdHttpAddresses": "h:70000"}, "has 'h:70000'; it must be host:port"),
+        ({"lookupdHttpAddresses": "http://h:1"}, "has 'http://h:1'; it must be host:port"),
+        ({"lookupdHttpAddresses": ""}, "exactly one of the options"),
+        ({"nsqdHttpAddresses": "h:4151"}, "exactly one of the options"),
         (
             {"topicPattern": "o.*"},
             "exactly one of the options topic and topicPattern must be given; both are",
@@ -90,7 +90,7 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
         ({"startingOffsets": '{"n":' * 50_000}, "it must be JSON with a position for each nsqd, such as"),
         ({"maxOffsetsPerTrigger": "9" * 5000}, "it must be a whole number above 0"),
         ({"startingTimestamp": "9" * 5000}, "it must be a time such as 2026-11"),
-        ({"kafka.bootstrap.servers": "h:9092"}, "is of another source; use lookupd_http_addresses or"),
+        ({"kafka.bootstrap.servers": "h:9092"}, "is of another source; use lookupdHttpAddresses or"),
         ({"subscribe": "other"}, "is given twice, under two names"),
         ({"maxOffsetPerTrigger": "5"}, "option maxOffsetPerTrigger is not known; there are:"),
     ],
@@ -135,7 +135,7 @@ def test_tls_options_are_words_of_the_clients_helper():
 
 
 def test_an_address_may_say_https():
-    assert parse(lookupd_http_addresses="https://a:1,b:2").lookupd_http_addresses == ("https://a:1", "b:2")
+    assert parse(lookupdHttpAddresses="https://a:1,b:2").lookupd_http_addresses == ("https://a:1", "b:2")
 
 
 def test_every_option_is_described_in_the_documentation(pytestconfig):
@@ -162,6 +162,19 @@ def test_positions_are_given_for_each_nsqd_alone_or_below_its_topic():
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("24h", 86_400), ("7", 7), ("0.5", 0.5)]
+)
+def test_duration_has_a_unit_or_is_in_seconds(text, seconds):
+    assert parse(maxTriggerDelay=text).max_trigger_delay_s == seconds
+
+
+@pytest.mark.parametrize("text", ["0s", "25h", "-1s", "1d", "m", "1e3", "1 s 2"])
+def test_duration_that_is_none_is_refused(text):
+    with pytest.raises(OptionError, match=r"option maxTriggerDelay is .*it must be a duration such as 500ms"):
+        parse(maxTriggerDelay=text)
+
+
+@pytest.mark.parametrize(
     "text",
     ["2025-11-20T10:00:01.5Z", "2025-11-20T11:00:01.5+01:00", "2025-11-20 10:00:01.5", "1763632801500"],
 )
@@ -170,7 +183,7 @@ def test_a_time_has_a_zone_or_is_in_utc_or_counts_milliseconds(text):
 
 
 def test_names_of_kafkas_connector_are_taken():
-    given = {"lookupd_http_addresses": "l:4161", "subscribe": "orders,returns", "kafka.group.id": "archive"}
+    given = {"lookupdHttpAddresses": "l:4161", "subscribe": "orders,returns", "kafka.group.id": "archive"}
     parsed = SourceOptions.parse(given)
 
     assert (parsed.topics, parsed.topic, parsed.channel) == (("orders", "returns"), "", "archive")

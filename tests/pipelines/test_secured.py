@@ -44,10 +44,10 @@ def options(nsqd, authority, topic, tmp_path):
     assert connection.getresponse().read() == b"OK"
     connection.close()
     return {
-        "nsqd_http_addresses": nsqd.http_address,
+        "nsqdHttpAddresses": nsqd.http_address,
         "topic": topic,
         "channel": "archive",
-        "retrySeconds": "0",
+        "retryTimeout": "0",
         "authSecretFile": str(secret),
         "tlsRootCaFile": str(authority.file),
     }
@@ -74,14 +74,14 @@ def test_with_trust_and_secret_it_is_read_and_acknowledged(options):
 
 
 def test_an_https_address_can_be_given(options, nsqd):
-    assert read(options | {"nsqd_http_addresses": f"https://127.0.0.1:{nsqd.ports['https']}"}) == [b"kept"]
+    assert read(options | {"nsqdHttpAddresses": f"https://127.0.0.1:{nsqd.ports['https']}"}) == [b"kept"]
 
 
 def test_an_authority_that_is_not_trusted_is_named(options, tmp_path):
     stranger = Authority(tmp_path / "stranger")
     # The request is not repeated, because the next answer would be the same.
     with pytest.raises(SourceError, match=r"certificate that is not trusted here \(option tlsRootCaFile\)"):
-        read(options | {"tlsRootCaFile": str(stranger.file), "retrySeconds": "3600"})
+        read(options | {"tlsRootCaFile": str(stranger.file), "retryTimeout": "3600"})
 
 
 def test_a_file_that_does_not_exist_is_named(options):
@@ -137,7 +137,7 @@ SAYS_NOTHING = (200, {})
 
 def ask(address, tmp_path, **changes):
     (tmp_path / "secret").write_text("let me in")
-    given = {"nsqd_http_addresses": address, "topic": "t", "authSecretFile": str(tmp_path / "secret")}
+    given = {"nsqdHttpAddresses": address, "topic": "t", "authSecretFile": str(tmp_path / "secret")}
     with open_node(address, SourceOptions.parse({**given, **changes}), 0) as node:
         for _ in range(2):
             node.get("/log/bounds", [("topic", "t")])

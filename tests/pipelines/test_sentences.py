@@ -1,8 +1,19 @@
 """Spark's exceptions become one sentence."""
 
+import pickle
+import traceback
+
 import pytest
 
 from pyspark_nsq.jobs.sentences import sentence
+from pyspark_nsq.source.errors import (
+    CheckpointError,
+    DataLossError,
+    OptionError,
+    RowError,
+    SourceError,
+    UnreachableError,
+)
 
 TRACEBACK = """Traceback (most recent call last):
   File "x.py", line 1, in <module>
@@ -17,6 +28,25 @@ Traceback (most recent call last):
     raise ValueError("no such file")
 ValueError: no such file
  SQLSTATE: 39000"""
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (SourceError("it failed"), "[NSQ_FAILED] it failed"),
+        (OptionError("it failed"), "[NSQ_INVALID_OPTION] it failed"),
+        (UnreachableError("it failed"), "[NSQ_UNREACHABLE] it failed"),
+        (CheckpointError("it failed"), "[NSQ_WRONG_CHECKPOINT] it failed"),
+        (RowError("it failed"), "[NSQ_INVALID_ROW] it failed"),
+        (DataLossError("it failed"), "[NSQ_DATA_LOSS] it failed"),
+    ],
+)
+def test_error_has_a_class_in_spark_and_a_sentence_at_the_terminal(error, text):
+    in_spark = "".join(traceback.format_exception(pickle.loads(pickle.dumps(error))))
+
+    assert str(error) == text
+    assert in_spark.endswith(f"{type(error).__name__}: {text}\n")
+    assert sentence(RuntimeError(in_spark)) == "it failed"
 
 
 @pytest.mark.parametrize(

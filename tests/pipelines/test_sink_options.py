@@ -5,7 +5,7 @@ import pytest
 from pyspark_nsq.sink.options import NAMES, SinkOptions
 from pyspark_nsq.source.errors import OptionError
 
-LEAST = {"nsqd_http_addresses": "n:4151", "topic": "orders"}
+LEAST = {"nsqdHttpAddresses": "n:4151", "topic": "orders"}
 
 
 def test_what_must_be_said_is_enough():
@@ -23,8 +23,8 @@ def test_options_that_are_sparks_own_are_passed_over():
     ("changes", "sentence"),
     [
         ({"topic": "no spaces"}, "option topic is 'no spaces', which is not a valid topic name"),
-        ({"lookupd_http_addresses": "l:4161"}, "exactly one of the options lookupd_http_addresses and nsqd"),
-        ({"channel": "c"}, "option channel is not known; there are: lookupd_http_addresses"),
+        ({"lookupdHttpAddresses": "l:4161"}, "exactly one of the options lookupdHttpAddresses and nsqd"),
+        ({"channel": "c"}, "option channel is not known; there are: lookupdHttpAddresses"),
         ({"maxBatchBytes": "0"}, "option maxBatchBytes is '0'; it must be a whole number above 0"),
     ],
 )

@@ -206,14 +206,14 @@ def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
     )
     orders = (
         spark.read.format("nsq")
-        .schema("order long, price double, at struct<x: array<int>>, nsqd string, _corrupt string")
+        .schema("order long, price double, at struct<x: array<int>>, nsqd string, _corrupt_record string")
         .options(**nodes.options(topic, bodyFormat="json"))
         .load()
     )
     address = nodes.nsqds[0].http_address
 
     assert [
-        (row.order, row.price, row.at and row.at.x, row.nsqd, row._corrupt) for row in orders.collect()
+        (row.order, row.price, row.at and row.at.x, row.nsqd, row._corrupt_record) for row in orders.collect()
     ] == [
         (7, 1.5, [1, 2], address, None),
         (None, None, None, address, "[1]"),
@@ -245,9 +245,9 @@ def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(s
     found = run(**kept)
     nodes.publish(nodes.nsqds[1], topic, b'{"price": 1, "order": 2, "customer": 7}')
 
-    assert found == ["timestamp", "topic", "nsqd", "sequence", "order", "price", "_corrupt"]
+    assert found == ["timestamp", "topic", "nsqd", "sequence", "order", "price", "_corrupt_record"]
     assert run(**kept) == found
-    rows = spark.read.parquet(table).select("order", "price", "_corrupt").collect()
+    rows = spark.read.parquet(table).select("order", "price", "_corrupt_record").collect()
     assert sorted(map(tuple, rows), key=str) == [(1, 2.5, None), (2, 1.0, None), (None, None, b"no json")]
     # A batch read needs no file, and infers the columns from the present messages.
     assert "customer" in spark.read.format("nsq").options(**options).load().columns

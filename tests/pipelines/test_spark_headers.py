@@ -116,7 +116,7 @@ WRITTEN = {b"one": {"a": "ä", "b": ""}, b"two": {}, b"three": {}, b"four": {"c"
 
 
 def test_rows_with_headers_are_published_with_them(spark, nodes, topic):
-    options = {"lookupd_http_addresses": nodes.lookupd.http_address, "topic": topic}
+    options = {"lookupdHttpAddresses": nodes.lookupd.http_address, "topic": topic}
     spark.sql(ROWS).write.format("nsq").mode("append").options(**options).save()
 
     assert consumed(nodes, topic) == WRITTEN
@@ -130,7 +130,7 @@ def test_a_stream_is_written_with_its_headers(spark, nodes, topic, published, tm
         .load()
         .select("body", "headers")
         .writeStream.format("nsq")
-        .options(lookupd_http_addresses=nodes.lookupd.http_address, topic=f"{topic}-again")
+        .options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=f"{topic}-again")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -141,7 +141,7 @@ def test_a_stream_is_written_with_its_headers(spark, nodes, topic, published, tm
 
 
 def test_a_message_with_headers_can_be_put_off(spark, nodes, topic):
-    options = {"lookupd_http_addresses": nodes.lookupd.http_address, "topic": topic}
+    options = {"lookupdHttpAddresses": nodes.lookupd.http_address, "topic": topic}
     rows = spark.sql("SELECT 'later' AS body, map('a', 'b') AS headers, 3600000 AS defer_ms")
     rows.write.format("nsq").mode("append").options(**options).save()
 
@@ -156,7 +156,7 @@ def test_a_message_with_headers_can_be_put_off(spark, nodes, topic):
 
 
 def test_headers_that_are_too_long_fail_the_task_with_a_sentence(spark, nodes, topic):
-    options = {"lookupd_http_addresses": nodes.lookupd.http_address, "topic": topic}
+    options = {"lookupdHttpAddresses": nodes.lookupd.http_address, "topic": topic}
     rows = spark.sql("SELECT 'm' AS body, map('a', repeat('x', 70000)) AS headers")
 
     with pytest.raises(

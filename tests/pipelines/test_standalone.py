@@ -30,7 +30,7 @@ register(spark)
 lookupd, topic, folder = sys.argv[1:]
 query = (
     spark.readStream.format("nsq")
-    .options(lookupd_http_addresses=lookupd, topic=topic, channel="job", startingOffsets="earliest")
+    .options(lookupdHttpAddresses=lookupd, topic=topic, channel="job", startingOffsets="earliest")
     .load()
     .selectExpr("cast(body AS string) AS body", "nsqd")
     .writeStream.format("parquet")

@@ -108,7 +108,7 @@ def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
 def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):
     nodes = Nodes(cluster)
     _, down = nodes.nsqds
-    look = StatsLook(SinkOptions.parse({"lookupd_http_addresses": nodes.lookupd.http_address}))
+    look = StatsLook(SinkOptions.parse({"lookupdHttpAddresses": nodes.lookupd.http_address}))
     assert [row["nsqd"] for row in look(0.0)] == []
     down.kill()
     wait_until(lambda: len(nodes.lookupd.get("/nodes")["producers"]) == 1, "it is listed no more")
@@ -133,7 +133,7 @@ def test_nobody_who_lists_an_nsqd_is_named(nodes, tmp_path, capsys):
     [
         (["--every=0"], "--every=0 is not above 0"),
         (["--looks=-1"], "--looks=-1 is not above 0"),
-        ([], "exactly one of the options lookupd_http_addresses and nsqd_http_addresses"),
+        ([], "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses"),
     ],
 )
 def test_a_mistake_is_named(flags, sentence, capsys):

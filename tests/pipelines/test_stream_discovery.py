@@ -20,23 +20,21 @@ def test_a_topic_nobody_has_heard_of_is_named(nodes):
 
 
 def test_a_topic_that_no_listed_nsqd_has_is_named(nodes):
-    options = nodes.parsed(
-        "nowhere", lookupd_http_addresses="", nsqd_http_addresses=nodes.nsqds[0].http_address
-    )
+    options = nodes.parsed("nowhere", lookupdHttpAddresses="", nsqdHttpAddresses=nodes.nsqds[0].http_address)
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqd of the list has it"):
         NsqStreamReader(options).initialOffset()
 
 
 def test_nsqds_can_be_listed_instead_of_looked_up(nodes, topic, reader):
     listed = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
-    direct = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=listed))
+    direct = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=listed))
 
     assert direct.initialOffset() == reader.initialOffset()
 
 
 def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(nodes, topic, reader):
     spelled = ",".join(f"localhost:{nsqd.http_port}" for nsqd in nodes.nsqds)
-    direct = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=spelled))
+    direct = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=spelled))
     start = reader.initialOffset()
     end = direct.latestOffset(start, ALL)
 
@@ -46,7 +44,7 @@ def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(n
 def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(fragile, topic, doomed):
     _, start, _ = doomed
     empty = fragile.cluster.nsqlookupd()
-    again = NsqStreamReader(fragile.parsed(topic, lookupd_http_addresses=empty.http_address))
+    again = NsqStreamReader(fragile.parsed(topic, lookupdHttpAddresses=empty.http_address))
     again.prepareForTriggerAvailableNow()
     end = again.latestOffset(start, ALL)
 
@@ -56,7 +54,7 @@ def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(f
 
 def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
     both = f"127.0.0.1:1,{nodes.lookupd.http_address}"
-    start = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses=both)).initialOffset()
+    start = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses=both)).initialOffset()
 
     assert start == reader.initialOffset()
     assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
@@ -64,7 +62,7 @@ def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
 
 def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, reader, caplog):
     start = reader.initialOffset()
-    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    alone = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="127.0.0.1:1"))
     alone.prepareForTriggerAvailableNow()
     end = alone.latestOffset(start, ALL)
 
@@ -74,7 +72,7 @@ def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, r
 
 
 def test_no_nsqlookupd_that_answers_is_named(nodes, topic):
-    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    alone = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="127.0.0.1:1"))
     with pytest.raises(
         SourceError, match=r"no nsqlookupd answered .* \"http://127.0.0.1:1/lookup\?topic=.*refused"
     ):
@@ -83,7 +81,7 @@ def test_no_nsqlookupd_that_answers_is_named(nodes, topic):
 
 def test_what_is_no_nsqd_is_named(nodes, topic):
     address = nodes.lookupd.http_address
-    options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
+    options = nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=address)
     with pytest.raises(SourceError, match=rf"nsqd {address} gave no usable answer: .* it does not say where"):
         NsqStreamReader(options).initialOffset()
 
@@ -92,7 +90,7 @@ def test_an_nsqd_written_in_go_is_named(cluster, topic):
     nsqd = cluster.go_nsqd()
     nsqd.request("POST", f"/pub?topic={topic}", b"x")
     options = SourceOptions.parse(
-        {"nsqd_http_addresses": nsqd.http_address, "topic": topic, "channel": "c", "retrySeconds": "0"}
+        {"nsqdHttpAddresses": nsqd.http_address, "topic": topic, "channel": "c", "retryTimeout": "0"}
     )
     with pytest.raises(SourceError, match=f"nsqd {nsqd.http_address} has no log .* the nsqd written in Go"):
         NsqStreamReader(options).initialOffset()
@@ -103,7 +101,7 @@ def test_the_tcp_port_of_nsqlookupd_and_an_nsqd_in_its_place_are_named(nodes, to
         (nodes.lookupd.tcp_address, "does not speak HTTP; is it the TCP port?"),
         (nodes.nsqds[0].http_address, "is not an nsqlookupd, it has no /lookup; is it an nsqd?"),
     ):
-        reader = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses=address))
+        reader = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses=address))
         with pytest.raises(SourceError) as caught:
             reader.initialOffset()
         assert f"{address} {sentence}" in str(caught.value)
@@ -111,7 +109,7 @@ def test_the_tcp_port_of_nsqlookupd_and_an_nsqd_in_its_place_are_named(nodes, to
 
 def test_the_tcp_port_of_an_nsqd_is_named(nodes, topic):
     address = nodes.nsqds[0].tcp_address
-    options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
+    options = nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=address)
     with pytest.raises(SourceError, match=f"nsqd {address} does not speak HTTP; is it the TCP port?"):
         NsqStreamReader(options).initialOffset()
 
@@ -133,7 +131,7 @@ def test_a_batch_read_waits_for_an_nsqd_that_is_not_listed_while_it_restarts(clu
     back = threading.Timer(1, nsqd.start)
     back.start()
 
-    assert messages_of(nodes.parsed(topic, retrySeconds="30")) == 2
+    assert messages_of(nodes.parsed(topic, retryTimeout="30")) == 2
     back.join()
 
 
@@ -147,18 +145,18 @@ def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_d
     lookupds = f"127.0.0.1:{free_port()},{nodes.lookupd.http_address}"
     both = f"{topic},{topic}-other"
     with pytest.raises(SourceError, match=f"no nsqd that has topic '{topic}-other' is listed now"):
-        messages_of(nodes.parsed(both, lookupd_http_addresses=lookupds))
+        messages_of(nodes.parsed(both, lookupdHttpAddresses=lookupds))
     back = threading.Timer(1, restarts.start)
     back.start()
 
-    assert messages_of(nodes.parsed(both, lookupd_http_addresses=lookupds, retrySeconds="30")) == 3
+    assert messages_of(nodes.parsed(both, lookupdHttpAddresses=lookupds, retryTimeout="30")) == 3
     back.join()
 
 
 def test_a_batch_read_says_that_no_nsqlookupd_answers_and_not_that_nothing_is_listed(nodes, topic, caplog):
     down = f"127.0.0.1:{free_port()}"
     with pytest.raises(SourceError, match=f"no nsqlookupd answered the search for topic '{topic}': .*{down}"):
-        messages_of(nodes.parsed(topic, lookupd_http_addresses=down))
+        messages_of(nodes.parsed(topic, lookupdHttpAddresses=down))
     assert not caplog.records
 
 
@@ -168,13 +166,13 @@ def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, t
     with pytest.raises(
         SourceError, match=f"because it has just started: {started.http_address} got response"
     ):
-        messages_of(nodes.parsed(topic, lookupd_http_addresses=started.http_address))
+        messages_of(nodes.parsed(topic, lookupdHttpAddresses=started.http_address))
     both = f"{started.http_address},{nodes.lookupd.http_address}"
 
-    assert messages_of(nodes.parsed(topic, lookupd_http_addresses=both)) == 2
+    assert messages_of(nodes.parsed(topic, lookupdHttpAddresses=both)) == 2
     started.stop()
 
 
 def test_a_batch_read_of_a_topic_that_nobody_has_heard_of_is_named_at_once(nodes):
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
-        messages_of(nodes.parsed("nowhere", retrySeconds="3600"))
+        messages_of(nodes.parsed("nowhere", retryTimeout="3600"))

@@ -104,7 +104,7 @@ def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
     with pytest.raises(SourceError) as caught:
         reader.latestOffset(start, ALL)
 
-    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Get ")
+    assert str(caught.value).startswith(f"[NSQ_UNREACHABLE] nsqd {nsqd.http_address} does not answer: Get ")
     assert "connection refused" in str(caught.value)
 
 
@@ -140,7 +140,7 @@ def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_produce
 
 def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
     _, start, nsqd = doomed
-    reader = NsqStreamReader(fragile.parsed(topic, retrySeconds="15"))
+    reader = NsqStreamReader(fragile.parsed(topic, retryTimeout="15"))
     nsqd.kill()
     nsqd.spawn()
     end = reader.latestOffset(start, ALL)

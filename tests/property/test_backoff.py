@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.backoff import Backoff, Phase
+from nsqclient._backoff import Backoff, Phase
 
 happenings = st.lists(st.sampled_from(["fail", "succeed", "put off", "wait"]), max_size=80)
 

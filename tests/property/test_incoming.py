@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.incoming import Incoming
+from nsqclient._incoming import Incoming
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, OK, FrameError, encode_frame
 from nsqclient.wire.message import MessageRecord
 

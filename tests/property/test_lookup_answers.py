@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nsqclient.wire.lookup import PeerInfo
+from nsqcore.lookup_protocol import PeerInfo
 from nsqlookupd.registry import Peer, Registry
 
 S = 1_000_000_000

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import (
+from nsqcore.lookup_protocol import (
     MAGIC_V1,
     PING,
     Available,

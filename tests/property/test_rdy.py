@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.backoff import Backoff, Phase
-from nsqclient.rdy import RdyDistribution
+from nsqclient._backoff import Backoff, Phase
+from nsqclient._rdy import RdyDistribution
 
 # The defaults of the consumer, in seconds.
 IDLE_TIMEOUT, HOLD_TIMEOUT, REDISTRIBUTE = 10, 30, 5

@@ -28,6 +28,18 @@ async def well(_: int) -> web.StreamResponse:
     return web.Response()
 
 
+class Unending(web.StreamResponse):
+    """An answer with a status, and a body that does not end."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await self.write(b"x")
+        await asyncio.sleep(3600)
+
+
+async def unending(_: int) -> web.StreamResponse:
+    return Unending(headers={"Content-Length": "1000"})
+
+
 @dataclass
 class HttpSink:
     """``received`` has all requests, ``taken`` the bodies that were answered with a 2xx."""

@@ -1,4 +1,4 @@
-"""Runs the jobs of a connection between a home and a keeper, as threads do in a running nsqd."""
+"""Runs the jobs of a connection between a primary and a replica, as threads do in a running nsqd."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

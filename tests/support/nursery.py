@@ -223,7 +223,7 @@ def _modules(kind: str) -> list[str]:
     names = [module.name for module in pkgutil.walk_packages([folder], f"{_TOOLS}.")]
     # Includes modules that tools import only when needed; Kubernetes is left out, because only pods use it.
     return [
-        *("uvloop", "nsqclient.consumer", "nsqclient.producer", "nsqclient.http", "nsqcore.cluster.http"),
+        *("uvloop", "nsqclient._consumer", "nsqclient._producer", "nsqclient._http", "nsqcore.cluster.http"),
         *(name for name in names if not name.endswith("__main__") and not name.startswith(f"{_TOOLS}.kube")),
     ]
 

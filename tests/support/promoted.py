@@ -35,6 +35,8 @@ class _Damaged:
         self.frames, self.seek = nothing.frames, nothing.seek
         self.page_start, self.weigh = nothing.page_start, nothing.weigh
 
+    reads = 0
+
     def read(self, seq: int, _end: int) -> Gap:
         return Gap(seq, self._until, Why.DAMAGED)
 

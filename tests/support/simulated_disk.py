@@ -212,6 +212,9 @@ class SimulatedDisk(Disk):
         data = self.volume.files[entry.number].read(size, offset) if size else b""
         return data if fault is None else data[: fault.partial]
 
+    def read_ahead(self, fd: int, size: int, offset: int) -> None:
+        self._entry(fd, readable=True)
+
     def size(self, fd: int) -> int:
         entry = self._entry(fd)
         self._call("size", entry.path)

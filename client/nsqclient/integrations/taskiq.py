@@ -3,18 +3,22 @@
 Needs ``pip install nsqclient[taskiq]``.
 """
 
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware, TaskiqResult
+from taskiq.exceptions import NoResultError
 
-from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
-from nsqclient.consumer import Consumer
-from nsqclient.message import Message
-from nsqclient.producer import Producer
+from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
+from nsqclient._consumer import Consumer
+from nsqclient._errors import UnsupportedError
+from nsqclient._message import Message
+from nsqclient._producer import Producer
+from nsqclient._verdicts import reason_of
 
 # How many tasks a worker takes ahead, unless max_in_flight says otherwise.
 _TASKS_AHEAD: Final = 100
@@ -41,11 +45,11 @@ class NsqBroker(AsyncBroker):
         config = config or Config()
         if config.max_in_flight == DEFAULT_MAX_IN_FLIGHT:
             config = replace(config, max_in_flight=_TASKS_AHEAD)
-        self._topic = topic
+        self._topic, self._channel = topic, channel
         self._producer = Producer(
             nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
-            config=config,
+            config=replace(config, headers=True),  # for dead letters
             publish_timeout=publish_timeout,
         )
         self._consumer: Consumer[bytes] = Consumer(
@@ -65,6 +69,20 @@ class NsqBroker(AsyncBroker):
         else:
             await self._producer.publish(self._topic, message.message)
 
+    async def publish_dead_letter(self, topic: str, message: TaskiqMessage, error: BaseException) -> None:
+        """Publish a failed task to *topic*, from where nsqd can send it back to the workers."""
+        body = self.formatter.dumps(message).message
+        headers = {
+            "dead-topic": self._topic,
+            "dead-channel": self._channel,
+            "dead-last": str(time.time_ns()),
+            "dead-reason": reason_of(error),
+        }
+        try:
+            await self._producer.publish(topic, body, headers=headers)
+        except UnsupportedError:
+            await self._producer.publish(topic, body)
+
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yields tasks as they arrive."""
         async for message in self._consumer:
@@ -75,6 +93,24 @@ class NsqBroker(AsyncBroker):
         await self._consumer.close(drain_seconds=0)
         await self._producer.close()
         await super().shutdown()
+
+
+class DeadLetters(TaskiqMiddleware):
+    """Publishes each task that failed for the last time to *topic*; the broker is an :class:`NsqBroker`.
+
+    It is added before a middleware that retries, because taskiq calls them in reverse.
+    """
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self._dead_letter_topic = topic
+
+    async def on_error(
+        self, message: TaskiqMessage, result: TaskiqResult[Any], exception: BaseException
+    ) -> None:
+        """Publish the task, unless it is retried."""
+        if not isinstance(result.error, NoResultError) and isinstance(self.broker, NsqBroker):
+            await self.broker.publish_dead_letter(self._dead_letter_topic, message, exception)
 
 
 def _finish(message: Message[bytes]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, TracerProvider
 
-from nsqclient.message import Message
-from nsqclient.middleware import Middleware, Publication
+from nsqclient._message import Message
+from nsqclient._middleware import Middleware, Publication
 
 _SYSTEM: Final[dict[str, str]] = {"messaging.system": "nsq"}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from nsqclient.message import Message
-from nsqclient.middleware import Middleware, Publication
+from nsqclient._message import Message
+from nsqclient._middleware import Middleware, Publication
 
 
 class Prometheus(Middleware):

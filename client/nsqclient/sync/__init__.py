@@ -3,7 +3,7 @@
 Everything here may be called from any thread.
 """
 
-from nsqclient.sync.consumer import Consumer
-from nsqclient.sync.producer import Producer
+from nsqclient.sync._consumer import Consumer
+from nsqclient.sync._producer import Producer
 
 __all__ = ["Consumer", "Producer"]

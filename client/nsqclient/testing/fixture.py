@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nsqclient.testing.server import MemoryNsqd
+from nsqclient.testing._server import MemoryNsqd
 
 
 @pytest.fixture

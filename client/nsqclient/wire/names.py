@@ -1,6 +1,5 @@
 """The rule for topic and channel names."""
 
-import hashlib
 import re
 from typing import Final
 
@@ -36,6 +35,9 @@ def dead_letter_topic(topic: str, channel: str) -> str:
     both = f"{topic.removesuffix(EPHEMERAL_SUFFIX)}.{channel.removesuffix(EPHEMERAL_SUFFIX)}"
     if len(both) + len(_DEAD_LETTER_SUFFIX) <= MAX_NAME_LENGTH:
         return both + _DEAD_LETTER_SUFFIX
+    # Imported here because few channels have names that long.
+    import hashlib
+
     # If the name were only cut, two channels could have the same one.
     digest = hashlib.sha256(f"{topic}/{channel}".encode()).hexdigest()[:_DIGITS]
     return f"{both[: MAX_NAME_LENGTH - len(_DEAD_LETTER_SUFFIX) - _DIGITS - 1]}-{digest}{_DEAD_LETTER_SUFFIX}"

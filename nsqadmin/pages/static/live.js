@@ -213,11 +213,11 @@
   const toggle = document.createElement("button");
   toggle.type = "button";
   toggle.className = "button small";
-  toggle.textContent = "Hold";
+  toggle.textContent = "Pause updates";
   toggle.title = "Stop refreshing, to read or compare figures";
   toggle.addEventListener("click", () => {
     paused = !paused;
-    toggle.textContent = paused ? "Go on" : "Hold";
+    toggle.textContent = paused ? "Resume" : "Pause updates";
     toggle.setAttribute("aria-pressed", String(paused));
     show(paused ? "paused" : "on");
     held = paused ? (document.querySelector("[data-figures]")?.dataset.figures ?? "") : "";

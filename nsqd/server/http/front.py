@@ -13,6 +13,7 @@ from email.utils import formatdate
 from functools import partial
 from typing import Final, TypeAlias, cast
 
+from nsqclient.wire.pieces import add_piece
 from nsqcore.http.api import json_text
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Refused, Topic
@@ -133,7 +134,7 @@ class FrontConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        self._pieces.append(data)
+        add_piece(self._pieces, data)
         self._have += len(data)
         if self._batch or self._stuck:
             if self._have > READ_AHEAD and self._transport is not None:

@@ -4,6 +4,8 @@
     GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as a consumer gets them
     POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
 
+With ``log=IDENTITY`` they are about the log of that origin: this nsqd's own, or a promoted copy here.
+
 All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
 its messages; reading does not change any state. Missing messages are part of the answer, as named gaps.
 Messages that cannot be read at the moment are an error, never an answer that looks complete.
@@ -19,6 +21,7 @@ from nsqcore.http.api import TRUE, ApiError, Request, Response, empty_reply, jso
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
+from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
@@ -26,6 +29,7 @@ from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.ranges import Ranges, merged, within, without
+from nsqd.server.http.messages import of_log
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
@@ -58,6 +62,8 @@ class LogApi:
         are ranges before, between or behind the extents that were stored once and are lost. ``data_path``
         names the data path, wherever it is mounted; a copy of it has another name.
 
+        ``promoted`` has the identities of the origins of promoted copies here.
+
         With *channel*, messages that were sent to other channels alone count as numbers without a message.
         """
         topic = self._topic(request)
@@ -66,7 +72,8 @@ class LogApi:
             {
                 "topic": topic.name,
                 "node_id": self._broker.ids.node_id,
-                "data_path": self._data.reservation.identity.hex(),
+                "data_path": topic.origin if isinstance(topic, ReplicaTopic) else self._identity,
+                "promoted": [one.origin for one in topic.promoted if isinstance(one, ReplicaTopic)],
                 "first": _first(topic, channel_name),
                 "end": topic.log.next_seq,
                 "extents": _seen(topic, channel_name, extents_of(topic)),
@@ -139,6 +146,12 @@ class LogApi:
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
         refuse_when_decommissioning(self._broker)
+        if isinstance(topic, ReplicaTopic):
+            channel.commit(sequence)
+            topic.changed = True
+            self._broker.serve(channel)
+            # The next checkpoint has it. After a kill before that, the reader acknowledges again.
+            return empty_reply()
         self._broker.commit_channel(topic, channel, sequence)
         try:
             # An answered commit survives the death of the process, so no reader reads its messages again.
@@ -151,7 +164,12 @@ class LogApi:
         topic = self._broker.topics.get(request.require("topic"))
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        return topic
+        log = request.query.get("log", "")
+        return topic if log in {"", self._identity} else of_log(topic, None, log)[0]
+
+    @property
+    def _identity(self) -> str:
+        return self._data.reservation.identity.hex()
 
     @staticmethod
     def _losses(topic: Topic, channel_name: str) -> list[dict[str, int | str]]:

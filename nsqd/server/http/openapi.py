@@ -133,7 +133,10 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/channel/pause"): Operation("channels", "deliver nothing", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/unpause"): Operation("channels", "deliver again", _CHANNEL, refusals=_NAMED),
     ("POST", "/channel/commit"): Operation(
-        "channels", "acknowledge all below a sequence", _CHANNEL + "sequence!", refusals=(400, 404, 416, 503)
+        "channels",
+        "acknowledge all below a sequence",
+        _CHANNEL + "sequence! log",
+        refusals=(400, 404, 416, 503),
     ),
     ("POST", "/channel/seek"): Operation(
         "channels",
@@ -145,14 +148,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/log/bounds"): Operation(
         "messages",
         "what can be read, and where each channel stands",
-        "topic! channel",
+        "topic! channel log",
         answer=JSON,
         refusals=(400, 404),
     ),
     ("GET", "/log/range"): Operation(
         "messages",
         "frames of messages from a sequence on",
-        "topic! channel start! end! headers",
+        "topic! channel log start! end! headers",
         answer=_OCTETS,
         refusals=(400, 404, 410, 416, 503),
     ),

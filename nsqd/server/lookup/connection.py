@@ -5,7 +5,7 @@ from collections import deque
 from typing import Final, cast
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import MAGIC_V1, ReplyParser
+from nsqcore.lookup_protocol import MAGIC_V1, ReplyParser
 from nsqcore.process.listen import set_keepalive
 
 # The largest reply in bytes. Those of an nsqlookupd are much smaller; a larger one comes from something else.

@@ -9,12 +9,12 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
-from nsqclient.wire.lookup import is_identity
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
+from nsqcore.lookup_protocol import is_identity
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
 from nsqd.replication.choosing import Candidate

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nsqclient.wire.address import join_host_port
-from nsqclient.wire.lookup import (
+from nsqcore.lookup_protocol import (
     PING,
     LookupdInfo,
     decode_lookupd_info,

@@ -12,12 +12,12 @@ from typing import Final, cast
 
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.log.disk import Disk
 from nsqd.replication.frames import Refuse, StartTls
 from nsqd.replication.framing import encode
 from nsqd.replication.link import LinkJob, PeerLink
 from nsqd.server.clock import now_ns
-from nsqd.server.layers import Tls
 
 START_TLS: Final = encode(StartTls())
 # The most pieces that the system takes in one call.
@@ -138,7 +138,7 @@ class PeerConnection(asyncio.Protocol):
             transport.writelines(out)
 
     def close(self, reason: str, code: int = 0) -> None:
-        """End the connection; with a code the peer is told why."""
+        """End the connection; with a code the peer gets the reason."""
         if self.link is not None:
             if code and not self.link.is_closed:
                 self.link.refuse(code, reason)
@@ -150,9 +150,9 @@ class PeerConnection(asyncio.Protocol):
 
 def behind(pieces: list[bytes], size: int) -> list[bytes]:
     """What is left of the pieces after the first *size* bytes."""
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         if size < len(piece):
-            return [piece[size:], *pieces[place + 1 :]] if size else pieces[place:]
+            return [piece[size:], *pieces[index + 1 :]] if size else pieces[index:]
         size -= len(piece)
     return []
 

@@ -13,10 +13,6 @@ from nsqd.replication.handshake import parse_secrets
 from nsqd.replication.log_stream import ReplicaSettings
 
 
-class _UnusableFile(Exception):
-    """The file has no usable secret; the text is one sentence."""
-
-
 class ClusterSecret:
     """The secrets in a file, read for each connection, so that they can be rotated."""
 
@@ -28,7 +24,7 @@ class ClusterSecret:
         self._problem = ""
         try:
             self._secrets = self._read()
-        except _UnusableFile as error:
+        except ValueError as error:
             raise StartupError(str(error)) from error
 
     def __call__(self) -> tuple[bytes, ...]:
@@ -38,7 +34,7 @@ class ClusterSecret:
         """
         try:
             self._secrets = self._read()
-        except _UnusableFile as error:
+        except ValueError as error:
             if str(error) != self._problem:
                 self._warn(f"{error}; the secrets of the last usable file stay in force")
             self._problem = str(error)
@@ -47,15 +43,15 @@ class ClusterSecret:
         return self._secrets
 
     def _read(self) -> tuple[bytes, ...]:
-        """Raises _UnusableFile."""
+        """Raises ValueError with one sentence."""
         if not self._path:
             return ()
         try:
             return parse_secrets(Path(self._path).read_bytes())
         except OSError as error:
-            raise _UnusableFile(f"failed to read --cluster-secret-file - {error}") from error
+            raise ValueError(f"failed to read --cluster-secret-file - {error}") from error
         except ValueError as error:
-            raise _UnusableFile(f"--cluster-secret-file {self._path} is not usable: {error}") from error
+            raise ValueError(f"--cluster-secret-file {self._path} is not usable: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -119,9 +120,9 @@ class Replication:
         """
         self.options = options = replace(self.options, address=address)
         data = self._data
-        try:
-            if not self.is_on:
-                return
+        if not self.is_on:
+            return
+        with _start_errors(data):
             identity = data.reservation.identity
             file = NodeRecordFile.load(data.disk, data.path, identity)
             file.begin_incarnation(os.urandom)
@@ -139,10 +140,6 @@ class Replication:
             holders = Holders(state, file)
             node = ReplicationNode(state, holders, Jobs(state, holders))
             node.begin(now_ns())
-        except DamagedRecord as error:
-            raise StartupError(str(error)) from error
-        except (OSError, NewerVersion) as error:
-            raise StartupError(f"failed to load {data.path} - {error}") from error
         self.node = node
         me = Candidate(identity, options.address, options.zone, options.host)
         self._choice = ReplicaChoice(
@@ -156,16 +153,12 @@ class Replication:
         """
         data = self._data
         copied = 0
-        try:
+        with _start_errors(data):
             refuse_old_copies(data.disk, data.path)
             identity = data.reservation.named()
             removed = remove_transferred(data.disk, data.path, identity) if identity else 0
             if self.is_on:
                 copied = promote_copied_log(data.disk, data.path, data.reservation)
-        except (DamagedRecord, OldCopies) as error:
-            raise StartupError(str(error)) from error
-        except (OSError, NewerVersion) as error:
-            raise StartupError(f"failed to load {data.path} - {error}") from error
         if removed:
             self._log.info("REPLICATION: %d topics were transferred to other nodes, and are removed", removed)
         if copied:
@@ -338,7 +331,7 @@ class Replication:
     # --- jobs ---
 
     def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpoints) -> None:
-        for job in node.take_jobs():
+        for job in node.holders.take_jobs():
             self._start(self._do(node, job))
         for topic in list(node.state.to_checkpoint):
             del node.state.to_checkpoint[topic]
@@ -357,7 +350,7 @@ class Replication:
             await asyncio.to_thread(job.run, self._data.disk)
         except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
             error = failed
-        node.ended(job, error, now_ns())
+        node.job_results.ended(job, error, now_ns())
         self.flush()
         self._ask_turn()
 
@@ -491,3 +484,14 @@ class Replication:
         """How many replicas are in sync for a topic, and how many are wanted."""
         store = store_of(topic)
         return (0, 0) if self.node is None or store is None else self.node.primary.replicas_of_topic(store)
+
+
+@contextmanager
+def _start_errors(data: DataPath) -> Iterator[None]:
+    """Raises StartupError."""
+    try:
+        yield
+    except (DamagedRecord, OldCopies) as error:
+        raise StartupError(str(error)) from error
+    except (OSError, NewerVersion) as error:
+        raise StartupError(f"failed to load {data.path} - {error}") from error

@@ -92,15 +92,15 @@ def add_spark(parser: JobArguments) -> None:
 def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]:
     """Return the options of the data source. Ends the program if they are invalid."""
     source = {
-        "lookupd_http_addresses": ",".join(given.lookupd_http_address),
-        "nsqd_http_addresses": ",".join(given.nsqd_http_address),
+        "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
+        "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
         "topic": given.topic,
         "channel": given.channel,
         "startingOffsets": given.starting_offsets,
         "maxOffsetsPerTrigger": given.max_offsets_per_trigger,
         "minPartitions": given.min_partitions,
         "failOnDataLoss": str(given.fail_on_data_loss).lower(),
-        "retrySeconds": given.retry_seconds,
+        "retryTimeout": given.retry_seconds,
         "authSecretFile": given.auth_secret_file,
         "tlsRootCaFile": given.tls_root_ca_file,
         "forgetNsqds": ",".join(given.forget_nsqd),
@@ -108,7 +108,7 @@ def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]
     try:
         parsed = SourceOptions.parse(source).for_stream()
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     if not parsed.topic:
         parser.error("--topic must be one topic")
     return source

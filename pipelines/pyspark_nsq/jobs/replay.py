@@ -62,15 +62,15 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
         sink = SinkOptions.parse(
             {
                 "topic": given.topic,
-                "lookupd_http_addresses": ",".join(given.lookupd_http_address),
-                "nsqd_http_addresses": ",".join(given.nsqd_http_address),
-                "retrySeconds": given.retry_seconds,
+                "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
+                "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
+                "retryTimeout": given.retry_seconds,
                 "authSecretFile": given.auth_secret_file,
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     if not Path(given.input).exists():
         parser.error(f"--input={given.input} does not exist")
     if given.rate < 0:

@@ -96,15 +96,15 @@ def parse(argv: Sequence[str]) -> StatsOptions:
     try:
         nodes = SinkOptions.parse(
             {
-                "lookupd_http_addresses": ",".join(given.lookupd_http_address),
-                "nsqd_http_addresses": ",".join(given.nsqd_http_address),
-                "retrySeconds": "0",
+                "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
+                "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
+                "retryTimeout": "0",
                 "authSecretFile": given.auth_secret_file,
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )
     except OptionError as error:
-        parser.error(str(error))
+        parser.error(error.sentence)
     for flag, value in (("every", given.every), ("file-every", given.file_every), ("looks", given.looks)):
         if value is not None and not value > 0:
             parser.error(f"--{flag}={value:g} is not above 0")

@@ -7,12 +7,12 @@ from typing import Final
 from pyspark_nsq.source.options import Given, SourceOptions, check_addresses
 
 NAMES: Final = (
-    "lookupd_http_addresses",
-    "nsqd_http_addresses",
+    "lookupdHttpAddresses",
+    "nsqdHttpAddresses",
     "topic",
     "maxBatchBytes",
-    "requestTimeoutSeconds",
-    "retrySeconds",
+    "requestTimeout",
+    "retryTimeout",
     "authSecretFile",
     "tlsRootCaFile",
     "tlsCertFile",
@@ -48,11 +48,11 @@ class SinkOptions:
         options = Given(without_sparks_own(given), NAMES)
         parsed = cls(
             topic=options.name("topic", required=False),
-            lookupd_http_addresses=options.addresses("lookupd_http_addresses"),
-            nsqd_http_addresses=options.addresses("nsqd_http_addresses"),
+            lookupd_http_addresses=options.addresses("lookupdHttpAddresses"),
+            nsqd_http_addresses=options.addresses("nsqdHttpAddresses"),
             max_batch_bytes=options.count("maxBatchBytes") or _BATCH_BYTES,
-            request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
-            retry_s=options.seconds("retrySeconds", 30.0, zero_allowed=True),
+            request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
+            retry_s=options.seconds("retryTimeout", 30.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
             tls=options.tls(),
         )

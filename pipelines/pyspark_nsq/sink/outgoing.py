@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructType
 
-from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.errors import OptionError, RowError
 from pyspark_nsq.source.headers import DEDUP_ID, HEADERS_TYPE, as_json, with_lengths
 from pyspark_nsq.source.names import HEADERS
 
@@ -75,7 +75,7 @@ def outgoing(
     """Yield the requests that publish *batch*, each topic in the order of its rows.
 
     *max_body* is the size in bytes of the largest body that nsqd accepts, if it is known. *row* is the number
-    of the first row in its partition. Raises SourceError if nsqd would refuse a row.
+    of the first row in its partition. Raises RowError if nsqd would refuse a row.
     """
     names = batch.schema.names
     bodies = batch.column(BODY).cast(pa.binary())
@@ -96,7 +96,7 @@ def outgoing(
     groups = _groups(batch.num_rows, ids)
     for name in pc.unique(topics).to_pylist():
         if not name:
-            raise SourceError("the column topic is null or empty, and option topic says nothing either")
+            raise RowError("the column topic is null or empty, and option topic says nothing either")
         of_topic = pc.equal(topics, name).to_numpy(zero_copy_only=False)
         for number in np.unique(groups[of_topic]):
             chosen = of_topic & (groups == number)
@@ -110,7 +110,7 @@ def outgoing(
 
 
 def _check_bodies(bodies: Any, max_body: int | None, row: int) -> None:
-    """Raise SourceError for the first body that is null, empty or too large."""
+    """Raise RowError for the first body that is null, empty or too large."""
     sizes = pc.fill_null(pc.binary_length(bodies), -1).to_numpy(zero_copy_only=False)
     refused = sizes <= 0 if max_body is None else (sizes <= 0) | (sizes > max_body)
     if not refused.any():
@@ -118,12 +118,12 @@ def _check_bodies(bodies: Any, max_body: int | None, row: int) -> None:
     first = int(np.argmax(refused))
     size = int(sizes[first])
     if size > 0:
-        raise SourceError(
+        raise RowError(
             f"the body of row {row + first} of a partition has {size} bytes, above the {max_body} of nsqd "
             "(--max-msg-size); no row of its batch was published"
         )
     what = "null" if size < 0 else "empty"
-    raise SourceError(
+    raise RowError(
         f"the body of row {row + first} of a partition is {what}, and a message needs a body; no row of its "
         "batch was published"
     )

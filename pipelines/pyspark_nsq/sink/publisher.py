@@ -17,7 +17,7 @@ from pyspark_nsq.source.reasons import explain_while_written
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
-# An nsqd that did not answer may be frozen, and then each request to it takes requestTimeoutSeconds.
+# An nsqd that did not answer may be frozen, and then each request to it takes requestTimeout.
 _SILENCE_S: Final = 30.0
 # Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
 _ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
@@ -75,7 +75,7 @@ class Publisher:
     def max_body(self) -> int | None:
         """Return the size in bytes of the largest body that all nsqds accept; None if none says it.
 
-        They are asked once, because one that is frozen takes requestTimeoutSeconds.
+        They are asked once, because one that is frozen takes requestTimeout.
         """
         if not self._has_asked_limits:
             self._has_asked_limits = True

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from nsqclient.wire.node_error import NodeError
-from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.errors import SourceError, UnreachableError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain
@@ -54,7 +54,7 @@ class Asking:
         return dict(zip(asked, self._threads.map(settle, nodes), strict=True))
 
     def unusable(self, name: str, error: NodeError) -> None:
-        self.lost(explain(name, error), SourceError)
+        self.lost(explain(name, error), UnreachableError if error.unreachable else SourceError)
 
     def lost(self, sentence: str, error: type[SourceError]) -> None:
         """Raise *error*, or log *sentence* if data loss is accepted."""

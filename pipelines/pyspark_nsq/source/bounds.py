@@ -11,7 +11,9 @@ class Bounds:
 
     The sequence numbers between extents were never given to a message: after a start nsqd continues at a
     higher number. A message that was stored and is missing counts as if it existed, so that a query notices
-    it. ``acknowledged`` has the position of each channel, ``data_path`` the identity of the data path.
+    it. ``acknowledged`` has the position of each channel. ``data_path`` is the identity of the log: of the
+    data path of the nsqd that accepted its messages. ``promoted`` has the identities of promoted copies of
+    other logs on the same nsqd; *is_copy* says that this is one of them.
     """
 
     first: int
@@ -19,10 +21,15 @@ class Bounds:
     extents: tuple[tuple[int, int], ...]
     acknowledged: Mapping[str, int]
     data_path: str = ""
+    promoted: tuple[str, ...] = ()
+    is_copy: bool = False
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Bounds":
         """Read the answer. Raises TypeError or KeyError if it is invalid."""
+        promoted = record.get("promoted", [])
+        if not isinstance(promoted, list) or not all(isinstance(one, str) for one in promoted):
+            raise TypeError("promoted is no list of texts")
         first, end = _sequence(record["first"]), _sequence(record["end"])
         spans = [(_sequence(start), _sequence(stop)) for start, stop in record["extents"]]
         spans += [(_sequence(gap["start"]), _sequence(gap["end"])) for gap in record.get("gaps", ())]
@@ -30,7 +37,7 @@ class Bounds:
         if not isinstance(channels, Mapping) or not isinstance(data_path, str):
             raise TypeError("channels is not an object, or data_path no text")
         acknowledged = {name: _sequence(channel["acknowledged"]) for name, channel in channels.items()}
-        return cls(first, end, _joined(spans), acknowledged, data_path)
+        return cls(first, end, _joined(spans), acknowledged, data_path, tuple(promoted))
 
     def until(self, end: int) -> "Bounds":
         """Return the same log without the messages from *end* on."""

@@ -3,21 +3,23 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, DECOMMISSIONED, TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import Place, SourceDiscovery
 from pyspark_nsq.source.errors import DataLossError, SourceError
-from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, passes
 from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 
 # While a query is idle, it asks nsqlookupd no more often than this.
 _LOOKUP_S: Final = 1.0
+# The pause before nodes are asked again that did not answer.
+_REST_S: Final = 0.2
 # Characters of a data path's identity in the name of a log whose address is already another log's name.
 _SHORT: Final = 8
 
@@ -30,6 +32,10 @@ class NewChannel(Enum):
     NONE = "leave it"
     FROM_NOW = "it keeps what comes from now on, the first of a topic also what waits"
     FROM_EARLIEST = "it keeps all that is still kept"
+
+
+# The bounds of the own log of an nsqd first, then those of promoted copies there.
+Answer: TypeAlias = tuple[Bounds, ...] | NodeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,84 +86,116 @@ class TopicCluster:
         the channel. An *idle* query uses a recent answer of nsqlookupd. Raises SourceError.
         """
         positions = known.positions
-        listed = self._look(silence_ends=must_exist and not positions, idle=idle)
+        may_be_silent = not must_exist or bool(positions)
+        listed = self._look(silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
         noted = {name: (place_of(name)[0], known.address(name)) for name in positions}
-        forgotten = set(self.options.forget_nsqds)
-        asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
-        answers = self._bounds_at(asked)
-        by_identity = {
-            (place[0], answer.data_path): (place, answer)
-            for place, answer in answers.items()
-            if isinstance(answer, Bounds) and answer.data_path
-        }
+        answers, by_identity = self._answers(known, noted, listed, silence_ends=not may_be_silent)
         found: dict[str, FoundLog] = {}
-        settled: set[Place] = set()
         for name, place in noted.items():
-            settled.add(place)
-            if place[1] in forgotten:
-                continue
-            at = self._known(name, known, place, answers[place], by_identity)
+            at = self._known(name, known, place, answers.get(place), by_identity)
             if at is not None:
-                settled.add(at[0])
-                found[name] = FoundLog(at[0][1], at[1])
+                found[name] = at
         seen = {
             (place_of(name)[0], log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
         }
         new: dict[str, FoundLog] = {}
         for place in sorted(answers):
             answer = answers[place]
-            if place in settled and not self._is_another(place, answer, found):
-                continue
             if isinstance(answer, NodeError):
-                if answer.code != TOPIC_NOT_FOUND:
+                if place not in noted.values() and answer.code != TOPIC_NOT_FOUND:
                     self._asking.unusable(place[1], answer)
-            elif (place[0], answer.data_path) not in seen:
-                if answer.data_path:
-                    seen.add((place[0], answer.data_path))
-                new[self._name(place, answer, {*positions, *found, *new})] = FoundLog(place[1], answer)
+                continue
+            for bounds in answer:
+                identity = (place[0], bounds.data_path)
+                if identity in seen or (not bounds.data_path and place in noted.values()):
+                    continue
+                if bounds.data_path:
+                    seen.add(identity)
+                log = by_identity.get(identity, FoundLog(place[1], bounds))
+                if self.options.channel and log.bounds.is_copy and self._lacks_channel(log):
+                    continue  # nothing in it is pending for the query
+                new[self._name((place[0], log.address), log.bounds, {*positions, *found, *new})] = log
         if not found and not new and not positions and must_exist and self.options.nsqd_http_addresses:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqd of the list has it")
         found |= self._with_channel(self._having_channel(found), NewChannel.FROM_EARLIEST)
         return found | self._with_channel(new, channel)
+
+    def _answers(
+        self,
+        known: Offset,
+        noted: Mapping[str, Place],
+        listed: frozenset[Place] | None,
+        *,
+        silence_ends: bool,
+    ) -> tuple[dict[Place, Answer], dict[tuple[str, str], FoundLog]]:
+        """Ask all places that are listed or noted; return their answers, and each log by topic and identity.
+
+        While a place does not answer, all are asked again for retryTimeout, unless its log was found at
+        another place: nsqd came back at another address, or a replica took over.
+        """
+        options = self.options
+        patience_s = options.retry_s if options.fail_on_data_loss else 0.0
+        deadline = time.monotonic() + patience_s
+        forgotten = set(options.forget_nsqds)
+        while True:
+            asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
+            answers = self._bounds_at(asked, retry_s=0.0)
+            by_identity = _by_identity(answers)
+            covered = {
+                place
+                for name, place in noted.items()
+                if (place[0], known.data_paths.get(name, "")) in by_identity
+            }
+            silent = any(
+                isinstance(answer, NodeError) and passes(answer) and place not in covered
+                for place, answer in answers.items()
+            )
+            if not silent or time.monotonic() + _REST_S > deadline:
+                return answers, by_identity
+            time.sleep(_REST_S)
+            listed = self._look(silence_ends=silence_ends, idle=False)
 
     def _known(
         self,
         name: str,
         known: Offset,
         place: Place,
-        answer: Bounds | NodeError,
-        by_identity: Mapping[tuple[str, str], tuple[Place, Bounds]],
-    ) -> tuple[Place, Bounds] | None:
-        """Return place and bounds of a log that the query has read before; None if its loss is accepted."""
-        identity = known.data_paths.get(name, "")
-        if isinstance(answer, Bounds) and identity and answer.data_path == identity:
-            return place, answer
-        if (place[0], identity) in by_identity:
-            return by_identity[place[0], identity]
-        if isinstance(answer, Bounds) and not (identity and answer.data_path):
+        answer: Answer | None,
+        by_identity: Mapping[tuple[str, str], FoundLog],
+    ) -> FoundLog | None:
+        """Return a log that the query has read before; None if its loss is accepted, or if all was read."""
+        identity, position = known.data_paths.get(name, ""), known.positions[name]
+        log = by_identity.get((place[0], identity))
+        if log is not None:
+            # A replica may lack the end of the log, which the query had read before the other nsqd was lost.
+            behind = log.bounds.is_copy and log.bounds.end < position
+            return replace(log, bounds=replace(log.bounds, end=position)) if behind else log
+        if answer is None:
+            return None  # it is forgotten
+        if isinstance(answer, NodeError):
+            if answer.code == TOPIC_NOT_FOUND:
+                self._asking.lost(f"nsqd {place[1]} has no topic {place[0]!r} any more", DataLossError)
+            else:
+                self._asking.unusable(place[1], answer)
+            return None
+        own = answer[0]
+        if not (identity and own.data_path):
             # The nsqd or the offset is from a version without identities.
-            return place, answer
-        if isinstance(answer, Bounds):
+            return FoundLog(place[1], own)
+        beside = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
+        if own.data_path not in beside:
             self._asking.lost(
-                f"the query has read nsqd {nsqd_of(name)} up to {known.positions[name]}, but at {place[1]} "
-                "there is another data path now: its data was replaced, or it is at an address that is not "
-                "listed",
+                f"the query has read nsqd {nsqd_of(name)} up to {position}, but at {place[1]} there is "
+                "another data path now: its data was replaced, or it is at an address that is not listed",
                 DataLossError,
             )
-        elif answer.code == TOPIC_NOT_FOUND:
-            self._asking.lost(f"nsqd {place[1]} has no topic {place[0]!r} any more", DataLossError)
-        else:
-            self._asking.unusable(place[1], answer)
+        # Else the same nsqd had a promoted copy of the log, and dropped it: every channel had finished it.
         return None
 
-    @staticmethod
-    def _is_another(place: Place, answer: Bounds | NodeError, found: Mapping[str, FoundLog]) -> bool:
-        """Whether another log is at the place of a known one."""
-        return isinstance(answer, Bounds) and not any(
-            log.address == place[1] and log.bounds is answer for log in found.values()
-        )
+    def _lacks_channel(self, log: FoundLog) -> bool:
+        return self.options.channel not in log.bounds.acknowledged
 
     def _name(self, place: Place, bounds: Bounds, taken: set[str]) -> str:
         """Return the name for a new log."""
@@ -173,9 +211,7 @@ class TopicCluster:
         channel would hide that.
         """
         without = {
-            name: log
-            for name, log in found.items()
-            if self.options.channel and self.options.channel not in log.bounds.acknowledged
+            name: log for name, log in found.items() if self.options.channel and self._lacks_channel(log)
         }
         for name in without:
             self._asking.lost(
@@ -187,9 +223,7 @@ class TopicCluster:
 
     def _with_channel(self, logs: Mapping[str, FoundLog], channel: NewChannel) -> dict[str, FoundLog]:
         """Return the same logs after creating the channel where it is missing."""
-        missing = {
-            name: log for name, log in logs.items() if self.options.channel not in log.bounds.acknowledged
-        }
+        missing = {name: log for name, log in logs.items() if self._lacks_channel(log)}
         if channel is NewChannel.NONE or not missing:
             return dict(logs)
         start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
@@ -199,7 +233,7 @@ class TopicCluster:
             made: dict[str, Bounds] = {}
             for topic, name in by_address[node.address]:
                 node.post("/channel/create", [*self._channel(topic), *start])
-                made[name] = _bounds(node, topic, self.options.channel)
+                made[name] = _bounds(node, topic, self.options.channel, missing[name].bounds.data_path)
             return made
 
         result = dict(logs)
@@ -224,15 +258,15 @@ class TopicCluster:
             self._looked_at = now
         return self._places
 
-    def _bounds_at(self, places: Iterable[Place], retry_s: float | None = None) -> dict[Place, Any]:
-        """Return the bounds at each place, or the NodeError in place of them."""
+    def _bounds_at(self, places: Iterable[Place], retry_s: float) -> dict[Place, Answer]:
+        """Return the bounds of all logs at each place, or the NodeError in place of them."""
         by_address = _by_address(dict.fromkeys(places, ""))
 
-        def ask(node: NodeConnection) -> list[Bounds | NodeError]:
+        def ask(node: NodeConnection) -> list[Answer]:
             channel = self.options.channel
             return [_bounds_or_error(node, topic, channel) for topic, _ in by_address[node.address]]
 
-        answers: dict[Place, Bounds | NodeError] = {}
+        answers: dict[Place, Answer] = {}
         for address, answer in self._asking.ask(by_address, ask, retry_s).items():
             for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
                 answers[topic, address] = one
@@ -243,22 +277,22 @@ class TopicCluster:
         places = {name: (place_of(name)[0], known.address(name)) for name in names}
         answers = self._bounds_at(places.values(), retry_s=0.0)
         return {
-            name: answer
+            name: bounds
             for name, place in places.items()
-            if isinstance(answer := answers[place], Bounds)
-            and known.data_paths.get(name, answer.data_path) == answer.data_path
+            if isinstance(answer := answers[place], tuple)
+            for bounds in answer
+            if known.data_paths.get(name, answer[0].data_path) == bounds.data_path
         }
 
     def addresses(self, known: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
-        wanted = {(place_of(name)[0], path): name for name, path in known.data_paths.items()}
         noted = {(place_of(name)[0], known.address(name)) for name in known.positions}
         listed = self._look(silence_ends=False, idle=True) or frozenset()
-        answers = self._bounds_at({*noted, *listed}, retry_s=0.0)
+        found = _by_identity(self._bounds_at({*noted, *listed}, retry_s=0.0))
         return {
-            wanted[topic, answer.data_path]: address
-            for (topic, address), answer in answers.items()
-            if isinstance(answer, Bounds) and (topic, answer.data_path) in wanted
+            name: found[place_of(name)[0], path].address
+            for name, path in known.data_paths.items()
+            if (place_of(name)[0], path) in found
         }
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
@@ -283,18 +317,22 @@ class TopicCluster:
             if isinstance(answer, NodeError):
                 self._asking.unusable(address, answer)
 
-    def acknowledge(self, positions: Mapping[str, int], where: Mapping[str, str]) -> Offsets:
+    def acknowledge(
+        self, positions: Mapping[str, int], where: Mapping[str, str], data_paths: Mapping[str, str]
+    ) -> Offsets:
         """Acknowledge all messages below these positions; return the positions that were acknowledged.
 
-        *where* has the addresses of the logs.
+        *where* has the addresses of the logs, *data_paths* their identities.
         """
         by_address = _by_address({(place_of(name)[0], where[name]): name for name in positions})
 
         def commit(node: NodeConnection) -> dict[str, NodeError | None]:
             done: dict[str, NodeError | None] = {}
             for topic, name in by_address[node.address]:
+                log = _of_log(data_paths.get(name, ""))
+                below = ("sequence", str(positions[name]))
                 try:
-                    node.post("/channel/commit", [*self._channel(topic), ("sequence", str(positions[name]))])
+                    node.post("/channel/commit", [*self._channel(topic), below, *log])
                     done[name] = None
                 except NodeError as error:
                     done[name] = error
@@ -304,7 +342,8 @@ class TopicCluster:
         for answer in self._asking.ask(by_address, commit).values():
             for name, error in (answer if isinstance(answer, dict) else {}).items():
                 topic, nsqd = place_of(name)
-                if error is None:
+                if error is None or error.code == LOG_NOT_FOUND:
+                    # A promoted copy is dropped when nothing in it is pending.
                     acknowledged[name] = positions[name]
                 elif not self.options.is_chosen(topic):
                     log.warning(
@@ -336,7 +375,7 @@ def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
     return grouped
 
 
-def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | NodeError]:
+def _each(answer: list[Answer] | NodeError) -> Iterable[Answer]:
     """Yield an answer for each topic that was asked for; a node's error is repeated for all of them."""
     if isinstance(answer, NodeError):
         while True:
@@ -344,18 +383,49 @@ def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | Nod
     yield from answer
 
 
-def _bounds(node: NodeConnection, topic: str, channel: str) -> Bounds:
+def _bounds(node: NodeConnection, topic: str, channel: str, log: str = "") -> Bounds:
     """Ask for the bounds as a reader with this channel sees them; one without a channel sees all messages."""
-    return node.get_json("/log/bounds", [("topic", topic), ("channel", channel)], Bounds.from_json)
+    query = [("topic", topic), ("channel", channel), *_of_log(log)]
+    return node.get_json("/log/bounds", query, Bounds.from_json)
 
 
-def _bounds_or_error(node: NodeConnection, topic: str, channel: str) -> Bounds | NodeError:
+def _of_log(identity: str) -> list[tuple[str, str]]:
+    """Return the parameter that names a log, its nsqd's own or a promoted copy; none without an identity."""
+    return [("log", identity)] if identity else []
+
+
+def _bounds_or_error(node: NodeConnection, topic: str, channel: str) -> Answer:
+    """Return the bounds of the nsqd's own log, and those of promoted copies."""
     try:
-        return _bounds(node, topic, channel)
+        own = _bounds(node, topic, channel)
+        copies = [_copy_bounds(node, topic, channel, log) for log in own.promoted]
     except NodeError as error:
         if error.unreachable:
             raise
         return error
+    return (own, *(copy for copy in copies if copy is not None))
+
+
+def _copy_bounds(node: NodeConnection, topic: str, channel: str, log: str) -> Bounds | None:
+    """Return the bounds of a promoted copy; None if it was dropped a moment ago."""
+    try:
+        return replace(_bounds(node, topic, channel, log), is_copy=True)
+    except NodeError as error:
+        if error.code != LOG_NOT_FOUND:
+            raise
+        return None
+
+
+def _by_identity(answers: Mapping[Place, Answer]) -> dict[tuple[str, str], FoundLog]:
+    """Return each log by its topic and identity; the origin's own counts before a promoted copy."""
+    found: dict[tuple[str, str], FoundLog] = {}
+    for place in sorted(answers):
+        answer = answers[place]
+        for bounds in answer if isinstance(answer, tuple) else ():
+            identity = (place[0], bounds.data_path)
+            if bounds.data_path and (identity not in found or not bounds.is_copy):
+                found[identity] = FoundLog(place[1], bounds)
+    return found
 
 
 def _sizes(node: NodeConnection, topic: str) -> TopicCounts:

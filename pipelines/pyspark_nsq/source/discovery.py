@@ -9,7 +9,7 @@ from typing import Any, Final
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
-from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.errors import SourceError, UnreachableError
 from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
@@ -47,7 +47,7 @@ class SourceDiscovery:
         """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
 
         For a read that happens once: while an nsqd or nsqlookupd restarts, it would be incomplete or empty.
-        Raises SourceError when retrySeconds are over, unless data loss is accepted.
+        Raises SourceError when retryTimeout are over, unless data loss is accepted.
         """
         options = self._options
         if options.nsqd_http_addresses:
@@ -114,7 +114,7 @@ class SourceDiscovery:
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
             sentence = f"no nsqlookupd answered the search for topic {self._options.described}: {reasons}"
             if silence_ends:
-                raise SourceError(sentence)
+                raise UnreachableError(sentence)
             log.warning("%s; going on with the nsqd that are known", sentence)
             return frozenset()
         for address, error in down.items():

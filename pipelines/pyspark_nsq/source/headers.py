@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nsqclient.wire.frames import FrameError
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
-from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.errors import RowError
 
 # By this header nsqd recognizes a message that is published again.
 DEDUP_ID: Final = "dedup-id"
@@ -65,7 +65,7 @@ def as_maps(texts: Any) -> Any:
 
 
 def as_json(maps: Any, ids: Any = None) -> Any:
-    """Turn an array of maps into JSON objects; without headers the text is empty. Raises SourceError.
+    """Turn an array of maps into JSON objects; without headers the text is empty. Raises RowError.
 
     *ids*, if given, become the header ``dedup-id`` of their rows.
     """
@@ -91,7 +91,7 @@ def as_json(maps: Any, ids: Any = None) -> Any:
         rows, keys, values = rows[kept], keys.filter(pa.array(kept)), values.filter(pa.array(kept))
     if values.null_count:
         name = keys.filter(values.is_null())[0].as_py()
-        raise SourceError(f"the header {name!r} is null in a row of the column headers; values are strings")
+        raise RowError(f"the header {name!r} is null in a row of the column headers; values are strings")
     members = pc.binary_join_element_wise(_quoted(keys), _quoted(values), ":")
     cuts = np.searchsorted(rows, np.arange(len(maps) + 1)).astype(np.int32)
     inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(cuts), members), ",")
@@ -99,7 +99,7 @@ def as_json(maps: Any, ids: Any = None) -> Any:
     texts = pc.if_else(pa.array(np.diff(cuts) > 0), objects, "").cast(pa.binary())
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > MOST_HEADER_BYTES:
-        raise SourceError(
+        raise RowError(
             f"the headers of a row are {longest} bytes of JSON, above the {MOST_HEADER_BYTES} of nsqd"
         )
     return texts

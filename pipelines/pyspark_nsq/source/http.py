@@ -26,6 +26,8 @@ _HTTPS: Final = "https://"
 _AUTH_REQUIRED: Final = "AUTH_REQUIRED"
 # nsqd's code when it cannot read its disk at the moment; that may pass.
 CANNOT_READ: Final = "CANNOT_READ"
+# The code of an nsqd that has no log of that identity, neither its own nor a promoted copy.
+LOG_NOT_FOUND: Final = "LOG_NOT_FOUND"
 # The reason when the port speaks NSQ's own protocol.
 NOT_HTTP: Final = "the answer is not HTTP"
 # Pauses between attempts; the last one is repeated.
@@ -117,7 +119,7 @@ class NodeConnection:
     def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
         if https:
             # Imported here, because most executors do not need the client.
-            from nsqclient.tls import tls_context
+            from nsqclient._tls import tls_context
 
             try:
                 context = tls_context(self._tls)

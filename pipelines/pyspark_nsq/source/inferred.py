@@ -1,7 +1,7 @@
 """Infers the columns of JSON bodies from some of them. Pure.
 
-The type of a member is the one that most bodies have; ``_corrupt`` receives the other bodies. Whole and
-fractional numbers in one member make it a double. Texts stay texts, whatever they look like.
+The type of a member is the one that most bodies have; ``_corrupt_record`` receives the other bodies. Whole
+and fractional numbers in one member make it a double. Texts stay texts, whatever they look like.
 """
 
 import json

@@ -3,7 +3,7 @@
 A column of the message itself (``timestamp``, ``nsqd`` and so on, with the same type) keeps that meaning;
 every other column is the member of that name in the JSON object. Arrow parses the bodies of a whole answer at
 once. If one of them is no JSON object of these types, the bodies are halved until it is found. Its columns
-are null then, and ``_corrupt``, if the schema has it, is the body.
+are null then, and ``_corrupt_record``, if the schema has it, is the body.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from pyspark_nsq.source.frames import Messages
 from pyspark_nsq.source.names import HEADERS
 
 # The column with the bodies that cannot be parsed.
-CORRUPT: Final = "_corrupt"
+CORRUPT: Final = "_corrupt_record"
 # Each body is wrapped as the only member of an object. So no body can end its neighbour's object or begin
 # another one, and if there are as many rows as bodies, each body has one row.
 _BEFORE: Final = b'{"b":'

@@ -120,15 +120,17 @@ def _of_log(log: FoundLog, options: SourceOptions) -> Iterator[bytes]:
     oldest = bounds.advance(begin, _MESSAGES)
     newest = bounds.at(begin, max(0, bounds.count(begin) - _MESSAGES))
     for start, end in ((begin, oldest), (max(oldest, newest), bounds.readable_end)):
-        yield from _between(log.address, options, start, end)
+        yield from _between(log, options, start, end)
 
 
-def _between(address: str, options: SourceOptions, start: int, end: int) -> Iterator[bytes]:
-    size = 0
+def _between(log: FoundLog, options: SourceOptions, start: int, end: int) -> Iterator[bytes]:
+    address, size = log.address, 0
     try:
         with open_node(address, options, options.retry_s) as node:
             while start < end and size < _BYTES:
                 query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
+                if log.bounds.data_path:
+                    query.append(("log", log.bounds.data_path))
                 answer = node.get("/log/range", query)
                 found = RangeAnswer.parse(start, end, answer.headers, answer.body)
                 yield from found.messages.bodies.to_pylist()

@@ -9,8 +9,8 @@ import pyarrow as pa
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.columns import Columns, Origin
-from pyspark_nsq.source.errors import DataLossError, SourceError
-from pyspark_nsq.source.http import NodeConnection, open_node
+from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
+from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, open_node
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
 from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
@@ -46,12 +46,13 @@ def read_range(
         _check_same(node, part, options)
         while position < end:
             try:
-                answer = _fetch(node, options, position, end, headers=columns.has_headers)
+                answer = _fetch(node, options, part, position, end, headers=columns.has_headers)
             except NodeError as error:
                 if error.code not in _GONE:
-                    raise SourceError(explain_while_read(part.nsqd, error)) from error
+                    kind = UnreachableError if error.unreachable else SourceError
+                    raise kind(explain_while_read(part.nsqd, error)) from error
                 if error.code == _SEQUENCE_GONE and part.from_log_start:
-                    position, _ = _remaining(node, options, position, end)
+                    position, _ = _remaining(node, options, part, position, end)
                     continue
                 if options.fail_on_data_loss:
                     raise DataLossError(
@@ -59,7 +60,7 @@ def read_range(
                         f"{options.topic!r} any more: {_GONE[error.code]} "
                         "(failOnDataLoss=false goes on without them)"
                     ) from error
-                position, end = _remaining(node, options, position, end)
+                position, end = _remaining(node, options, part, position, end)
                 continue
             except ValueError as error:
                 raise SourceError(f"nsqd {part.nsqd} sent what is no message log: {error}") from error
@@ -82,12 +83,15 @@ def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) ->
     if not part.data_path:
         return
     try:
-        found = node.get_json("/log/bounds", [("topic", options.topic)], Bounds.from_json)
+        query = [("topic", options.topic), ("log", part.data_path)]
+        found = node.get_json("/log/bounds", query, Bounds.from_json).data_path
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return  # reading will report the missing messages
-        raise SourceError(explain_while_read(part.nsqd, error)) from error
-    if found.data_path != part.data_path:
+        found = ""
+        if error.code != LOG_NOT_FOUND:
+            raise SourceError(explain_while_read(part.nsqd, error)) from error
+    if found != part.data_path:
         raise SourceError(
             f"at {node.address} there is another data path than that of nsqd {part.nsqd}, which the "
             "batch was planned with; start the query again, and it is looked for elsewhere"
@@ -103,21 +107,27 @@ def _lose(nsqd: str, missing: list[str], options: SourceOptions) -> None:
 
 
 def _fetch(
-    node: NodeConnection, options: SourceOptions, start: int, end: int, *, headers: bool
+    node: NodeConnection, options: SourceOptions, part: LogRange, start: int, end: int, *, headers: bool
 ) -> RangeAnswer:
     """Request as much of the range as fits into one answer."""
     query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
     if options.channel:
         query.append(("channel", options.channel))
+    if part.data_path:
+        query.append(("log", part.data_path))
     if headers:
         query.append(("headers", "true"))
     answer = node.get("/log/range", query)
     return RangeAnswer.parse(start, end, answer.headers, answer.body, extended=headers)
 
 
-def _remaining(node: NodeConnection, options: SourceOptions, start: int, end: int) -> tuple[int, int]:
+def _remaining(
+    node: NodeConnection, options: SourceOptions, part: LogRange, start: int, end: int
+) -> tuple[int, int]:
     """Return the part of a range that can still be read."""
     query = [("topic", options.topic), ("channel", options.channel)]
+    if part.data_path:
+        query.append(("log", part.data_path))
     try:
         bounds = node.get_json("/log/bounds", query, Bounds.from_json)
     except NodeError as error:

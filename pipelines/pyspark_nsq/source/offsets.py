@@ -21,7 +21,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.errors import CheckpointError
 
 Offsets = dict[str, int]
 T = TypeVar("T")
@@ -55,8 +55,8 @@ class Offset:
     def parse(cls, value: Any, topic: str = "") -> "Offset":
         """Read an offset from a checkpoint; *topic* is the query's, if it has only one.
 
-        Raises SourceError if it is no offset of this source, or if it is of a version that did not note the
-        topic and the query has several.
+        Raises CheckpointError if it is no offset of this source, or if it is of a version that did not note
+        the topic and the query has several.
         """
         if isinstance(value, Mapping):
             value = _with_topic(value, topic)
@@ -74,7 +74,7 @@ class Offset:
                 and isinstance(channel, str)
             ):
                 return cls(positions, dict(ahead), data_paths, addresses, cuts, counts, channel)
-        raise SourceError(f"the checkpoint has an offset that is not of the data source nsq: {value!r}")
+        raise CheckpointError(f"the checkpoint has an offset that is not of the data source nsq: {value!r}")
 
     def json(self) -> dict[str, Any]:
         """Return the offset for Spark; equal offsets have equal text, because Spark compares texts."""
@@ -136,7 +136,7 @@ def _with_topic(value: Mapping[str, Any], topic: str) -> dict[str, Any]:
         if "@" in key:
             return key
         if not topic:
-            raise SourceError(
+            raise CheckpointError(
                 "the checkpoint is of an earlier version and does not name its topic: run the query once "
                 "with that topic alone, then add others"
             )

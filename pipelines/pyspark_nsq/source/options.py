@@ -32,8 +32,8 @@ class BodyFormat(Enum):
 
 
 NAMES: Final = (
-    "lookupd_http_addresses",
-    "nsqd_http_addresses",
+    "lookupdHttpAddresses",
+    "nsqdHttpAddresses",
     "topic",
     "topicPattern",
     "channel",
@@ -44,14 +44,14 @@ NAMES: Final = (
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
-    "maxTriggerDelaySeconds",
+    "maxTriggerDelay",
     "minPartitions",
     "failOnDataLoss",
     "bodyFormat",
     "schemaLocation",
     "includeHeaders",
-    "requestTimeoutSeconds",
-    "retrySeconds",
+    "requestTimeout",
+    "retryTimeout",
     "authSecretFile",
     "tlsRootCaFile",
     "tlsCertFile",
@@ -65,11 +65,10 @@ ALIASES: Final = {
     "subscribe": "topic",
     "subscribepattern": "topicpattern",
     "kafka.group.id": "channel",
-    "maxtriggerdelay": "maxtriggerdelayseconds",
 }
 # Names of Kafka's connector that would otherwise be ignored, and what to use instead.
 INSTEAD: Final = {
-    "kafka.bootstrap.servers": "lookupd_http_addresses or nsqd_http_addresses",
+    "kafka.bootstrap.servers": "lookupdHttpAddresses or nsqdHttpAddresses",
     "assign": "startingOffsets and endingOffsets with positions for each nsqd",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
@@ -85,6 +84,8 @@ _SCHEME: Final = "https://"
 # As many as 2^63 has; Python refuses to convert thousands.
 _MOST_DIGITS: Final = 19
 _NANOSECONDS: Final = 1_000_000_000
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)")
+_UNITS_S: Final = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,8 @@ class SourceOptions:
             topics=tuple(topic for topic in options.topics("topic") if topic not in forget_topics),
             topic_pattern=options.pattern("topicPattern"),
             channel=options.name("channel", required=False),
-            lookupd_http_addresses=options.addresses("lookupd_http_addresses"),
-            nsqd_http_addresses=options.addresses("nsqd_http_addresses"),
+            lookupd_http_addresses=options.addresses("lookupdHttpAddresses"),
+            nsqd_http_addresses=options.addresses("nsqdHttpAddresses"),
             starting_offsets=starting,
             starting_positions=starting_positions,
             ending_positions=options.ending_offsets(),
@@ -138,14 +139,14 @@ class SourceOptions:
             max_offsets_per_trigger=options.count("maxOffsetsPerTrigger"),
             max_bytes_per_trigger=options.count("maxBytesPerTrigger"),
             min_offsets_per_trigger=options.count("minOffsetsPerTrigger"),
-            max_trigger_delay_s=options.seconds("maxTriggerDelaySeconds", 900.0, zero_allowed=False),
+            max_trigger_delay_s=options.seconds("maxTriggerDelay", 900.0, zero_allowed=False),
             min_partitions=options.count("minPartitions"),
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
             schema_location=options.text("schemaLocation"),
             include_headers=options.flag("includeHeaders", default=False),
-            request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
-            retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
+            request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
+            retry_s=options.seconds("retryTimeout", 10.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
             tls=options.tls(),
             forget_nsqds=options.addresses("forgetNsqds"),
@@ -160,7 +161,7 @@ class SourceOptions:
             )
         check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
         if parsed.topic_pattern and parsed.nsqd_http_addresses:
-            raise OptionError("option topicPattern needs lookupd_http_addresses, which lists the topics")
+            raise OptionError("option topicPattern needs lookupdHttpAddresses, which lists the topics")
         if parsed.schema_location and parsed.body_format is not BodyFormat.JSON:
             raise OptionError("option schemaLocation is for bodyFormat=json")
         if parsed.starting_timestamp_ns is not None and (starting or starting_positions):
@@ -218,7 +219,7 @@ class SourceOptions:
 def check_addresses(lookupds: tuple[str, ...], nsqds: tuple[str, ...]) -> None:
     if bool(lookupds) == bool(nsqds):
         raise OptionError(
-            "exactly one of the options lookupd_http_addresses and nsqd_http_addresses must be given"
+            "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses must be given"
         )
 
 
@@ -374,17 +375,16 @@ class Given:
         return value == "true" if value else default
 
     def seconds(self, option: str, default: float, *, zero_allowed: bool) -> float:
+        """Return seconds for ``500ms``, ``10s``, ``15m`` or ``2h``; a number without a unit is seconds."""
         value = self.text(option)
         if not value:
             return default
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = -1.0
-        # In this form the condition also refuses "nan".
+        found = _DURATION.fullmatch(value)
+        seconds = float(found[1]) * _UNITS_S[found[2]] if found else -1.0
         if not (0 <= seconds <= 86_400) or (seconds == 0 and not zero_allowed):
             lowest = "0" if zero_allowed else "above 0"
             raise OptionError(
-                f"option {option} is {value!r}; it must be a number of seconds, {lowest} to 86400"
+                f"option {option} is {value!r}; it must be a duration such as 500ms, 10s or 15m, "
+                f"{lowest} and at most 24h"
             )
         return seconds

@@ -75,7 +75,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
             low, high = 0, log.count(log.first)
             while low < high:
                 middle = (low + high) // 2
-                published = _published_ns(node, options.topic, log.at(log.first, middle), log.readable_end)
+                published = _published_ns(node, options.topic, log, log.at(log.first, middle))
                 if published is None or published >= time_ns:
                     high = middle
                 else:
@@ -87,10 +87,12 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
     return log.at(log.first, low) if low < log.count(log.first) else log.readable_end
 
 
-def _published_ns(node: NodeConnection, topic: str, position: int, end: int) -> int | None:
+def _published_ns(node: NodeConnection, topic: str, log: Bounds, position: int) -> int | None:
     """Return when the first message at or after *position* was published; None if there is none."""
-    while position < end:
+    while position < log.readable_end:
         query = [("topic", topic), ("start", str(position)), ("end", str(position + 1))]
+        if log.data_path:
+            query.append(("log", log.data_path))
         answer = node.get("/log/range", query)
         found = RangeAnswer.parse(position, position + 1, answer.headers, answer.body)
         if len(found.messages.timestamps_us):

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
-from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.errors import CheckpointError, DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
 from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
@@ -180,12 +180,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._where = self._cluster.addresses(planned)
         ranges = plan_ranges(self._parsed(start), planned, self._where)
         # The batch may have been planned before an nsqd or a topic was declared permanently gone.
-        options = self._options
         return [
             InputPartition(part)
             for part in ranges
-            if not {part.address, part.nsqd} & set(options.forget_nsqds)
-            and part.topic not in options.forget_topics
+            if not self._is_forgotten(part.producer, planned)
+            and part.topic not in self._options.forget_topics
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -289,19 +288,19 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _acknowledge(self, offset: Offset) -> None:
         still = moved(self._acknowledged, offset.positions)
         for name in list(still):
-            if {offset.address(name), nsqd_of(name)} & set(self._options.forget_nsqds):
+            if self._is_forgotten(name, offset):
                 del still[name]
         where = {name: self._where.get(name) or offset.address(name) for name in still}
-        self._acknowledged |= self._cluster.acknowledge(still, where)
+        self._acknowledged |= self._cluster.acknowledge(still, where, offset.data_paths)
 
     def _parsed(self, value: Any) -> Offset:
-        """Read an offset of the checkpoint. Raises SourceError if it is of other topics or channels."""
+        """Read an offset of the checkpoint. Raises CheckpointError if it is of other topics or channels."""
         offset = Offset.parse(value, self._options.topic)
         channel, topics = offset.channel or self._options.channel, offset.topics
         kept = any(self._options.is_chosen(topic) or topic in self._options.forget_topics for topic in topics)
         if channel == self._options.channel and (kept or not topics):
             return offset
-        raise SourceError(
+        raise CheckpointError(
             f"the checkpoint is of topic {', '.join(map(repr, sorted(topics)))} and channel {channel!r}, but "
             f"the query reads topic {self._options.described} on channel {self._options.channel!r}: "
             "it needs a checkpoint of its own"
@@ -313,11 +312,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLossError if one that is to be forgotten is there and has messages to read.
         """
         options = self._options
-        nsqds = {
-            name
-            for name in begin.positions
-            if {begin.address(name), nsqd_of(name)} & set(options.forget_nsqds)
-        }
+        if options.forget_nsqds and not self._where:
+            self._where = self._cluster.addresses(begin)
+        nsqds = {name for name in begin.positions if self._is_forgotten(name, begin)}
         topics = {name for name in begin.positions if not options.is_chosen(place_of(name)[0])} - nsqds
         self._check_read(begin, nsqds, "forgetNsqds")
         self._check_read(
@@ -342,6 +339,12 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         removed = nsqds | topics
         return begin.select(begin.positions.keys() - removed) if removed else begin
+
+    def _is_forgotten(self, name: str, offset: Offset) -> bool:
+        """Whether a log is on an nsqd that is to be forgotten, and not on another one now."""
+        found = self._where.get(name)
+        places = {offset.address(name), nsqd_of(name)} if found is None else {found}
+        return bool(places & set(self._options.forget_nsqds))
 
     def _check_read(self, begin: Offset, forgotten: set[str], option: str) -> None:
         """Check that what is to be forgotten is gone, or has no more messages to read."""
@@ -390,7 +393,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         when the channel is set is no loss, and from then on nsqd removes nothing that the query has yet to
         read.
         """
-        unread = {name: first for name, first in begin.items() if found[name].bounds.count(first)}
+        unread = {
+            name: first
+            for name, first in begin.items()
+            if found[name].bounds.count(first) and not found[name].bounds.is_copy
+        }
         self._cluster.set_channel(unread, found)
 
     def _ahead(self, begin: Offsets, found: Mapping[str, FoundLog]) -> Offsets:

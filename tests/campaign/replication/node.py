@@ -354,9 +354,9 @@ class SimulatedNode:
         """Run the jobs of replication."""
         node = self.replication
         for _ in range(20):
-            jobs = node.take_jobs()
+            jobs = node.holders.take_jobs()
             for job in jobs:
-                self.do(job, node.ended)
+                self.do(job, node.job_results.ended)
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):

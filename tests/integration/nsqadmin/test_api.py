@@ -1,9 +1,11 @@
+import asyncio
 import gzip
 import json
 
 import pytest
 
-from tests.support.site import ask
+from tests.support.site import ask, build_site
+from tests.support.stub_site import stub_site
 from tests.support.waiting import wait_until
 
 
@@ -233,3 +235,35 @@ def test_metrics_count_requests_and_actions(site):
 
     assert 'nsqadmin_node_requests_total{outcome="ok"}' in text
     assert 'nsqadmin_admin_actions_total{action="create_topic"}' in text
+
+
+def test_answer_has_what_was_created_and_published_just_before(cluster):
+    site = build_site(cluster)
+    seen = []
+    for number in range(5):
+        topic = f"new{number}"
+        nsqd = site.nsqds[number % 2]
+        nsqd.post(f"/topic/create?topic={topic}")
+        nsqd.post(f"/channel/create?topic={topic}&channel=c")
+        nsqd.post(f"/pub?topic={topic}", b"x")
+        found = ask(site.admin, "GET", f"/api/topics/{topic}")
+        nsqd.post(f"/mpub?topic={topic}", b"x\ny")
+        channel = ask(site.admin, "GET", f"/api/topics/{topic}/c")
+        seen.append(
+            (found.status, json.loads(found.body).get("message_count"), json.loads(channel.body).get("depth"))
+        )
+
+    assert seen == [(200, 1, 3)] * 5
+
+
+async def test_requests_that_come_together_share_the_questions_to_a_node():
+    async with stub_site(nodes=1) as site:
+        await site.round()
+        node = site.nodes[0]
+        node.delay_s = 0.3
+        before = len(node.asked)
+        await asyncio.gather(*(site.get("/api/counter") for _ in range(10)))
+        asked = len([one for one in node.asked[before:] if "/stats" in one])
+
+    # One that was out, one for all of them, and what a round asks meanwhile.
+    assert asked <= 6

@@ -164,8 +164,19 @@ def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
 
     assert "Seek 2 channels?" in first.text
     assert nonsense.status == 422
-    assert "and 12 afterwards" in shown.text
-    assert "and 12 afterwards" in unseen.text
+    assert "→ 12" in shown.text
+    assert "→ 12" in unseen.text
     assert {one["depth"] for node in before for one in node} == {0}
     assert "2 channels of 2 were set to earliest." in result.text
     assert [[one["depth"] for one in node] for node in after] == [[3, 3], [3, 3]]
+
+
+async def test_bulk_action_without_selection_is_a_page_for_browsers():
+    async with stub_site(nodes=1) as site:
+        form = {"Content_Type": "application/x-www-form-urlencoded"}
+        page = await site.ask("POST", "/bulk", "action=delete", Accept="text/html", **form)
+        program = await site.ask("POST", "/bulk", "action=delete", **form)
+
+    assert (page.status, program.status) == (400, 400)
+    assert "Select at least one row" in page.text
+    assert program.json() == {"message": "INVALID_SELECTION"}

@@ -15,7 +15,7 @@ async def frozen_site(site, *numbers):
         site.nodes[number].frozen.clear()
 
     async def noticed():
-        silent = {one[2] for one in await site.concerns() if one[1] == "no answer"}
+        silent = {one[2] for one in await site.concerns() if one[1] == "unreachable"}
         return silent == {site.address(number) for number in numbers}
 
     await site.until(noticed, "the silence is noticed")
@@ -30,7 +30,7 @@ async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_
         silent = ", ".join(sorted(site.address(number) for number in (3, 4)))
 
         async def left():
-            return {one[2] for one in await site.concerns() if one[1] == "left"} == {
+            return {one[2] for one in await site.concerns() if one[1] == "down"} == {
                 site.address(number) for number in (3, 4)
             }
 
@@ -124,7 +124,7 @@ async def test_a_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(
         result = await site.follow(done)
 
     assert f"Topic {TOPIC} was emptied on 1 nsqd." in result.text
-    assert "Not everywhere:" in result.text
+    assert "Failed on some nodes:" in result.text
     assert f"E_FULL {letter}" in result.text
     assert ("more is in the log" in result.text) == (nodes > 2)
     assert len(done.headers["Set-Cookie"]) < 4096
@@ -149,7 +149,7 @@ async def test_a_node_that_answers_but_is_not_listed_is_left_alone_and_named_bef
         apart = site.address(1)
 
         async def noticed():
-            return ("trouble", "not listed", apart) in await site.concerns()
+            return ("trouble", "not registered", apart) in await site.concerns()
 
         await site.until(noticed, "it is not listed any more")
         question = await site.get(f"/action?action={action}&topic={TOPIC}")
@@ -179,7 +179,7 @@ async def test_a_name_makes_no_line_of_the_log_and_a_claimed_user_is_not_believe
     assert "\x1b" not in log
     assert not any(line.startswith("INFO: alice") for line in log.splitlines())
     assert not any("mallory" in line for line in log.splitlines())
-    assert "somebody from 127.0.0.1" in lines[0]
+    assert "anonymous from 127.0.0.1" in lines[0]
 
 
 async def test_of_an_address_the_log_has_neither_the_password_nor_the_path_which_may_be_a_secret():
@@ -215,12 +215,12 @@ async def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
         site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
 
         async def named():
-            return ("trouble", "no figures", site.address(0)) in await site.concerns()
+            return ("trouble", "no statistics", site.address(0)) in await site.concerns()
 
         await site.until(named, "it is named")
         page = (await site.get("/")).text
 
-    assert "nsqd answers, but gives no figures" in page
+    assert "nsqd answers, but gives no statistics" in page
 
 
 async def test_a_field_that_is_null_is_as_one_that_is_missing():
@@ -229,7 +229,7 @@ async def test_a_field_that_is_null_is_as_one_that_is_missing():
 
         async def shown():
             await site.round()
-            return ("trouble", "no figures", site.address(0)) not in await site.concerns()
+            return ("trouble", "no statistics", site.address(0)) not in await site.concerns()
 
         await site.until(shown, "its figures are read")
         assert (await site.get(f"/api/topics/{TOPIC}")).status == 200

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
 from tests.support.auth_server import AuthServer
 from tests.support.certificates import Authority
 from tests.support.processes import Cluster

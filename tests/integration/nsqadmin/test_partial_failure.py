@@ -38,7 +38,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     victim = site.nsqds[1]
 
     silence = f"nsqd {victim.http_address} does not answer (timed out after 0.4s)"
-    on_the_index = f"no answer {victim.http_address} nsqd does not answer"
+    on_the_index = f"nsqd {victim.http_address} is unreachable"
 
     with frozen(victim):
         wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
@@ -144,7 +144,8 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     lookupds[1].kill()
     wait_until(lambda: "refused" in admin.get("/api/topics")["message"], "the first outage is noticed")
     one_down = admin.get("/api/topics")
-    wait_until(lambda: "lookup down" in ask(admin, "GET", "/").text, "the index shows the outage")
+    down = f"nsqlookupd {lookupds[1].http_address} does not answer"
+    wait_until(lambda: down in ask(admin, "GET", "/").text, "the index shows the outage")
     wait_until(lambda: "1 of 2" in ask(admin, "GET", "/nodes").text, "the registrations are counted again")
     page = ask(admin, "GET", "/")
     nodes = ask(admin, "GET", "/nodes")
@@ -153,7 +154,10 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     status, both_down = call(admin, "GET", "/api/topics")
     written = call(admin, "POST", "/api/topics", '{"topic":"x"}')
     wait_until(
-        lambda: all(f"lookup down {one.http_address}" in ask(admin, "GET", "/").text for one in lookupds),
+        lambda: all(
+            f"nsqlookupd {one.http_address} does not answer" in ask(admin, "GET", "/").text
+            for one in lookupds
+        ),
         "the index shows both outages",
     )
     lasting = ask(admin, "GET", "/")
@@ -165,10 +169,10 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     address = lookupds[1].http_address
     assert one_down["message"] == f'WARNING: Get "http://{address}/topics": connect: connection refused'
     # The other nsqlookupd has all registrations, so nothing is missing.
-    assert f"lookup down {address} nsqlookupd does not answer" in page.text
-    assert "attention-watch" in page.body.decode()
+    assert f"nsqlookupd {address} does not answer" in page.text
+    assert "card-watch" in page.body.decode()
     assert "incomplete" not in page.text + nodes.text
-    assert "no answer" in nodes.text
+    assert "unreachable" in nodes.text
     assert not re.search(r"\d of 2 ", nodes_later.text.partition("nsqlookupd 2")[0])
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
@@ -176,8 +180,8 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     # The known nsqds are still asked, so their figures stay.
     assert lasting.status == 200
     assert "no nsqlookupd does" in lasting.text
-    assert "attention-watch" not in lasting.body.decode()
-    assert "Nothing needs attention" not in lasting.text
+    assert "card-watch" not in lasting.body.decode()
+    assert "All good" not in lasting.text
     assert "orders" in lasting.text
     # An nsqadmin that starts now knows no nsqd.
     assert problem.status == 502
@@ -195,7 +199,7 @@ def test_no_page_waits_for_the_channels_that_a_silent_nsqlookupd_has(cluster):
         silent = f"127.0.0.1:{sink.port}"
         flags = [f"--lookupd-http-address={address}" for address in (lookupd.http_address, silent)]
         admin = cluster.nsqadmin(*flags, "--http-client-request-timeout=1s")
-        wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
+        wait_until(lambda: "unreachable" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
         wait_until(lambda: admin.get("/lookup?format=json")["inactive_total"] == 3, "they are known")
 
         pages = [ask(admin, "GET", path) for path in ("/topics", "/lookup", "/topics/one")]
@@ -262,7 +266,7 @@ def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     (node,) = nodes["nodes"]
     assert (node["remote_addresses"], node["remote_address"], node["out_of_date"]) == ([], "", False)
     assert [topic["topic"] for topic in node["topics"]] == ["orders"]
-    assert f"{dead} no answer" in page.text
+    assert f"{dead} unreachable" in page.text
     assert admin.get("/api/topics?inactive=true")["topics"] == {}
 
 

@@ -370,12 +370,13 @@ async def test_the_audit_tells_before_after_and_each_nodes_result():
 
 async def test_troubles_are_series_and_can_be_muted():
     def edit(answer):
-        answer["topics"][0]["channels"][0].update(depth=7, client_count=0)
+        answer["health"] = "NOK - disk full"
 
     async with stub_site(
         nodes=1, topics=1, before=lambda stubs: setattr(stubs.nodes[0], "edit", edit)
     ) as site:
-        series = 'nsqadmin_trouble{channel="billing",node="",state="no consumers",topic="topic.0000.events"}'
+        address = site.address(0)
+        series = f'nsqadmin_trouble{{channel="",node="{address}",state="unhealthy",topic=""}}'
 
         async def value():
             lines = (await site.get("/metrics")).html.splitlines()
@@ -384,8 +385,7 @@ async def test_troubles_are_series_and_can_be_muted():
         assert await site.until(value, "the trouble is a series") == ["1.0"]
         page = await site.get("/")
         assert "(1) " in page.text[:40]
-        key = "no-consumers topic.0000.events billing -"
-        done = await site.submit(action="mute", key=key, topic="topic.0000.events", channel="billing")
+        done = await site.submit(action="mute", key=f"unhealthy - - {address}", node=address)
         muted = await site.get("/")
 
     assert done.status == 303

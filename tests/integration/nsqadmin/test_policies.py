@@ -100,7 +100,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
     admin = cluster.nsqadmin(f"--lookupd-http-address={lookupd.http_address}")
     wait_until(lambda: nsqd.http_address in ask(admin, "GET", "/nodes").text, "nsqadmin to know nsqd")
     lookupd.kill()
-    wait_until(lambda: "no answer" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
+    wait_until(lambda: "unreachable" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
 
     page = ask(admin, "GET", "/policies")
     text = note(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}'))
@@ -217,9 +217,9 @@ def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_mea
     gone = post(admin, confirmed="", delete="a")
 
     assert [answer.status for answer in (new, other, gone)] == [200, 200, 200]
-    assert "Something else is in force for 1 channel: orders/billing: a → b" in new.text
+    assert "Another policy applies to 1 channel: orders/billing: a → b" in new.text
     assert re.search(r"max_depth 5 6", other.text)
-    assert "Something else is in force for 1 topic, 1 channel" in other.text
+    assert "Another policy applies to 1 topic, 1 channel" in other.text
     assert "orders: a → none" in gone.text
     assert [names(nsqd) for nsqd in nsqds] == [["a"], ["a"]]
 
@@ -288,7 +288,7 @@ async def test_a_node_that_does_not_answer_is_named_and_not_waited_for():
         node.frozen.clear()
 
         async def noticed():
-            return "no answer" in (await site.get("/nodes")).text
+            return "unreachable" in (await site.get("/nodes")).text
 
         await site.until(noticed, "its silence is noticed")
         node.asked.clear()

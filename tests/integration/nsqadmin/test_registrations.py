@@ -36,7 +36,7 @@ async def test_what_is_registered_and_held_by_nobody_is_on_the_page_of_topics_wi
     async with stub_site(nodes=2) as site:
         await site.get("/")
         site.stubs.registered["only.listed"] = ["waiting"]
-        page = await shown(site, "/topics", "Registered otherwise than held 1")
+        page = await shown(site, "/topics", "Registration mismatch 1")
         told = (await site.get("/lookup?format=json")).json()
 
     assert page.text.index("only.listed waiting") < page.text.index(TOPIC)
@@ -47,7 +47,7 @@ async def test_what_a_node_holds_unregistered_is_named_with_the_node_and_the_nod
     async with stub_site(nodes=3) as site:
         await site.get("/")
         site.nodes[2].edit = holds_more
-        page = await shown(site, "/topics", "Registered otherwise than held 1")
+        page = await shown(site, "/topics", "Registration mismatch 1")
         nodes = await shown(site, "/nodes", "only.held is held and not registered")
         told = (await site.get("/lookup?format=json")).json()
         rows = (await site.get("/nodes?format=json")).json()["nodes"]
@@ -65,5 +65,5 @@ async def test_the_address_of_the_counter_stays_and_the_overview_has_its_figure(
         overview = await site.get("/")
         told = (await site.get("/?format=json")).json()
 
-    assert "Into channels" in overview.text
+    assert "Delivered to channels" in overview.text
     assert told["channel_message_count"] >= counter["message_count"] > 0

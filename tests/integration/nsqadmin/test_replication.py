@@ -219,7 +219,7 @@ def test_pages_follow_a_failover(cluster, secret):
     sentence = f"its messages are delivered by {replica.http_address} (3 messages pending there)"
     # The overview's figures are asked for at other times than those of the node's page.
     wait_until(lambda: sentence in ask(admin, "GET", "/").text, "the overview says so", seconds=30)
-    found = [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "left"]
+    found = [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
     topic = ask(admin, "GET", "/topics/orders").text
     primary.start()
     wait_until(
@@ -257,7 +257,7 @@ def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(clu
     primary.stop()
 
     def left():
-        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "left"]
+        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
 
     wire = Wire(("127.0.0.1", replica.tcp_port))
     wire.subscribe("orders", "billing", 10)

@@ -35,7 +35,7 @@ def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=3)
     victim = site.nsqds[1]
-    left = ("left", victim.http_address)
+    left = ("down", victim.http_address)
 
     victim.kill()
     wait_until(lambda: left in concerns(site), "the dead node is missed")
@@ -44,9 +44,9 @@ def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
     its_page = ask(site.admin, "GET", f"/nodes/{victim.http_address}").text
 
     assert re.search(
-        rf"left {victim.http_address} Down for \d+ s. 3 messages in 1 topic are unavailable", index
+        rf"nsqd {victim.http_address} is down .* Down for \d+ s. 3 messages in 1 topic are unavailable", index
     )
-    assert "Left 1" in nodes
+    assert "Down 1" in nodes
     assert "Last known values" in its_page
     assert "nsqd answers" not in its_page
     assert f'href="/nodes/{victim.http_address}"' in ask(site.admin, "GET", "/").body.decode()
@@ -61,16 +61,16 @@ def test_a_missed_node_can_be_dismissed_by_an_admin(cluster):
     victim = site.nsqds[0].http_address
     alice = {"X-Forwarded-User": "alice"}
     site.nsqds[0].kill()
-    wait_until(lambda: ("left", victim) in concerns(site), "the dead node is missed")
+    wait_until(lambda: ("down", victim) in concerns(site), "the dead node is missed")
 
     stranger = submit(site.admin, action="dismiss", node=victim)
     question = ask(site.admin, "GET", f"/action?action=dismiss&node={victim}")
     done = submit(site.admin, headers=alice, action="dismiss", node=victim)
 
     assert stranger.status == 403
-    assert f"Dismiss nsqd {victim} ?" in question.text
-    assert "is not missed any more" in follow(site.admin, done).text
-    assert ("left", victim) not in concerns(site)
+    assert f"Remove nsqd {victim} ?" in question.text
+    assert "was removed from the pages" in follow(site.admin, done).text
+    assert ("down", victim) not in concerns(site)
     assert submit(site.admin, headers=alice, action="dismiss", node=victim).status == 404
     assert "alice from 127.0.0.1" in site.admin.logs()
 
@@ -84,7 +84,7 @@ def test_a_page_comes_while_a_question_to_a_frozen_node_is_still_out(cluster):
     with frozen(site.nsqds[1]):
         # If a page waited for the frozen node, no answer would come.
         statuses = [ask(site.admin, "GET", path).status for path in pages]
-        still_out = ("no answer", victim) not in concerns(site)
+        still_out = ("unreachable", victim) not in concerns(site)
 
     assert statuses == [200] * len(pages)
     assert still_out
@@ -96,18 +96,18 @@ def test_a_frozen_node_is_named_and_keeps_its_last_figures(cluster):
     victim = site.nsqds[1].http_address
 
     with frozen(site.nsqds[1]):
-        wait_until(lambda: ("no answer", victim) in concerns(site), "the silence is noticed")
+        wait_until(lambda: ("unreachable", victim) in concerns(site), "the silence is noticed")
         index = ask(site.admin, "GET", "/").text
         heading = ask(site.admin, "GET", "/nodes").text
         topic = ask(site.admin, "GET", "/topics/orders").text
         node = ask(site.admin, "GET", f"/nodes/{victim}").text
 
-    assert f"no answer {victim} nsqd does not answer" in index
+    assert f"nsqd {victim} is unreachable" in index
     assert "it held 5 messages when it last did" in index
     assert f"1 of 2 nsqds is unreachable: {victim}" in heading
-    assert re.search(rf"{victim} .* no answer .* as of \d\d:\d\d:\d\d", topic)
+    assert re.search(rf"{victim} .* unreachable .* as of \d\d:\d\d:\d\d", topic)
     assert "Last known values" in node
-    wait_until(lambda: ("no answer", victim) not in concerns(site), "it answers again")
+    wait_until(lambda: ("unreachable", victim) not in concerns(site), "it answers again")
 
 
 def test_a_draining_node_says_so_with_its_progress(cluster):
@@ -138,18 +138,18 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     done = follow(site.admin, submit(site.admin, action="drain", node=node.http_address)).text
 
     assert "It owes 4 messages to 0 consumers." in question
-    assert "Nobody there consumes orders/billing: 4 messages stay." in question
-    assert f"nsqd {node.http_address} was told to drain." in done
+    assert "No consumers there for orders/billing: 4 messages stay." in question
+    assert f"Draining started on nsqd {node.http_address}." in done
     assert node.get("/drain")["draining"]
     assert not site.nsqds[1].get("/drain")["draining"]
     # The page must show it at once, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
     assert "What is left on it" in page
-    assert "orders / billing : 4 messages; nobody there consumes it" in page
-    assert "Take publishes again…" in page
+    assert "orders / billing : 4 messages; no consumers there" in page
+    assert "Resume publishing…" in page
     follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))
     assert not node.get("/drain")["draining"]
-    assert "Take publishes again…" not in ask(site.admin, "GET", path).text
+    assert "Resume publishing…" not in ask(site.admin, "GET", path).text
     assert submit(site.admin, action="drain", node="127.0.0.1:1").status == 404
     deeds = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
     assert [(deed["action"], deed["ok"]) for deed in deeds] == [
@@ -168,7 +168,7 @@ def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
     # The new nsqlookupd knows no nsqd, as if the nsqd's connection to nsqlookupd had been cut.
     ask(site.admin, "PUT", "/config/nsqlookupd_http_addresses", f'["{second.http_address}"]')
 
-    wait_until(lambda: ("not listed", moved.http_address) in concerns(site), "it is named")
+    wait_until(lambda: ("not registered", moved.http_address) in concerns(site), "it is named")
     assert "no nsqlookupd lists it" in ask(site.admin, "GET", "/").text
 
 

@@ -129,13 +129,13 @@ TROUBLES = {
     "messages time out on one node": (on_one(rising("timeout_count", 5)), "timing out", CHANNEL),
     "messages become dead letters": (everywhere(rising("dead_count", 5)), "dead letters", CHANNEL),
     "a queue grows": (everywhere(growing()), "growing", CHANNEL),
-    "a node freezes": (freeze, "no answer", node),
-    "a node answers with errors": (refuse, "no figures", node),
-    "a node answers nonsense": (wrong, "no figures", node),
+    "a node freezes": (freeze, "unreachable", node),
+    "a node answers with errors": (refuse, "no statistics", node),
+    "a node answers nonsense": (wrong, "no statistics", node),
     "a node says that it is not well": (on_one(health), "unhealthy", node),
-    "a node is not listed": (unlist, "not listed", node),
-    "an nsqlookupd is down": (lookups(1), "lookup down", lambda site: site.lookupds[1]),
-    "both nsqlookupds are down": (lookups(0, 1), "lookup down", lambda site: site.lookupds[0]),
+    "a node is not listed": (unlist, "not registered", node),
+    "an nsqlookupd is down": (lookups(1), "nsqlookupd down", lambda site: site.lookupds[1]),
+    "both nsqlookupds are down": (lookups(0, 1), "nsqlookupd down", lambda site: site.lookupds[0]),
     "a limit of one's own is passed": (
         everywhere(figures("topic.0002.events", depth=700)),
         "over limit",
@@ -190,7 +190,7 @@ async def test_a_trouble_is_named_soon_and_gone_soon_after(site, name):
     await site.until(told, f"the metrics tell of {mark} if it is serious")
     heal(site)
     await site.until(well, "it is gone")
-    assert (mark if mark != "lookup down" else "error") in page
+    assert (mark if mark != "nsqlookupd down" else "error") in page
 
 
 async def test_a_limit_stays_passed_when_something_is_done_to_the_topic(site):

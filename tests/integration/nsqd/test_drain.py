@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bench.ports import free_port
-from nsqclient.config import Config
-from nsqclient.consumer import Consumer
-from nsqclient.producer import Producer
+from nsqclient._config import Config
+from nsqclient._consumer import Consumer
+from nsqclient._producer import Producer
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, mpub, pub
 

@@ -9,7 +9,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from nsqclient.wire.lookup import CommandParser, Identify, PeerInfo, Ping, Register, Unregister, encode_reply
+from nsqcore.lookup_protocol import (
+    CommandParser,
+    Identify,
+    PeerInfo,
+    Ping,
+    Register,
+    Unregister,
+    encode_reply,
+)
 from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.replication.choosing import Candidate

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from nsqclient.wire.durations import SECOND
-from nsqclient.wire.lookup import MAGIC_V1, encode_identify
+from nsqcore.lookup_protocol import MAGIC_V1, encode_identify
 from nsqcore.process.logs import Log
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from nsqclient.wire.lookup import MAGIC_V1, encode_identify
+from nsqcore.lookup_protocol import MAGIC_V1, encode_identify
 from nsqcore.version import build
 from tests.support import beside
 

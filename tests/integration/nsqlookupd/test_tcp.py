@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from nsqclient.wire.durations import MILLISECOND
-from nsqclient.wire.lookup import PING, encode_identify, encode_register
+from nsqcore.lookup_protocol import PING, encode_identify, encode_register
 from tests.support import beside
 from tests.support.waiting import eventually
 

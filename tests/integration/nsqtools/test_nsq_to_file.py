@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -206,6 +207,26 @@ def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, fo
 
         assert tool.stop() == 0
     assert sorted(contents(path) for path in folders.files()) == [b"a\n", b"b\n"]
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("work", [False, True])
+def test_removed_file_is_opened_again_before_its_messages_are_finished(nsqd, folders, tmp_path, what, work):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    flags = ["-sync-interval=200ms", *([f"-work-dir={folders.work}"] if work else [])]
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the first message is finished")
+        folder = folders.work if work else folders.out
+        for path in [one for one in folder.rglob("*") if one.is_file()]:
+            path.unlink()
+        if what == "folder":
+            shutil.rmtree(folder)
+        publish(nsqd, "t", [b"b", b"c"])
+        tool.until_said("was removed while it was written")
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all messages are finished")
+
+        assert tool.stop() == 0
+    assert sorted(folders.lines()) == [b"b", b"c"]
 
 
 @pytest.mark.executed

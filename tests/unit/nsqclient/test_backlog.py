@@ -1,8 +1,8 @@
 """Publishes that wait for a connection: their order, their size, and when they are given up."""
 
-from nsqclient.backlog import Backlog
-from nsqclient.requests import Publish
-from nsqclient.threads import PublishOutcome
+from nsqclient._backlog import Backlog
+from nsqclient._requests import Publish
+from nsqclient._threads import PublishOutcome
 
 
 def publish(command: bytes, count: int = 1, *, tries: int = 0, give_up_at: float = 0) -> Publish:

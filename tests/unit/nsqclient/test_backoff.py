@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqclient.backoff import Backoff, Phase
+from nsqclient._backoff import Backoff, Phase
 
 
 @pytest.fixture

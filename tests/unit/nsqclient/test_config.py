@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from nsqclient.config import Config, check_option
+from nsqclient._config import Config, check_option
 
 
 @pytest.mark.parametrize(

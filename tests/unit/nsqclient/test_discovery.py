@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from nsqclient.config import Config
-from nsqclient.discovery import Addresses, RoundPace
-from nsqclient.lookups import lookup_url, producer_addresses
+from nsqclient._config import Config
+from nsqclient._discovery import Addresses, RoundPace
+from nsqclient._lookups import lookup_url, producer_addresses
 
 
 @pytest.mark.parametrize(

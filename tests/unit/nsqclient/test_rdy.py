@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from nsqclient.backoff import Phase
-from nsqclient.rdy import RdyDistribution, longest_wait
+from nsqclient._backoff import Phase
+from nsqclient._rdy import RdyDistribution, longest_wait
 
 
 def first(candidates):

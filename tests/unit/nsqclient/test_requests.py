@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nsqclient.requests import MOST_MESSAGES, PendingCommand, Publish, copy_of
+from nsqclient._requests import MOST_MESSAGES, PendingCommand, Publish, copy_of
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nsqclient.threads import LoopThread, Mailbox, PublishOutcome
+from nsqclient._threads import LoopThread, Mailbox, PublishOutcome
 
 
 @pytest.fixture

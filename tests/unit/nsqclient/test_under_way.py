@@ -2,8 +2,8 @@
 
 from concurrent.futures import Future
 
-from nsqclient.requests import PendingCommand, Publish
-from nsqclient.under_way import MOST_BYTES, UnderWay
+from nsqclient._requests import PendingCommand, Publish
+from nsqclient._under_way import MOST_BYTES, UnderWay
 
 
 def publish(*bodies):

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqclient.wire.lookup import PeerInfo
+from nsqcore.lookup_protocol import PeerInfo
 from nsqlookupd.readiness import Patience, Readiness
 from nsqlookupd.registry import Registry
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nsqclient.wire.lookup import PeerInfo
+from nsqcore.lookup_protocol import PeerInfo
 from nsqlookupd.registry import Registry
 
 S = 1_000_000_000

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import Available, Identify, Ping, Register, Unregister
+from nsqcore.lookup_protocol import Available, Identify, Ping, Register, Unregister
 from nsqlookupd.registry import Registry
 from nsqlookupd.session import NsqdSession, SessionNote
 

@@ -25,12 +25,12 @@ from faststream.security import BaseSecurity
 from faststream.specification.schema import BrokerSpec
 from faststream.specification.schema.extra import Tag, TagDict
 
-from nsqclient.config import Config
+from nsqclient._config import Config
+from nsqclient._message import Message
+from nsqclient._producer import Producer
 from nsqclient.integrations.faststream.config import NsqBrokerConfig
 from nsqclient.integrations.faststream.publishing import NO_REQUESTS, NsqProducer, NsqPublishCommand
 from nsqclient.integrations.faststream.routing import NsqRegistrator
-from nsqclient.message import Message
-from nsqclient.producer import Producer
 from nsqclient.wire.address import address_list
 from nsqclient.wire.errors import NSQError
 

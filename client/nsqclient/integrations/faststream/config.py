@@ -13,8 +13,8 @@ from faststream._internal.configs import (
 from faststream._internal.constants import EMPTY
 from faststream.middlewares import AckPolicy
 
-from nsqclient.config import Config
-from nsqclient.retry import Retry
+from nsqclient._config import Config
+from nsqclient._retry import Retry
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from faststream.message import StreamMessage, decode_message
 
-from nsqclient.message import Message
+from nsqclient._message import Message
 
 # Names of the headers that hold attributes of FastStream's messages.
 CONTENT_TYPE: Final = "content-type"

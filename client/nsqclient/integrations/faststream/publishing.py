@@ -16,14 +16,14 @@ from faststream.response.response import BatchPublishCommand, PublishCommand
 from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec
 
-from nsqclient.errors import UnsupportedError
+from nsqclient._errors import UnsupportedError
+from nsqclient._producer import Producer
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqPublisherConfig,
     NsqPublisherSpecificationConfig,
 )
 from nsqclient.integrations.faststream.message import decode_body, headers_of, parse_message
-from nsqclient.producer import Producer
 from nsqclient.wire.durations import seconds_of
 
 NO_REQUESTS = "NSQ has no answers to requests: publish, and subscribe to the topic of the answers"

@@ -13,6 +13,8 @@ from faststream._internal.parser import CodecProto
 from faststream._internal.types import BrokerMiddleware, CustomCallable
 from faststream.middlewares import AckPolicy
 
+from nsqclient._message import Message
+from nsqclient._retry import Retry
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqPublisherConfig,
@@ -22,8 +24,6 @@ from nsqclient.integrations.faststream.config import (
 )
 from nsqclient.integrations.faststream.publishing import NsqPublisher, NsqPublisherSpecification
 from nsqclient.integrations.faststream.subscribing import NsqSubscriber, NsqSubscriberSpecification
-from nsqclient.message import Message
-from nsqclient.retry import Retry
 from nsqclient.wire.durations import seconds_of
 
 

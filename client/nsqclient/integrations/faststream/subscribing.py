@@ -15,8 +15,9 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, SubscriberSpec
 
-from nsqclient.consumer import Consumer
-from nsqclient.errors import ClosedError
+from nsqclient._consumer import Consumer
+from nsqclient._errors import ClosedError
+from nsqclient._message import Message
 from nsqclient.integrations.faststream.config import (
     NsqBrokerConfig,
     NsqSubscriberConfig,
@@ -24,7 +25,6 @@ from nsqclient.integrations.faststream.config import (
 )
 from nsqclient.integrations.faststream.message import decode_body, parse_message
 from nsqclient.integrations.faststream.publishing import NsqReplyPublisher
-from nsqclient.message import Message
 
 
 class NsqSubscriberSpecification(SubscriberSpecification[NsqBrokerConfig, NsqSubscriberSpecificationConfig]):
@@ -91,7 +91,9 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = consumer.close(self._outer_config.graceful_timeout or 0)
-            if consumer.is_called_by_a_handler:  # it raised StopConsume, and cannot wait for its own end
+            if (
+                consumer._handling.is_called_by_a_handler
+            ):  # it raised StopConsume, and cannot wait for its own end
                 self._closing = asyncio.create_task(closing)
             else:
                 await closing

@@ -7,12 +7,12 @@ from typing import Any, cast, overload
 
 from faststream._internal.testing.broker import EnterType, TestBroker, change_producer
 
-from nsqclient.errors import UnsupportedError
+from nsqclient._errors import UnsupportedError
+from nsqclient._message import Message, Outcome
+from nsqclient._retry import Retry
 from nsqclient.integrations.faststream.broker import NsqBroker
 from nsqclient.integrations.faststream.publishing import NsqProducer, NsqPublisher
 from nsqclient.integrations.faststream.subscribing import NsqSubscriber
-from nsqclient.message import Message, Outcome
-from nsqclient.retry import Retry
 
 
 class TestNsqBroker(TestBroker[NsqBroker, EnterType], broker=NsqBroker):

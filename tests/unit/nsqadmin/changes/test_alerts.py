@@ -91,7 +91,7 @@ async def test_what_is_told_of_again_is_told_of_at_once():
 
 
 def test_the_name_of_a_trouble_says_what_it_is_about():
-    silent = Concern(Level.TROUBLE, "no answer", "it does not answer", node="10.0.0.1:4151")
+    silent = Concern(Level.TROUBLE, "unreachable", "it does not answer", node="10.0.0.1:4151")
 
     assert place_of(key_text(STUCK.key)) == ("orders", "billing", "")
     assert place_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")

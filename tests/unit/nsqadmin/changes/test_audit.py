@@ -71,6 +71,13 @@ def test_the_result_says_where_it_was_done_and_where_not():
     assert deed(channel="c", node="n:1").subject == "t0/c on n:1"
 
 
+def test_deed_has_plain_words_and_names_its_policy():
+    one = Deed(1.0, "a", "", "", "set_policy", after={"policy": "fraud"}, results={"a:1": "done"})
+
+    assert (one.words, one.subject, one.is_partial) == ("Set policy", "fraud", False)
+    assert deed(results={"a:1": "done", "b:1": "unknown: timed out"}).is_partial
+
+
 def test_unknown_outcome_is_completed_by_later_record(tmp_path):
     path = tmp_path / "audit"
     book = audit(path)

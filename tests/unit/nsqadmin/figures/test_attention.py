@@ -32,14 +32,14 @@ def test_messages_that_nobody_consumes_are_trouble():
     (concern,) = attention.of_channel(channel(depth=1200), None)
 
     assert marks([concern]) == [("no consumers", Level.TROUBLE)]
-    assert concern.text == "1,200 messages wait and nobody consumes"
+    assert concern.text == "1,200 messages wait, no consumers"
     assert (concern.topic, concern.channel) == ("orders", "audit")
 
 
 def test_how_fast_the_trouble_grows_is_said():
     (concern,) = attention.of_channel(channel(depth=1), trend(messages=20, depth=20))
 
-    assert concern.text == "1 message waits and nobody consumes, 20 more each second"
+    assert concern.text == "1 message waits, no consumers, 20 more each second"
 
 
 def test_a_channel_without_consumers_and_without_messages_is_at_rest():
@@ -85,7 +85,7 @@ def test_a_node_that_nobody_consumes_from_is_named_although_others_are_consumed(
 
     assert concern.mark == "no consumers"
     assert concern.text == (
-        "21,506 messages wait on b:4151 and nobody consumes there, while other nodes have consumers"
+        "21,506 messages wait on b:4151, no consumers there, while other nodes have consumers"
     )
     # A consumer asks for new nodes once a minute.
     assert concern.when.trouble_s == 65
@@ -115,14 +115,14 @@ def test_many_nodes_are_not_all_named():
 
     (concern,) = attention.of_channel(channel(depth=5, client_count=1), trend(finished=1), shares)
 
-    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more and nobody")
+    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more, no consumers")
 
 
 def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():
     (one,) = attention.of_lookupds([("l:4161", "timed out")], 2)
     every = attention.of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
 
-    assert (one.level, one.mark) == (Level.WATCH, "lookup down")
+    assert (one.level, one.mark) == (Level.WATCH, "nsqlookupd down")
     assert [concern.level for concern in every] == [Level.TROUBLE, Level.TROUBLE]
     assert "the others do" in one.text
     assert "no nsqlookupd does" in every[0].text
@@ -133,8 +133,8 @@ def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
     (concern,) = attention.of_node("a:4151", silent="got response 500", refuses=True)
 
     assert (concern.mark, concern.text) == (
-        "no figures",
-        "nsqd answers, but gives no figures (got response 500); totals are without it",
+        "no statistics",
+        "nsqd answers, but gives no statistics (got response 500); totals are without it",
     )
 
 
@@ -175,11 +175,11 @@ def test_a_topic_that_holds_messages_for_want_of_a_channel_is_watched():
 def test_a_paused_topic_is_watched():
     (concern,) = of_topic(depth=3, paused=True)
 
-    assert (concern.mark, concern.text) == ("paused", "paused; 3 messages wait in the topic")
+    assert (concern.mark, concern.text) == ("paused", "3 messages wait in the topic")
 
 
 def test_a_silent_or_unhealthy_node_is_trouble():
-    assert marks(attention.of_node("a:4151", silent="timed out")) == [("no answer", Level.TROUBLE)]
+    assert marks(attention.of_node("a:4151", silent="timed out")) == [("unreachable", Level.TROUBLE)]
     assert marks(attention.of_node("a:4151", health="NOK - disk full")) == [("unhealthy", Level.TROUBLE)]
     assert not attention.of_node("a:4151")
 
@@ -190,12 +190,12 @@ def test_a_draining_node_says_what_remains_unless_it_is_silent():
     assert (concern.mark, concern.level) == ("draining", Level.WATCH)
     assert concern.text.endswith("1,200 messages remain")
     assert marks(attention.of_node("a:4151", silent="timed out", remaining=3)) == [
-        ("no answer", Level.TROUBLE)
+        ("unreachable", Level.TROUBLE)
     ]
 
 
 def test_a_node_that_answers_but_is_not_listed_is_trouble():
-    assert marks(attention.of_node("a:4151", listed=False)) == [("not listed", Level.TROUBLE)]
+    assert marks(attention.of_node("a:4151", listed=False)) == [("not registered", Level.TROUBLE)]
 
 
 def test_the_worst_comes_first_and_nodes_before_channels():
@@ -208,7 +208,7 @@ def test_the_worst_comes_first_and_nodes_before_channels():
 
     ordered = attention.worst_first(concerns)
 
-    assert [concern.mark for concern in ordered] == ["no answer", "no consumers", "no consumers", "paused"]
+    assert [concern.mark for concern in ordered] == ["unreachable", "no consumers", "no consumers", "paused"]
     assert ordered[1].weight == 20
     assert attention.worst_level(concerns) == Level.TROUBLE
     assert attention.worst_level([]) is None

@@ -23,12 +23,12 @@ def test_nothing_waits_and_nothing_is_said():
 
 def test_the_plain_reasons_stand_alone():
     assert why(paused=True) == ["It is paused."]
-    assert why(shares=[share(consumers=0)], consumers=()) == ["Nobody consumes it."]
+    assert why(shares=[share(consumers=0)], consumers=()) == ["No consumers connected."]
 
 
 def test_the_node_without_consumers_is_named():
     assert why(shares=[share(), share("b:1", depth=3, consumers=0)]) == [
-        "Nobody consumes from b:1, where 3 messages wait."
+        "No consumers on b:1: 3 messages waiting there."
     ]
 
 

@@ -120,10 +120,10 @@ def test_what_has_ended_goes_in_time_when_the_clock_is_set(step):
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
 def test_what_is_known_to_have_begun_earlier_has_lasted_as_long_as_it_has(step):
     book = TroubleBook()
-    silent = replace(concern("no answer", trouble_s=65), began=at(40))
+    silent = replace(concern("unreachable", trouble_s=65), began=at(40))
 
-    assert shown(book, 100, silent, clock_s=100 + step) == [("no answer", Level.WATCH, 40 + step)]
-    assert shown(book, 105, silent, clock_s=105 + step) == [("no answer", Level.TROUBLE, 40 + step)]
+    assert shown(book, 100, silent, clock_s=100 + step) == [("unreachable", Level.WATCH, 40 + step)]
+    assert shown(book, 105, silent, clock_s=105 + step) == [("unreachable", Level.TROUBLE, 40 + step)]
 
 
 def test_unjudged_concern_stays_as_last_known():

@@ -72,13 +72,13 @@ def test_how_old_the_oldest_is_is_kept_where_it_is_known():
 @pytest.mark.parametrize("pause_s", [60, 3600])
 def test_troubles_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pause_s):
     stuck = Concern(Level.TROUBLE, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
-    down = Concern(Level.TROUBLE, "no answer", "silent", node="a:1", began=Instant(0, NOON - 40.0))
+    down = Concern(Level.TROUBLE, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
     with HistoryFile() as file:
         recorder = Recorder(file)
         recorder.record(cluster(orders=1), [], NOON)
         for one in (stuck, down):
             recorder.note(*history.event_of(one), one.since_s)
-        recorder.note(f"{history.OVER}no answer", "silent", history.node("a:1"), NOON - 10.0)
+        recorder.note(f"{history.OVER}unreachable", "silent", history.node("a:1"), NOON - 10.0)
         monkeypatch.setattr("time.time", lambda: NOON + pause_s)
 
         lasting = [history.trouble_of(event, Instant(10**12, NOON + pause_s)) for event in recorder.lasting()]

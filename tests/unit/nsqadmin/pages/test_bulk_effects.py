@@ -12,18 +12,18 @@ def test_effects_count_all_that_is_selected():
         ChannelSum("a", "y", depth=4),
     ]
 
-    assert "(10 messages)" in topics_effects("delete", topics)[0]
+    assert "10 unfinished messages" in topics_effects("delete", topics)[0]
     assert channels_effects("empty", channels)[0].startswith("10 messages,")
     assert channels_effects("pause", channels) == [
         "Delivery to 4 consumers stops until these channels are resumed.",
-        "What waits (7 messages) is kept, and so is what comes.",
+        "Waiting and new messages are kept (7 messages).",
     ]
 
 
 def test_a_seek_says_what_is_owed_now_and_afterwards_on_each_node():
     found = seeks_effects(7, {f"n{number:02d}": number for number in range(10)})
 
-    assert found[0] == "They owe 7 messages now, and 45 afterwards."
+    assert found[0] == "Backlog 7 → 45."
     assert found[1] == "n00: 0 afterwards."
     assert "And 2 more nodes." in found
 

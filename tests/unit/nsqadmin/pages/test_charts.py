@@ -45,10 +45,10 @@ def test_a_peak_between_two_pixels_is_seen():
 def test_what_happened_is_marked_where_it_was():
     found = draw(
         [(0.0, Point(came=1.0)), (1000.0, Point(came=1.0))],
-        events=[(500.0, "left", "nsqd left"), (-5.0, "old", "before")],
+        events=[(500.0, "down", "nsqd left"), (-5.0, "old", "before")],
     )
 
-    assert [(mark.x, mark.kind, mark.text) for mark in found.marks] == [(300.0, "left", "00:08 nsqd left")]
+    assert [(mark.x, mark.kind, mark.text) for mark in found.marks] == [(300.0, "down", "00:08 nsqd left")]
     assert "Flow from 00:00 to 00:16 UTC, at most 1; now in 1" in found.summary
 
 

@@ -5,8 +5,8 @@ from nsqadmin.pages.glance import incident, verdict
 NOON = 43_200.0
 
 
-def concern(level=Level.TROUBLE, since_s=NOON - 3600):
-    return Concern(level, "stuck", "", began=Instant(0, since_s) if since_s else None)
+def concern(mark="stuck", level=Level.TROUBLE, since_s=NOON - 3600):
+    return Concern(level, mark, "", "orders", "a", began=Instant(0, since_s) if since_s else None)
 
 
 def test_the_verdict_is_one_line():
@@ -15,26 +15,34 @@ def test_the_verdict_is_one_line():
     since = int((NOON - 720) * 1e9)
     assert verdict([], 9, NOON, since).text == "All good. 9 messages waiting, the oldest for 12m 00s"
     assert verdict([], 0, NOON, since).text == "All good. No backlog"
-    three = [concern(), concern(since_s=NOON - 7200), concern(), concern(Level.WATCH, since_s=1.0)]
+    three = [
+        concern(),
+        concern("growing", since_s=NOON - 7200),
+        concern("unhealthy"),
+        concern("paused", Level.WATCH, since_s=1.0),
+    ]
     assert (verdict(three, 41_000, NOON).level, verdict(three, 41_000, NOON).text) == (
         2,
         "3 problems, 1 warning since 10:00. 41,000 messages waiting",
     )
-    assert verdict([concern(Level.WATCH)] * 2, 0, NOON).text == "2 warnings since 11:00. No backlog"
+    assert (
+        verdict([concern("paused", Level.WATCH), concern("draining", Level.WATCH)], 0, NOON).text
+        == "2 warnings since 11:00. No backlog"
+    )
     assert verdict([concern(since_s=0.0)], 0, NOON).level == 2
 
 
 def test_verdict_counts_messages_of_nodes_that_are_down():
-    down = Concern(Level.WATCH, "left", "Down", node="a:1", messages=50)
+    down = Concern(Level.WATCH, "down", "Down", node="a:1", messages=50)
 
     assert verdict([down], 0, NOON).text.endswith("0 messages waiting, 50 more on nodes that are down")
 
 
 def test_an_incident_is_text_with_a_line_for_each_trouble():
-    text = incident([concern(), Concern(Level.WATCH, "left", "it left", node="a:1")], 5, NOON)
+    text = incident([concern(), Concern(Level.WATCH, "down", "it left", node="a:1")], 5, NOON)
 
     assert text.splitlines() == [
         "1 problem, 1 warning since 11:00. 5 messages waiting (as of 1970-01-01 12:00:00 UTC)",
-        "- : stuck, since 11:00. ",
-        "- a:1: left. it left",
+        "- orders / a is stuck, since 11:00. ",
+        "- a:1 is down. it left",
     ]

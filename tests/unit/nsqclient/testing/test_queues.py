@@ -1,6 +1,6 @@
 """The channels of the nsqd in memory."""
 
-from nsqclient.testing.queues import Channel, Stored, Topic
+from nsqclient.testing._queues import Channel, Stored, Topic
 
 
 class Reader:

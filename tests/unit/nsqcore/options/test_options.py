@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 
 from nsqclient.wire.durations import SECOND, Duration
-from nsqcore.options.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
+from nsqcore.options.kinds import BOOL, DIAL, DIAL_LIST, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.options.options import NO_KEY, DaemonOptions, config_value, option, parse, specs, usage
 from nsqcore.process.logs import LogLevel
 
@@ -220,6 +220,10 @@ def test_the_key_is_the_one_declared(config):
     assert options.lookupds == ("a:1",)
 
 
+def test_file_may_begin_with_a_byte_order_mark(config):
+    assert read(config("\ufeffsync_every = 3\n")).sync_every == 3
+
+
 @pytest.mark.parametrize(
     ("line", "field", "value"),
     [
@@ -346,3 +350,19 @@ def test_a_value_is_found_by_its_key_as_the_config_endpoint_shows_it():
 def test_what_has_no_key_is_not_found(key):
     with pytest.raises(KeyError):
         config_value(read(), key)
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        (":4160", "localhost:4160"),
+        ("host:http", "host:80"),
+        ("[::1]:4160", "[::1]:4160"),
+        ("http://host:http", "http://host:http"),
+        ("host", "host"),
+        ("host:unknown", "host:unknown"),
+    ],
+)
+def test_address_to_connect_to_is_this_machine_without_a_host(given, address):
+    assert DIAL_LIST.from_flag(given) == DIAL_LIST.from_toml([given]) == (address,)
+    assert DIAL.from_flag(given) == DIAL.from_toml(given) == address

@@ -25,6 +25,9 @@ def test_an_address_is_cut_into_host_and_port(address, parts):
         ("::1:4150", "address ::1:4150: too many colons in address"),
         ("[::1]", "address [::1]: missing port in address"),
         ("[::1:4150", "address [::1:4150: missing ']' in address"),
+        ("a..b:1", "address a..b:1: the host name has an empty part"),
+        (f"{'a' * 64}:1", f"address {'a' * 64}:1: a part of the host name is longer than 63 characters"),
+        (f"{'a.' * 127}:1", f"address {'a.' * 127}:1: the host name is longer than 253 characters"),
     ],
 )
 def test_what_is_no_address_is_said_to_be_none(address, reason):
@@ -38,3 +41,4 @@ def test_only_what_is_no_host_and_port_is_a_unix_path():
     assert is_unix_path("/run/nsqd.sock")
     assert is_unix_path("nsqd.sock")
     assert not is_unix_path("127.0.0.1:4150")
+    assert not is_unix_path("a..b:4150")

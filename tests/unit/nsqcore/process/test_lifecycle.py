@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[4]
 
 SCRIPT = """
 import asyncio, signal, sys
-from nsqcore.process.lifecycle import StartupError, run
+from nsqcore.process.lifecycle import StartupError, handle_signal, run
 from nsqcore.process.logs import Log
 
 async def main(stop):
@@ -20,7 +20,7 @@ async def main(stop):
     print("ready", flush=True)
     if mode == "reloads":
         sys.stdin.readline()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: print("reloaded", flush=True))
+        handle_signal(signal.SIGHUP, lambda: print("reloaded", flush=True))
         print("loaded", flush=True)
     await stop.wait()
     print("stopping", flush=True)
@@ -33,9 +33,10 @@ sys.exit(run("nsqd", main, Log("[custom] "), hang_up_stops=mode != "reloads"))
 """
 
 
-def daemon(mode):
+def daemon(mode, **started):
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, mode],
+        **started,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,6 +68,68 @@ def test_where_a_hang_up_means_something_else_it_does_not_end_what_is_still_load
         process.send_signal(signal.SIGHUP)
         assert process.stdout.readline() == "reloaded\n"
         process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
+
+
+def test_process_with_too_few_open_files_says_so():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+
+    with daemon("serve", preexec_fn=limit) as process:
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert err.endswith("at most 12 files may be open (ulimit -n), and 32 are needed\n")
+    assert err.count("\n") == 1
+
+
+def test_signal_that_the_parent_ignores_stays_ignored():
+    for mode in ("serve", "reloads"):
+        with daemon(mode, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGHUP)
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            process.send_signal(signal.SIGHUP)
+            if mode == "reloads":
+                assert process.stdout.readline() == "loaded\n"
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=20)
+
+        assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
+
+
+def test_signals_without_a_meaning_do_not_end_the_process():
+    with daemon("serve") as process:
+        assert process.stdout.readline() == "ready\n"
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+            process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
+
+
+def test_signal_that_the_parent_blocks_stops_the_process():
+    def block():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    with daemon("serve", preexec_fn=block) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
+
+
+def test_signals_until_the_end_of_the_process_leave_the_exit_code():
+    with daemon("serve") as process:
+        assert process.stdout.readline() == "ready\n"
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
 
     assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")

@@ -1,12 +1,13 @@
 """Certificates that change while they are in use, tested without a server."""
 
+import os
 import shutil
 import ssl
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from nsqcore.process.tls import reason, server_certificates, trust
+from nsqcore.process.tls import reason, server_certificates, trust, without_system_authorities
 from tests.support.certificates import Authority
 
 LEAST = ssl.TLSVersion.TLSv1_2
@@ -163,3 +164,14 @@ def test_the_file_that_cannot_be_used_is_named(tmp_path, first, second):
             with pytest.raises((OSError, ValueError)) as caught:
                 make(shown_one, its_key)
             assert reason(caught.value) == sentence
+
+
+def test_import_without_system_authorities_leaves_the_environment_as_it_was(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/chosen.pem")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+
+    with without_system_authorities():
+        assert ssl.create_default_context().cert_store_stats()["x509_ca"] == 0
+
+    assert os.environ["SSL_CERT_FILE"] == "/chosen.pem"
+    assert "SSL_CERT_DIR" not in os.environ

@@ -327,6 +327,8 @@ class Shelf:
                 return gap
         return next((block for block in self.blocks if block.first <= seq < block.next), None)
 
+    reads = 0
+
     def frames(self, seqs, room, *, extended):
         found = []
         for seq in seqs:

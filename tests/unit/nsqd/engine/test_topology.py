@@ -1,6 +1,6 @@
 import pytest
 
-from nsqclient.wire.identify import Identity
+from nsqd.engine.identity import Identity
 from nsqd.engine.limits import Limits
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE, nearness
 

@@ -83,6 +83,25 @@ def test_a_segment_of_which_much_is_owed_is_left_alone(ledger):
     assert len(ledger.bodies()) == 101
 
 
+@pytest.mark.parametrize("batch", [1, 2, 8, 200])
+@pytest.mark.parametrize("size", [1, 8, 12, 20, 60])
+@pytest.mark.parametrize("step", [2, 3, 5, 20])
+def test_a_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path, batch, size, step):
+    shop = Shop(tmp_path)
+    shop.new(segment=1 << 17)
+    while len(shop.store.segments) < 2:
+        shop.publish(*[b"x" * size] * batch)
+    assert shop.sync() is None
+    segment = shop.store.segments[0]
+    job = shop.store.begin_compaction(
+        wanting(*[(seq, seq + 1) for seq in range(FIRST, segment.next, step)]), EVERYTHING
+    )
+    job.run()
+
+    assert shop.store.end_compaction(job) > (segment.size // 4 if step == 20 else -1)
+    shop.store.close()
+
+
 def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_where_it_ends(ledger):
     ledger.compact((FIRST + 100, FIRST + 101))
 

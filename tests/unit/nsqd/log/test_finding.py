@@ -279,7 +279,7 @@ def test_what_came_after_a_failed_append_is_kept(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk)
     shop.publish(BODY)
-    disk.faults["append"] = errno.EIO
+    disk.faults.update(append=errno.EIO, truncate_open=errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         shop.publish(b"refused")
     disk.faults.clear()

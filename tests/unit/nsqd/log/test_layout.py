@@ -1,8 +1,10 @@
+import random
 import struct
 
 import pytest
 from xxhash import xxh3_64_intdigest
 
+from nsqd.log import layout
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
@@ -291,3 +293,21 @@ def test_of_other_appends_no_frame_is_taken(append):
     whole = append_header(SALT, 1000, count, 0, b"frame", flags) + b"frame"
 
     assert only_frame(whole, 0, len(whole), 1000, SALT, 0) is None
+
+
+@pytest.mark.parametrize("length", [APPEND_HEADER_BYTES, 64, 128, 129, 512, 4096])
+def test_mending_computes_a_bounded_number_of_checksums(monkeypatch, length):
+    noise = random.Random(1).randbytes(4096)
+    raw = an_append()[:6] + length.to_bytes(2, "little") + noise
+    hashed = []
+
+    def digest(data, salt):
+        hashed.append(len(data))
+        return xxh3_64_intdigest(data, salt)
+
+    monkeypatch.setattr(layout, "xxh3_64_intdigest", digest)
+
+    assert mended_header(raw, 0, SALT) == b""
+    assert sum(hashed) <= 256 * (128 + 48) * 128
+    if length > 128:
+        assert len(hashed) == 1

@@ -1,5 +1,7 @@
 """Ranges and sets of positions, compared with plain sets of numbers."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,6 +138,63 @@ def test_a_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
 
     assert copy.floor == found.floor
     assert copy.missing(0, 8 * PAGE) == found.missing(0, 8 * PAGE)
+
+
+@given(
+    st.sampled_from(BASES),
+    st.lists(st.one_of(spans, st.lists(ends, min_size=1, max_size=30), st.none()), max_size=25),
+    spans,
+)
+def test_a_set_whose_pages_are_packed_is_the_same_set(base, steps, asked):
+    found, plain = RangeSet(base), RangeSet(base)
+    for step in steps:
+        if step is None:
+            # Nothing was added to a page between two checkpoints.
+            found.take_changed()
+            found.take_changed()
+            continue
+        for one in (found, plain):
+            if isinstance(step, tuple):
+                one.add(base + step[0], base + step[0] + step[1])
+            elif len(step) == 1:
+                one.add_one(base + step[0])
+            else:
+                one.add_all([base + position for position in step])
+    start, end = base + asked[0], base + asked[0] + asked[1]
+    stop = min(end, (start // PAGE + 1) * PAGE)
+
+    assert found.floor == plain.floor
+    assert found.missing(start, end) == plain.missing(start, end)
+    assert found.copy().count_missing(start, end) == plain.count_missing(start, end)
+    assert found.column(start, stop) == plain.column(start, stop)
+    assert [one in found for one in (start, stop - 1, end)] == [
+        one in plain for one in (start, stop - 1, end)
+    ]
+    assert {number: found.page(number) for number in found.pages()} == {
+        number: plain.page(number) for number in plain.pages()
+    }
+
+
+@pytest.mark.parametrize(("apart", "limit"), [(100, 6), (8000, 40), (20, 6)])
+def test_a_set_takes_memory_for_its_missing_ranges_and_not_for_its_positions(apart, limit):
+    tracemalloc.start()
+    found = RangeSet(0)
+    count = 400 * PAGE // apart
+    for start in range(0, count * apart, apart):
+        found.add(start + 1, start + apart)
+        if not start % (40 * apart):
+            found.take_changed()
+    found.take_changed()
+    found.take_changed()
+    size, _ = tracemalloc.get_traced_memory()
+    copy = found.copy()
+    both, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    # A page of 8,192 positions has an entry as well.
+    assert size < limit * count + 300 * 400
+    assert both - size < 120 * 400
+    assert copy.count_missing(0, count * apart) == count
 
 
 def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory():

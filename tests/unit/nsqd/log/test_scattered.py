@@ -45,8 +45,8 @@ def written(tmp_path, disk, cache):
     disk.close(writer.fd)
 
 
-def read_of(disk, cache, segment, page, seqs, room, *, extended=False):
-    return read_frames(disk, cache, segment, page, seqs, room, extended=extended)
+def read_of(disk, cache, segment, page, seqs, room, *, reads=PLENTY, extended=False):
+    return read_frames(disk, cache, segment, page, seqs, room, reads, extended=extended)
 
 
 def bodies(found):
@@ -68,6 +68,16 @@ def test_those_that_lie_near_one_another_share_a_read(written, disk, cache):
 
     assert bodies(found) == [5, 6, 9, 500, 502]
     assert disk.sizes == [5 * ONE, 3 * ONE]
+
+
+def test_they_end_after_so_many_reads_which_the_system_begins_together(written, disk, cache):
+    asked = []
+    disk.read_ahead = lambda _fd, size, offset: asked.append((size, offset))
+
+    found = read_of(disk, cache, written, 0, [FIRST + n for n in range(3, 900, 30)], PLENTY, reads=5)
+
+    assert bodies(found) == [3, 33, 63, 93, 123]
+    assert disk.sizes == [ONE] * 5 == [size for size, _ in asked]
 
 
 def test_they_end_when_there_is_no_room_for_more(written, disk, cache):

@@ -296,3 +296,22 @@ def test_without_a_free_descriptor_an_open_file_is_still_synced(shop):
 
     assert shop.sync() is None
     assert shop.store.synced == FIRST + 2
+
+
+def test_file_that_is_removed_during_a_sync_fails_that_sync_and_no_other(shop):
+    shop.new()
+    shop.publish(b"1")
+    # As when more logs are written to than may be open.
+    assert shop.store.rest(synced_only=False)
+    job = shop.store.begin_sync()
+    shop.log(1).unlink()
+    shop.publish(b"2")
+
+    error = finish(shop.store, job)
+
+    assert error is not None
+    assert error.errno == errno.ENOENT
+    # The job that makes the second message durable is told that the first one never will be.
+    assert shop.sync() is not None
+    shop.publish(b"3")
+    assert shop.sync() is None

@@ -36,7 +36,10 @@ def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, 
 
     assert {position - base for low, high in ranges for position in range(low, high)} == model
     assert ranges == merged(ranges)
-    assert wanted.count(base + start, base + start + length) == len(model) == size_of(ranges)
+    count, runs = wanted.totals(base + start, base + start + length)
+    assert count == len(model) == size_of(ranges)
+    # A range that crosses the end of a page of positions may count twice.
+    assert len(ranges) <= runs <= len(ranges) + length // PAGE + 2
 
 
 @pytest.mark.parametrize("owing", [[], [(RangeSet(7), 7)]])
@@ -44,7 +47,7 @@ def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(owing):
     wanted = WantedPositions(owing)
 
     assert wanted.ranges(0, EVERYTHING) == []
-    assert wanted.count(0, EVERYTHING) == 0
+    assert wanted.totals(0, EVERYTHING) == (0, 0)
 
 
 def test_numbers_that_a_restart_has_skipped_are_not_looked_at_one_by_one():
@@ -53,4 +56,4 @@ def test_numbers_that_a_restart_has_skipped_are_not_looked_at_one_by_one():
     wanted = WantedPositions([(finished, (1 << 60) + 2)])
 
     assert wanted.ranges(0, EVERYTHING) == [(0, 3), (1 << 60, (1 << 60) + 2)]
-    assert wanted.count(0, EVERYTHING) == 5
+    assert wanted.totals(0, EVERYTHING) == (5, 2)

@@ -380,3 +380,15 @@ def test_publishing_to_a_topic_that_was_deleted_makes_it_anew(client):
 
 def test_ok_is_ready_made():
     assert FrameParser().feed(OK) == [(0, b"OK")]
+
+
+def test_session_keeps_long_reads_without_copying_them():
+    node = Node()
+    session, _ = node.session()
+    session.receive(b"  V2", node.now_ns)
+    reads = [b"PUB t\n" + (1_000_000).to_bytes(4) + b"x" * 50_000, *(bytes([n]) * 200_000 for n in range(3))]
+
+    for read in reads:
+        session.receive(read, node.now_ns)
+
+    assert [id(piece) for piece in session._pieces] == [id(read) for read in reads]

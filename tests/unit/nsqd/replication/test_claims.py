@@ -56,4 +56,4 @@ def test_message_on_two_channels_counts_twice():
 
 
 def test_replica_waits_longer_for_each_replica_before_it():
-    assert [takeover_wait_ns(30, place) for place in (0, 1)] == [30, 30 + STAGGER_NS]
+    assert [takeover_wait_ns(30, index) for index in (0, 1)] == [30, 30 + STAGGER_NS]

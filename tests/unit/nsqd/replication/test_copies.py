@@ -30,7 +30,7 @@ def copies():
 def make(copies, *, owner=ORIGIN):
     """A replica with one topic."""
     record = copies.new(ORIGIN, owner, origin_node_id=3)
-    record.epoch, record.seen, record.place = 2, 4, 1
+    record.epoch, record.seen, record.index = 2, 4, 1
     record.holders[OTHER] = "other:4150"
     copies.create(record)
     path = copies.folder(record, "t").path
@@ -50,7 +50,7 @@ def shown(record):
     return {
         name: getattr(record, name)
         for name in (
-            *("origin", "owner", "number", "origin_node_id", "epoch", "seen", "place", "holders"),
+            *("origin", "owner", "number", "origin_node_id", "epoch", "seen", "index", "holders"),
             *("promoted", "opened", "is_stored"),
         )
     }
@@ -309,7 +309,7 @@ def newer(content):
     [
         (lambda content: content[:-9], "copy.json is damaged: "),
         (lambda content: content.replace(b'"epoch": 2', b'"epoch": 3'), "its checksum is wrong"),
-        (lambda _content: b"[]", "it is no object"),
+        (lambda _content: b"[]", "'list' object has no attribute"),
         (lambda _content: b"", "copy.json is damaged: "),
         (newer, "copy.json has version 2, this nsqd knows 1"),
     ],

@@ -283,7 +283,7 @@ def test_file_of_a_newer_format_is_kept_and_begins_a_new_copy(shelf, shop, sent)
 
     files = {one.name: one for one in have(after.begin(resume=True))}
 
-    assert after.end.log.unreadable == {"t": f"{SECOND}: log format 3 is not known"}
+    assert after.copies.folder(after.record, "t").files[SECOND].problem == "log format 3 is not known"
     assert (files[SECOND].salt, files[SECOND].size) == (0, len(NEWER))
     assert after.disk.read_file(old / SECOND) == NEWER
 
@@ -301,7 +301,7 @@ def test_newer_flag_in_the_middle_of_a_file_keeps_the_file(shelf, shop, sent):
 
     after.begin(resume=True)
 
-    assert "is not known" in after.end.log.unreadable["t"]
+    assert "is not known" in after.copies.folder(after.record, "t").files[FIRST].problem
     assert after.content(FIRST) == sent.frames[0].data + newer
 
 

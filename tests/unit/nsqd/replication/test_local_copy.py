@@ -49,7 +49,7 @@ def test_kind_follows_from_record_and_stream(node, copy):
     copy.is_open = True
     assert copy.kind == CopyKind.OPEN
     copy.is_streamed = True
-    assert (copy.kind, copy.tells_state) == (CopyKind.STREAMED, False)
+    assert (copy.kind, copy.has_state) == (CopyKind.STREAMED, False)
     assert copy.record is not None
     copy.record.promoted = True
     assert (copy.kind, copy.is_owner) == (CopyKind.PROMOTED, True)
@@ -60,8 +60,8 @@ def test_old_messages_are_held_back_while_holders_are_asked():
     copy = LocalCopy(ME, ME)
     copy.old_ends, copy.asks_until_ns = {TOPIC: 7}, 100
 
-    assert copy.held_back(TOPIC) == [(0, 7)]
-    assert copy.held_back("later") == []
+    assert copy.suspended_ranges(TOPIC) == [(0, 7)]
+    assert copy.suspended_ranges("later") == []
     assert (copy.asks(99), copy.asks(100)) == (True, False)
 
 
@@ -69,7 +69,7 @@ def test_everything_is_held_back_while_the_copy_is_transferred():
     copy = LocalCopy(ME, ME)
     copy.is_transferring = True
 
-    assert copy.held_back(TOPIC) == [(0, EVERYTHING)]
+    assert copy.suspended_ranges(TOPIC) == [(0, EVERYTHING)]
 
 
 def test_opened_copy_has_the_topics_of_its_owner(node, copy):
@@ -98,7 +98,7 @@ def test_promoted_copy_is_found_as_such_by_the_next_start(node, copy):
 
 
 def test_dropped_copy_is_not_found_by_the_next_start(node, copy):
-    DropCopy(copy, node.replication.copies, [], node.disk).run(node.disk)
+    DropCopy(copy, node.replication.copies, []).run(node.disk)
 
     assert [one for one in Copies(node.disk, DATA).scan() if one.origin == copy.origin] == []
 
@@ -106,7 +106,7 @@ def test_dropped_copy_is_not_found_by_the_next_start(node, copy):
 def test_copy_whose_folder_was_never_made_can_be_dropped(node):
     copies = node.replication.copies
     copy = LocalCopy(ME, node.identity, copies.new(ME, OWNER))
-    DropCopy(copy, copies, [], node.disk).run(node.disk)
+    DropCopy(copy, copies, []).run(node.disk)
 
     assert copy.record.is_dropped
 

@@ -7,10 +7,16 @@ from itertools import count, pairwise
 
 import pytest
 
+from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.delivering import DRAWN_AT_ONCE, TAKE_BYTES
+from nsqd.engine.limits import Limits
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import READS_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve
+from nsqd.storage.data_path import DataPath, StorageOptions
+from tests.support.disks import Counting
 from tests.support.engine import SECOND, Node, Outlet, bodies
 
 PLACES = {"zone": SAME_ZONE, "region": SAME_REGION, "far": ELSEWHERE}
@@ -253,3 +259,54 @@ def test_what_was_answered_is_not_looked_for_before_what_is_left():
     assert node.broker.next_due_ns() == left_ns
     node.advance(3)
     assert channel.timeout_count == 1
+
+
+@pytest.fixture
+def scattered(tmp_path):
+    """A broker, a channel whose 200 deferred messages lie far apart on the disk, and the disk."""
+    disk = Counting()
+    data = DataPath(tmp_path, StorageOptions(), pytest.fail, disk)
+    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data)
+    topic = broker.topic("t", SECOND)
+    channel = broker.channel(topic, "c")
+    for _ in range(200):
+        # A page of its own for each would be read at once; so the short ones between them are finished.
+        for body in (b"wanted", b"x" * 5000):
+            topic.stage(body, SECOND)
+            topic.source.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
+            broker.commit(topic)
+    first = channel.lowest()
+    channel.take_out(set(range(first, first + 400)))
+    for seq in range(first, first + 400):
+        if (seq - first) % 2:
+            channel.finished.add_one(seq)
+        else:
+            channel.put_off(seq, seq + 1, SECOND)
+    topic.log.release(topic.log.next_seq)
+    channel.expire(2 * SECOND)
+    yield broker, channel, disk
+    topic.source.close()
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("consumers", [1, 7])
+def test_a_turn_ends_after_so_many_reads_of_the_disk_and_the_next_goes_on(scattered, sampled, consumers):
+    broker, channel, disk = scattered
+    outlets = [Outlet() for _ in range(consumers)]
+    for outlet in outlets:
+        consumer = Consumer(outlet, 60 * SECOND, keep=(lambda: True) if sampled else None)
+        channel.subscribe(consumer, 0)
+        consumer.rdy = 1000
+        channel.refresh(consumer)
+
+    turns = 0
+    more = True
+    while more:
+        disk.sizes.clear()
+        more = serve(broker, channel, 2 * SECOND)
+        turns += 1
+        assert len(disk.sizes) < 2 * READS_AT_ONCE + 2
+
+    assert channel.depth == 0
+    assert turns >= 200 // (2 * READS_AT_ONCE)
+    assert [body for outlet in outlets for _, _, body in outlet.taken()] == [b"wanted"] * 200

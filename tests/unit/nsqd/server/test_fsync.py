@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import struct
 import threading
 from pathlib import Path
@@ -634,3 +635,27 @@ async def test_what_has_an_id_and_could_not_be_synced_may_be_published_again(tmp
     await bench.rest()
 
     assert len(topic.published) == 0
+
+
+async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synced(strict, disk):
+    await settled(strict, publish(strict, b"t"))
+    gate = threading.Event()
+    names = [b"busy%d" % number for number in range(THREADS)]
+    for name in names:
+        await settled(strict, publish(strict, name))
+        disk.gates[name.decode()] = gate
+    busy = [publish(strict, name) for name in names]
+    before = publish(strict, b"t", b"before")
+    strict.turn.run()
+    await eventually(lambda: len(disk.reached) == THREADS, "busy threads")
+    store = store_of(strict.broker.topics["t"])
+    shutil.rmtree(store.folder)
+    assert not store.look_for_folder()
+    after = publish(strict, b"t", b"after")
+    strict.turn.run()
+    gate.set()
+
+    await settled(strict, *busy, before, after)
+
+    assert [client.replies for client in busy] == [[OK]] * THREADS
+    assert after.replies == [OK]

@@ -488,3 +488,27 @@ def test_a_half_removed_topic_does_not_come_back(machine):
 
     assert machine.broker.topics == {}
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]
+
+
+def test_topics_and_channels_that_were_deleted_stay_deleted_in_a_copied_data_path(machine, tmp_path_factory):
+    machine.channel("kept")
+    machine.publish(b"1")
+    copy = tmp_path_factory.mktemp("copy") / "data"
+    shutil.copytree(machine.path, copy)
+    listed = [TopicMetadata("t", channels=[("kept", False), ("deleted", False)]), TopicMetadata("deleted")]
+    identity = machine.data.reservation.identity.hex()
+
+    other = Machine.__new__(Machine)
+    other.path, other.now_ns, other.warnings = copy, machine.now_ns, []
+    other.start(listed, identity)
+
+    assert {name: list(topic.channels) for name, topic in other.broker.topics.items()} == {"t": ["kept"]}
+    other.close()
+
+
+def test_topics_of_another_data_path_are_taken_over_from_its_metadata(machine):
+    listed = [TopicMetadata("other", channels=[("c", False)])]
+
+    machine.crash(metadata=listed, identity="00" * 16)
+
+    assert list(machine.broker.topics["other"].channels) == ["c"]

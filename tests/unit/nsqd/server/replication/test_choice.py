@@ -20,10 +20,9 @@ class Node:
     """What a choice sees of the node."""
 
     def __init__(self, *replicas, wanted=1):
-        self.record = SimpleNamespace(replicas=replicas)
+        self.holders = SimpleNamespace(record=SimpleNamespace(replicas=replicas))
         self.settings = SimpleNamespace(replicas=wanted)
-        self.is_decommissioning = False
-        self.target = ""
+        self.state = SimpleNamespace(is_decommissioning=False, target="")
         self.primary = object()
         self.replicas = []
 
@@ -87,13 +86,13 @@ async def test_the_target_of_a_decommission_is_one_more_replica(named):
     node = Node(ONE)
     choice = choice_of(node, ONE, named=named)
     await choice.choose(NOW)
-    node.is_decommissioning, node.target = True, "two:4150"
+    node.state.is_decommissioning, node.state.target = True, "two:4150"
     for second in range(1, 20):
         choice.look([Connection(ONE), Connection(TWO)], NOW + second * _S)
         await choice.choose(NOW + second * _S)
     assert node.replicas == [ONE, TWO]
 
-    node.is_decommissioning, node.target = False, ""
+    node.state.is_decommissioning, node.state.target = False, ""
     await choice.choose(NOW + 90 * _S)
     assert node.replicas == [ONE]
 

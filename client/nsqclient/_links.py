@@ -1,0 +1,293 @@
+"""Which nsqd a producer is connected to, and which of them gets the next message."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nsqclient._config import Config
+from nsqclient._connection import Connection
+from nsqclient._directory import Directory
+from nsqclient._errors import ClosedError, UnreachableError
+from nsqclient._handshake import connect as open_connection
+from nsqclient._listener import Listener
+from nsqclient._requests import awaitable
+from nsqclient._roster import Roster
+from nsqclient._tasks import Tasks, is_stopping
+from nsqclient.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqclient")
+
+# How soon a producer that spreads tries again to connect to an nsqd.
+KEEP_SECONDS: Final = 1.0
+
+# An nsqd that owes an answer for longer than this is passed over while others do not.
+OVERDUE_SECONDS: Final = 0.5
+
+
+class Links:
+    """The connections of one producer; *wake* is called when one of them comes or goes."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        config: Config,
+        tasks: Tasks,
+        wake: Callable[[], None],
+        *,
+        nsqds: Sequence[str],
+        lookupds: Sequence[str],
+        spread: bool,
+        publish_timeout: float,
+        most_waiting: int,
+    ) -> None:
+        self._listener = listener
+        self._config = config
+        self._tasks = tasks
+        self._wake = wake
+        self._publish_timeout = publish_timeout
+        self._most_waiting = most_waiting
+        self._directory = Directory(lookupds, config, tasks, self._learn)
+        self.spread = spread or bool(lookupds)
+        self._fixed = list(dict.fromkeys(nsqds))
+        self._found: list[str] = []  # by nsqlookupd
+        self.roster = Roster(self._fixed)
+        self.open: dict[str, Connection] = {}
+        self.current: Connection | None = None  # the one in use
+        self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until they have answered
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+        self.turn_noted = False
+        self._discover_at = 0.0
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def all(self) -> list[Connection]:
+        """The connections in use, and those that are being left and owe an answer."""
+        return [*self.open.values(), *self.leaving]
+
+    @property
+    def in_use(self) -> list[Connection]:
+        """The connections that messages may go to; without spreading, an open one may be kept for later."""
+        links = self.open.values() if self.spread else [self.current] if self.current else []
+        return [link for link in links if not link.is_closed]
+
+    @property
+    def has_lookups(self) -> bool:
+        return bool(self._directory)
+
+    # --- addresses
+
+    async def add(self, address: str) -> None:
+        """Add an nsqd that is given by address, and connect to it."""
+        if address not in self._fixed:
+            self._fixed.append(address)
+            self._update_roster()
+        await self.connect(address)
+
+    async def remove(self, address: str) -> None:
+        """Disconnect from an nsqd that was given by address, once it has answered; ValueError if none was."""
+        if address not in self._fixed:
+            named = ", ".join(self._fixed) or "none"
+            raise ValueError(f"{address} is none of the nsqd that were named ({named})")
+        self._fixed.remove(address)
+        self._update_roster()
+        if address not in self.roster and (link := self.open.get(address)):
+            await self.retire(link)
+
+    def add_lookupd(self, address: str) -> None:
+        self._directory.add(address)
+        self.spread = True
+        self._discover_at = 0.0
+
+    def remove_lookupd(self, address: str) -> None:
+        self._directory.remove(address)
+        self._discover_at = 0.0
+        if not self._directory:
+            self._found = []
+            self._update_roster()
+
+    def lost(self, connection: Connection, error: Exception | None) -> None:
+        """The connection has ended; another one is used."""
+        if self.open.get(connection.address) is connection:
+            del self.open[connection.address]
+        if self.current is connection:
+            self.current = next(iter(self.open.values()), None) if self.spread else None
+        if error is not None and not connection.was_refused:
+            log.warning("(%s) %s", connection.address, error)
+            self.failed(connection.address)
+
+    def failed(self, address: str) -> None:
+        """An nsqd could not be reached, broke off or could not store a message: it rests."""
+        self.roster.failed(address, self._now())
+
+    # --- the next message
+
+    def usable(self) -> Connection | None:
+        """The connection for the next message: one with room, if possible neither overdue nor resting."""
+        if not self.spread:
+            link = self.current
+            return None if link is None or link.is_closed or link.under_way.is_full else link
+        late: Connection | None = None
+        now = self._now()
+        links = list(self.open.values())
+        at = links.index(self.current) if self.current in links else 0
+        for link in links[at:] + links[:at]:
+            if not link.is_closed and not link.under_way.is_full:
+                if link.owed_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
+                    self.current = link
+                    return link
+                late = late or link
+        if late is not None:
+            self.current = late
+        return late
+
+    def note_turn(self) -> None:
+        self.turn_noted = True
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """Send the messages of the next turn of the event loop to the next nsqd that usable() accepts."""
+        self.turn_noted = False
+        links = list(self.open.values())
+        if len(links) > 1 and self.current in links:
+            at = links.index(self.current)
+            self.current = links[(at + 1) % len(links)]
+            self.usable()
+
+    # --- connecting
+
+    async def connect_any(self) -> Connection:
+        """A connection to the best address; raises the error of that address when it fails."""
+        if self._directory and not len(self.roster):
+            asking = self._discovery()
+            await asyncio.wait([asking])
+            if asking.cancelled():
+                raise ClosedError("the producer was closed while it connected")
+        if self.spread:
+            if self._keeper is None or self._keeper.done():
+                self._keeper = self._tasks.spawn(self._keep_connected(), "producer connections")
+            well = [
+                link
+                for link in self.open.values()
+                if not link.is_closed and self.roster.is_well(link.address, self._now())
+            ]
+            if well:
+                return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
+        address = self.roster.pick(self._now())
+        if address is None:
+            raise UnreachableError("; ".join(self._directory.errors) or "nsqlookupd knows no nsqd")
+        return await self.connect(address)
+
+    async def connect(self, address: str) -> Connection:
+        if link := self.open.get(address):
+            if not link.is_closed:
+                return link
+            await link.ended()  # a refused command is ending it
+        opening = self._opening(address)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and not is_stopping():
+                raise ClosedError("the producer was closed while it connected") from None
+            raise
+
+    def _opening(self, address: str) -> asyncio.Task[Connection]:
+        """The task that opens a connection, shared by all who need it."""
+        opening = self._connecting.get(address)
+        if opening is None:
+            opening = self._connecting[address] = self._tasks.spawn(
+                self._open(address), f"connect to {address}"
+            )
+        return opening
+
+    async def _open(self, address: str) -> Connection:
+        try:
+            link = await open_connection(address, self._config, self._listener, self._publish_timeout)
+        except (OSError, ProtocolError):
+            self.roster.failed(address, self._now())
+            self._directory.unreachable(address)
+            self._discover_at = self._now()  # it may be gone permanently
+            raise
+        finally:
+            del self._connecting[address]
+        if address not in self.roster:
+            await link.close()
+            raise ClosedError(f"{address} was removed while it was being connected")
+        link.under_way.most_messages = self._most_waiting
+        self.open[address] = link
+        log.info("publishing to %s from now on", address)
+        self._wake()
+        return link
+
+    async def _keep_connected(self) -> None:
+        """Connect to every known nsqd, including new ones, and leave those that are no longer known."""
+        while True:
+            now = self._now()
+            for address in self.roster.addresses:
+                # Not awaited: an nsqd that does not answer must not keep the others from being used.
+                if address not in self.open and self.roster.is_well(address, now):
+                    self._opening(address)
+            for address, link in list(self.open.items()):
+                if address not in self.roster:
+                    self.retire(link)
+            await asyncio.sleep(min(self._config.lookupd_poll_interval, KEEP_SECONDS))
+            if self._directory and self._now() >= self._discover_at:
+                self._discovery()  # not awaited: an nsqd that is lost meanwhile is connected again
+
+    def _discovery(self) -> asyncio.Task[None]:
+        """The task that asks all nsqlookupd for nsqd, shared by all who need it."""
+        if self._asking is None or self._asking.done():
+            self._asked_at = self._now()
+            jitter = 1 + random.random() * self._config.lookupd_poll_jitter
+            self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
+            self._asking = self._tasks.spawn(self._directory.ask(), "ask nsqlookupd")
+        return self._asking
+
+    def _learn(self) -> None:
+        """Use the nsqd that are found now.
+
+        The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
+        knows none before they register again.
+        """
+        found = self._directory.found
+        if not found and not self._fixed and (self.in_use or self._connecting):
+            found = self._found
+        # Producers that start together must not all begin with the same nsqd.
+        random.shuffle(found)
+        self._found = found
+        self._update_roster()
+
+    def ask_at_once(self) -> None:
+        """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
+        if self._directory and self._now() - self._asked_at >= KEEP_SECONDS:
+            self._discovery()
+
+    def _update_roster(self) -> None:
+        self.roster.update([*self._fixed, *self._found])
+
+    def retire(self, link: Connection) -> asyncio.Task[None]:
+        del self.open[link.address]
+        self.leaving.add(link)
+        if self.current is link:
+            self.current = next(iter(self.open.values()), None)
+        return self._tasks.spawn(self._leave(link), f"leave {link.address}")
+
+    async def _leave(self, link: Connection) -> None:
+        try:
+            if answers := link.under_way.answers:
+                await asyncio.wait([awaitable(answer) for answer in answers])
+        finally:
+            await link.close()
+            self.leaving.discard(link)
+            self._wake()
+
+    async def ask_again(self) -> None:
+        """Ask nsqlookupd for nsqd, and end all rests, because some may have come back."""
+        await asyncio.wait([self._discovery()])
+        self.roster.end_rests()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,229 @@
+"""Asks nsqlookupd over HTTP which nsqd have a topic, and which accept publishes."""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from nsqclient._config import Config
+from nsqclient._tasks import end
+from nsqclient.wire import fields
+from nsqclient.wire.address import join_host_port, split_address
+from nsqclient.wire.version import ACCEPT
+
+# Imported when needed: without nsqlookupd the modules for HTTP and URLs would be a tenth of all imports.
+if TYPE_CHECKING:
+    from nsqclient._http import HttpAnswer
+
+log = logging.getLogger("nsqclient")
+
+# How many further nsqlookupds are asked for a topic when one does not answer.
+_RETRIES: Final = 2
+# An nsqlookupd that has not answered in this time may hang; another one is asked, or is enough.
+PATIENCE_SECONDS: Final = 0.5
+
+_OK: Final = 200
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+
+# Errors that reading an answer may raise; RecursionError comes from deep nesting.
+_UNUSABLE: Final = (ValueError, TypeError, AttributeError, RecursionError)
+
+
+class Lookups:
+    """The nsqlookupds of one client, as ``host:port`` or URLs; *config* has TLS settings and secret."""
+
+    def __init__(self, addresses: Sequence[str], config: Config) -> None:
+        self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
+        self._config = config
+        self._next = random.randrange(len(self._urls)) if self._urls else 0
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    @property
+    def urls(self) -> list[str]:
+        return list(self._urls)
+
+    def add(self, address: str) -> None:
+        url = lookup_url(address)
+        if url not in self._urls:
+            self._urls.append(url)
+
+    def remove(self, address: str) -> str:
+        """Stop asking an nsqlookupd, and return its URL; ValueError when it is not one of them."""
+        url = lookup_url(address)
+        if url not in self._urls:
+            raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
+        self._urls.remove(url)
+        return url
+
+    async def nsqds_of(self, topic: str) -> list[str]:
+        """The nsqd that have *topic*, according to the first nsqlookupd that answers; errors are logged.
+
+        They are asked in turn, the next one when one fails or is slow.
+        """
+        asking: dict[asyncio.Task[list[str]], str] = {}
+        try:
+            for _ in range(_RETRIES + 1):
+                url = self._next_url(besides=asking.values())
+                if url is not None:
+                    asking[asyncio.create_task(self._topic(url, topic), name=f"ask {url}")] = url
+                    if (found := await _first_answer(asking, PATIENCE_SECONDS)) is not None:
+                        return found
+            while asking:
+                if (found := await _first_answer(asking)) is not None:
+                    return found
+        finally:
+            await end(asking)
+        return []
+
+    def _next_url(self, besides: Collection[str]) -> str | None:
+        """The nsqlookupd whose turn it is, leaving out those that are being asked."""
+        for _ in self._urls:
+            url = self._urls[self._next % len(self._urls)]
+            self._next = (self._next + 1) % len(self._urls)
+            if url not in besides:
+                return url
+        return None
+
+    async def publishable(self, url: str) -> list[str]:
+        """The nsqd that take messages, according to the nsqlookupd at *url*."""
+        answer = await self._get(_beside(url, "/lookup/producers"), {})
+        if answer.status == _NOT_FOUND:
+            answer = await self._get(_beside(url, "/nodes"), {})  # the original has only this
+        return _addresses(answer, "/nodes")
+
+    async def _topic(self, url: str, topic: str) -> list[str]:
+        answer = await self._get(url, {"topic": topic})
+        if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
+            return []  # nobody has published or subscribed yet
+        return _addresses(answer, "/lookup")
+
+    async def _get(self, url: str, params: Mapping[str, str]) -> "HttpAnswer":
+        from nsqclient._http import get
+
+        config = self._config
+        headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
+        if config.auth_secret and config.lookupd_authorization:
+            headers["Authorization"] = f"Bearer {config.auth_secret}"
+        url = _with(url, params)
+        tls, timeout = config.lookupd_tls_context, config.lookupd_poll_timeout
+        answer = await get(url, headers=headers, tls=tls, seconds=timeout)
+        if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
+            answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)
+        return answer
+
+
+async def _first_answer(
+    asking: dict[asyncio.Task[list[str]], str], seconds: float | None = None
+) -> list[str] | None:
+    """What one of them answers, or None when one fails or *seconds* pass; those that failed are taken out."""
+    done, _ = await asyncio.wait(asking, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        url = asking.pop(task)
+        try:
+            return task.result()
+        except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises
+            log_failure(url, error)
+    return None
+
+
+def log_failure(url: str, error: Exception) -> None:
+    """Log why an nsqlookupd gave no answer, with the traceback of an error that nobody has foreseen."""
+    unforeseen = None if isinstance(error, OSError | ValueError) else error
+    log.error("error querying nsqlookupd (%s) - %s", url, error, exc_info=unforeseen)
+
+
+def lookup_url(address: str) -> str:
+    """The URL to ask, from ``host:port`` or a URL; its path is ``/lookup`` unless the URL has one."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    if "://" not in address:
+        split_address(address)
+        address = f"http://{address}"
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"address {address!r} is neither host:port nor a URL of http or https")
+    if parts.username is not None:
+        raise ValueError("a URL of nsqlookupd cannot hold a user; auth_secret is sent as a bearer token")
+    path = parts.path if parts.path not in {"", "/"} else "/lookup"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def producer_addresses(answer: Any) -> list[str]:
+    """The TCP addresses in an answer of nsqlookupd, each once; ValueError when it is another answer."""
+    # nsqlookupd before 1.0 wrapped its answers.
+    if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
+        answer = answer["data"]
+    try:
+        if "producers" not in answer:
+            raise TypeError("no producers")
+        found = [_address(node) for node in fields.objects(answer, "producers")]
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"the answer is not one of /lookup: {error}") from error
+    return list(dict.fromkeys(found))
+
+
+def _address(node: fields.Json) -> str:
+    host, port = fields.text(node, "broadcast_address"), fields.integer(node, "tcp_port")
+    if not host or not 0 < port < 1 << 16:
+        raise TypeError("a producer without an address")
+    return join_host_port(host, port)
+
+
+def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
+    from nsqclient._http import HttpError
+
+    if answer.status == _NOT_FOUND:
+        raise HttpError(f"there is no {path}; nsqlookupd's HTTP port is 4161 by default")
+    if answer.status != _OK:
+        raise HttpError(f"status {answer.status}{_cause(answer)}")
+    try:
+        return producer_addresses(json.loads(answer.body))
+    except RecursionError as error:
+        raise ValueError("the answer is not JSON that can be read") from error
+
+
+def _cause(answer: "HttpAnswer") -> str:
+    """The cause given by an answer that reports a failure."""
+    if location := answer.headers.get("location"):
+        return f", it points to {location}"
+    try:
+        said = json.loads(answer.body)["message"]
+    except (*_UNUSABLE, LookupError):
+        said = answer.body[:200].decode("utf-8", "replace").strip().partition("\n")[0]
+    return f": {said}" if said else ""
+
+
+def _with(url: str, params: Mapping[str, str]) -> str:
+    from urllib.parse import urlencode, urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    query = "&".join(part for part in (parts.query, urlencode(params)) if part)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+
+
+def _beside(url: str, path: str) -> str:
+    """Another path of the nsqlookupd whose ``/lookup`` is *url*; a proxy may have put it below a folder."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    folder = parts.path.removesuffix("/lookup") if parts.path.endswith("/lookup") else parts.path.rstrip("/")
+    return urlunsplit((parts.scheme, parts.netloc, folder + path, parts.query, ""))
+
+
+def _https(url: str, refusal: bytes) -> str | None:
+    """The URL at which a node that requires TLS can be asked; None when its refusal names no port."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    try:
+        port = json.loads(refusal)["https_port"]
+    except (*_UNUSABLE, LookupError):
+        return None
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit(("https", join_host_port(parts.hostname or "", port), parts.path, parts.query, ""))

@@ -1,0 +1,86 @@
+"""Middlewares run around every publish and every handler: to measure, trace, check or change it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from nsqclient._message import Message
+
+
+@dataclass(slots=True)
+class Publication:
+    """One or more messages about to be published; a middleware may change them."""
+
+    topic: str
+    bodies: list[bytes]  # several are published together
+    delay: float | timedelta = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    together: bool = False  # several messages, of which nsqd takes all or none
+    takes_headers: bool = False  # whether headers can be added
+
+
+class Middleware:
+    """Override the methods you need; *go_on* does the rest and raises its errors.
+
+    The first middleware of a list is the outermost.
+    """
+
+    async def publish(
+        self, publication: Publication, go_on: Callable[[Publication], Awaitable[None]]
+    ) -> None:
+        """Called around one publish, until nsqd has confirmed it."""
+        await go_on(publication)
+
+    async def handle(
+        self, message: Message[Any], go_on: Callable[[Message[Any]], Awaitable[object]]
+    ) -> object:
+        """Called around the handler of one message."""
+        return await go_on(message)
+
+    async def handle_batch(
+        self, messages: list[Message[Any]], go_on: Callable[[list[Message[Any]]], Awaitable[object]]
+    ) -> object:
+        """Called around a handler of several messages."""
+        return await go_on(messages)
+
+
+def around_message(
+    middlewares: Sequence[Middleware], call: Callable[[Message[Any]], Awaitable[Any] | None]
+) -> Callable[[Message[Any]], Awaitable[Any]]:
+    """The handler with its middlewares around it."""
+    chained = _awaited(call)
+    for middleware in reversed(middlewares):
+        chained = partial(_swapped, middleware.handle, chained)
+    return chained
+
+
+def around_batch(
+    middlewares: Sequence[Middleware], call: Callable[[list[Message[Any]]], Awaitable[Any] | None]
+) -> Callable[[list[Message[Any]]], Awaitable[Any]]:
+    chained = _awaited(call)
+    for middleware in reversed(middlewares):
+        chained = partial(_swapped, middleware.handle_batch, chained)
+    return chained
+
+
+def around_publish(
+    middlewares: Sequence[Middleware], call: Callable[[Publication], Awaitable[None]]
+) -> Callable[[Publication], Awaitable[None]]:
+    chained: Callable[[Publication], Awaitable[None]] = call
+    for middleware in reversed(middlewares):
+        chained = partial(_swapped, middleware.publish, chained)
+    return chained
+
+
+def _awaited(call: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+    async def awaited(given: Any) -> Any:
+        result = call(given)
+        return await result if hasattr(result, "__await__") else result
+
+    return awaited
+
+
+def _swapped(method: Callable[[Any, Any], Awaitable[Any]], go_on: Any, given: Any) -> Awaitable[Any]:
+    return method(given, go_on)

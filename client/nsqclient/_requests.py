@@ -1,0 +1,147 @@
+"""Commands that nsqd answers, and the futures of their answers."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any, Final, TypeAlias
+
+from nsqclient._threads import PublishOutcome
+from nsqclient.wire import commands
+
+Confirmation: TypeAlias = asyncio.Future[bytes]
+Answer: TypeAlias = Confirmation | PublishOutcome
+
+# How many messages are joined into one MPUB: enough to make each cheap, far below the limits of any nsqd.
+MOST_MESSAGES: Final = 500
+_MOST_BYTES: Final = 256 * 1024
+
+# Publishes whose messages are longer on average are written with writelines(), because joining copies them.
+_BULKY_BYTES: Final = 4096
+
+
+class PendingCommand:
+    """A command, and the futures that end with its answer."""
+
+    __slots__ = ("answers", "command", "count", "size")
+
+    def __init__(self, command: bytes, answers: list[Answer], count: int = 1) -> None:
+        self.command = command
+        self.answers = answers
+        self.count = count  # how many messages are answered together
+        self.size = len(command)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all answers are done, so that nobody waits any more."""
+        return all(answer.done() for answer in self.answers)
+
+    def succeed(self, payload: bytes) -> None:
+        for answer in self.answers:
+            if not answer.done():
+                answer.set_result(payload)
+
+    def fail(self, error: Exception) -> None:
+        """Fail each future with a copy of *error*, because raising an error adds to its traceback."""
+        for answer in self.answers:
+            if not answer.done():
+                answer.set_exception(copy_of(error))
+
+    def fail_quietly(self, error: Exception) -> None:
+        """Like fail(), but asyncio logs nothing when a caller that gave up does not look at the error."""
+        self.fail(error)
+        for answer in self.answers:
+            if not answer.cancelled():
+                answer.exception()
+
+
+class Publish(PendingCommand):
+    """One or more messages of which nsqd takes all or none; it can be sent again on another connection.
+
+    Single messages for one topic that are published at the same moment share one, which is sent as MPUB.
+    """
+
+    __slots__ = ("asked", "bodies", "error", "give_up_at", "has_headers", "topic", "tries", "was_lost")
+
+    def __init__(
+        self,
+        command: bytes,
+        answers: list[Answer],
+        topic: str = "",
+        count: int = 1,
+        *,
+        has_headers: bool = False,
+    ) -> None:
+        """An empty *topic* is for a complete command that no message can join."""
+        super().__init__(command, answers, count)
+        self.topic = topic
+        self.bodies: list[bytes] = []
+        self.tries = 0
+        self.was_lost = False  # with a connection, before it was answered
+        self.error: Exception | None = None
+        self.give_up_at: float | None = None
+        self.asked = False  # whether nsqlookupd was asked before giving it up
+        self.has_headers = has_headers
+
+    @classmethod
+    def of(cls, topic: str, body: bytes, answer: Answer) -> "Publish":
+        """A publish of one message, which other messages may join until it is sent."""
+        commands.check_topic(topic)
+        one = cls(b"", [answer], topic)
+        one.bodies.append(body)
+        one.size = len(body)
+        return one
+
+    @property
+    def is_bulky(self) -> bool:
+        return self.size > _BULKY_BYTES * self.count
+
+    def has_room(self, topic: str) -> bool:
+        return self.topic == topic and self.count < MOST_MESSAGES and self.size < _MOST_BYTES
+
+    def join(self, body: bytes, answer: Answer) -> None:
+        self.bodies.append(body)
+        self.answers.append(answer)
+        self.count += 1
+        self.size += len(body)
+
+    def parts(self) -> list[bytes]:
+        """The bytes to send, in pieces; after this no message may join."""
+        if self.command:
+            return [self.command]
+        if self.count == 1:
+            return commands.pub_parts(self.topic, self.bodies[0])
+        return commands.mpub_parts(self.topic, self.bodies)
+
+    def split(self) -> "list[Publish]":
+        """One publish for each message, to find the one that nsqd refuses; itself when it cannot be split."""
+        if self.command or self.count < 2:
+            return [self]
+        parts = []
+        for body, answer in zip(self.bodies, self.answers, strict=True):
+            one = Publish(commands.pub(self.topic, body), [answer])
+            one.give_up_at = self.give_up_at
+            one.asked = self.asked
+            one.was_lost = self.was_lost
+            parts.append(one)
+        return parts
+
+
+def copy_of(error: Exception) -> Exception:
+    """A copy of an error, without its traceback."""
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(error.__dict__)
+    return twin
+
+
+def awaitable(answer: "Answer | Future[None]") -> asyncio.Future[Any]:
+    """The answer as a future of this event loop; its error is reported only to the publisher."""
+    if isinstance(answer, asyncio.Future):
+        return answer
+    waited = asyncio.wrap_future(answer)
+    waited.add_done_callback(_retrieved)
+    return waited
+
+
+def _retrieved(waited: asyncio.Future[Any]) -> None:
+    """Retrieve the error, which the publisher gets elsewhere, so that asyncio does not log it as unseen."""
+    if not waited.cancelled():
+        waited.exception()

@@ -1,0 +1,292 @@
+"""The connections of a consumer, and how many messages the nsqd of each may send."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Final
+
+from nsqclient._backoff import Backoff, Phase
+from nsqclient._config import Config
+from nsqclient._connection import Connection
+from nsqclient._discovery import Addresses
+from nsqclient._errors import ConnectionLostError
+from nsqclient._handshake import connect
+from nsqclient._listener import Listener
+from nsqclient._message import Outcome
+from nsqclient._rdy import RdyDistribution, longest_wait
+from nsqclient._tasks import end, report
+from nsqclient.wire import commands
+from nsqclient.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqclient")
+
+# How long start() waits for further nsqd when one is connected.
+START_GRACE_SECONDS: Final = 1.0
+
+# A warning is logged when messages may wait this long for their nsqd's turn; a few seconds more are usual.
+LONG_WAIT_SECONDS: Final = 60.0
+
+
+class Subscriptions:
+    """The connections of one consumer; *listener* gets their events."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        topic: str,
+        channel: str,
+        config: Config,
+        addresses: Addresses,
+        choose: Callable[[list[str]], Iterable[str]],
+    ) -> None:
+        self._listener = listener
+        self._topic = topic
+        self._channel = channel
+        self._config = config
+        self._addresses = addresses
+        self._choose = choose
+        self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
+        self.open: dict[str, Connection] = {}
+        self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until nothing is in flight
+        self._leaves: Counter[str] = Counter()  # how often each address was left
+        self.rdy: RdyDistribution[str] = RdyDistribution(
+            config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
+        )
+        strategy = config.backoff_strategy
+        self.backoff = Backoff(
+            config.backoff_multiplier,
+            config.max_backoff_duration,
+            full_jitter=strategy == "full_jitter",
+            strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
+        )
+        self._failed_at: dict[str, float] = {}  # when an address could not be connected last
+        self._timer: asyncio.TimerHandle | None = None
+        self._warned = False
+        self._stop_starting = asyncio.Event()
+        self.is_closing = False
+
+    @property
+    def all(self) -> list[Connection]:
+        """The connections in use, and those that are being left."""
+        return [*self.open.values(), *self.leaving]
+
+    # --- connecting
+
+    async def connect_some(self, addresses: list[str]) -> None:
+        """Connect to all at once; return when all have ended, or one is connected and the rest are slow.
+
+        Raises the first error when none is connected.
+        """
+        errors: list[Exception] = []
+
+        async def attempt(address: str) -> None:
+            try:
+                await self.connect(address)
+            except (OSError, ProtocolError, ValueError) as error:
+                errors.append(error)
+                log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+
+        closing = asyncio.create_task(until(self._stop_starting))
+        attempts = {asyncio.create_task(attempt(address)) for address in addresses}
+        waiting = set(attempts)
+        try:
+            while waiting and not closing.done():
+                grace = START_GRACE_SECONDS if self.open else None
+                done, _ = await asyncio.wait(
+                    {*waiting, closing}, timeout=grace, return_when=asyncio.FIRST_COMPLETED
+                )
+                waiting -= done
+                if not done:
+                    break  # discovery tries those that are slow again
+                for task in done:
+                    task.result()
+        finally:
+            await end([*attempts, closing])
+        if errors and not self.open and not self.is_closing:
+            raise errors[0]
+
+    async def discover(self) -> None:
+        connecting: dict[str, asyncio.Task[None]] = {}
+        try:
+            async for addresses in self._addresses.rounds():
+                connecting = {address: task for address, task in connecting.items() if not task.done()}
+                for address in self._chosen(addresses):
+                    # An nsqd that is slow to answer must not keep the others waiting.
+                    if address not in self.open and address not in connecting:
+                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+        finally:
+            await end(list(connecting.values()))
+
+    def _chosen(self, addresses: list[str]) -> list[str]:
+        """Choose some addresses; an error means none in this round, and does not end the discovery."""
+        try:
+            return list(self._choose(addresses))
+        except Exception:
+            log.exception("%s/%s: choose failed for %r", self._topic, self._channel, addresses)
+            return []
+
+    async def _try_connect(self, address: str) -> None:
+        try:
+            await self.connect(address)
+        except (OSError, ProtocolError, ValueError) as error:
+            log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+            # After the first failure the pauses grow, even if not every nsqlookupd names this nsqd.
+            long_ago = self._now() - 2 * self._config.lookupd_poll_interval
+            self._failed_at = {each: at for each, at in self._failed_at.items() if at > long_ago}
+            if address not in self._failed_at:
+                self._addresses.hurry()
+            self._failed_at[address] = self._now()
+        else:
+            self._failed_at.pop(address, None)
+
+    async def connect(self, address: str) -> None:
+        leaves = self._leaves[address]
+        connection = await connect(address, self._config, self._listener)
+        connection.topic, connection.channel = self._topic, self._channel
+        try:
+            await connection.request(self._subscribe)
+            if connection.is_closed:
+                raise ConnectionLostError(f"{address} closed the connection after SUB")
+        except BaseException:
+            await connection.close()
+            raise
+        if address in self.open or self.is_closing or self._leaves[address] > leaves:
+            await connection.close()
+            return
+        self.open[address] = connection
+        self._warn_of_long_turns()
+        self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
+
+    def _warn_of_long_turns(self) -> None:
+        """Warn once when there are so many more nsqd than messages in flight that turns are far apart."""
+        wait = longest_wait(len(self.open), self.rdy.max_in_flight, self._config.low_rdy_idle_timeout)
+        if wait < LONG_WAIT_SECONDS or self._warned:
+            return
+        self._warned = True
+        log.warning(
+            "%s/%s: %d nsqd share max_in_flight %d, so a message may wait %.0f s until its nsqd has a turn",
+            self._topic,
+            self._channel,
+            len(self.open),
+            self.rdy.max_in_flight,
+            wait,
+        )
+
+    async def rotate(self) -> None:
+        passing_on: list[Connection] = []  # once what they have in flight is answered
+        while True:
+            await _any_idle(passing_on, self._config.rdy_redistribute_interval)
+            in_flight = {address: link.in_flight for address, link in self.open.items() if link.in_flight}
+            self.send_rdy(self.rdy.rotate(self._now(), random.choice, in_flight))
+            passing_on = [self.open[address] for address in in_flight if not self.rdy.count(address)]
+
+    def send_rdy(self, changes: dict[str, int]) -> None:
+        if self.is_closing:
+            return  # CLS has set it to 0
+        for address, count in changes.items():
+            if connection := self.open.get(address):
+                connection.send(commands.rdy(count))
+
+    def lost(self, connection: Connection, error: Exception | None) -> None:
+        """A connection has ended; the others take over its share."""
+        if self.open.get(connection.address) is not connection:
+            return
+        del self.open[connection.address]
+        self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
+        if error is not None and not self.is_closing:
+            log.warning("%s/%s (%s) %s", self._topic, self._channel, connection.address, error)
+            self._addresses.hurry()
+
+    async def leave(self, address: str) -> None:
+        """Wait until the messages from this nsqd are answered, and disconnect."""
+        self._leaves[address] += 1  # for a connection that is being made
+        if connection := self.open.pop(address, None):
+            self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
+            self.leaving.add(connection)
+            try:
+                await asyncio.wait([connection.request(commands.CLS)])
+                await connection.idle.wait()
+            finally:
+                await connection.close()
+                self.leaving.discard(connection)
+
+    def resize(self, max_in_flight: int) -> None:
+        self.send_rdy(self.rdy.resize(max_in_flight, self._now()))
+
+    def begin_to_close(self) -> None:
+        """Make no more connections, and ask for no more messages."""
+        self.is_closing = True
+        self._stop_starting.set()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- backing off
+
+    def note(self, outcome: Outcome) -> None:
+        """Pass the outcome to the back-off state, and act on its answer."""
+        before = self.backoff.phase
+        chance = random.random()
+        if outcome is Outcome.FAILED:
+            stop_for = self.backoff.failed(chance)
+        elif outcome is Outcome.FINISHED:
+            stop_for = self.backoff.succeeded(chance)
+        else:
+            stop_for = self.backoff.continued(chance)
+        if self.backoff.phase is before:
+            return
+        self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
+        if self.backoff.phase is Phase.RUNNING:
+            log.info("%s/%s: exiting backoff, returning all to RDY", self._topic, self._channel)
+        if stop_for is not None and not self.is_closing:
+            log.warning(
+                "%s/%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
+                self._topic,
+                self._channel,
+                stop_for,
+                self.backoff.level,
+            )
+            self._timer = asyncio.get_running_loop().call_later(stop_for, self._try_one)
+
+    def _try_one(self) -> None:
+        self.backoff.waited()
+        self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
+
+    # --- inside
+
+    def _stop_for(self, strategy: Callable[[int], float], level: int) -> float:
+        """What the program's strategy says; an error of it must not keep the consumer from stopping."""
+        try:
+            return float(strategy(level))
+        except Exception:
+            log.exception(
+                "%s/%s: the back-off strategy failed; the exponential one is used", self._topic, self._channel
+            )
+            return self._config.backoff_multiplier * 2.0**level
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self._topic}/{self._channel} {name}")
+        task.add_done_callback(report)
+        return task
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def until(event: asyncio.Event) -> None:
+    """Wait for an event; for use in a task."""
+    await event.wait()
+
+
+async def _any_idle(connections: list[Connection], seconds: float) -> None:
+    """Wait until one of them has nothing in flight, but at most *seconds*."""
+    if not connections:
+        await asyncio.sleep(seconds)
+        return
+    waiting = [asyncio.create_task(until(connection.idle)) for connection in connections]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(waiting)

@@ -1,0 +1,326 @@
+"""A consumer that handles messages in threads, or is iterated over."""
+
+import queue
+import signal as signals_of_the_system
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, Self
+
+from nsqclient import _consumer as asynchronous
+from nsqclient._config import Config
+from nsqclient._consumer import ConsumerStats
+from nsqclient._errors import ClosedError
+from nsqclient._jobs import Decode, Job
+from nsqclient._message import Message, T
+from nsqclient._middleware import Middleware
+from nsqclient._retry import Retry
+from nsqclient._thread_safe import ThreadSafe, works_for
+from nsqclient._threads import LoopThread, Mailbox
+from nsqclient.wire.durations import seconds_of
+
+if TYPE_CHECKING:
+    from nsqclient._in_threads import HandlerThreads
+
+Handler = Callable[[Message[T]], None]
+BatchHandler = Callable[[list[Message[T]]], None]
+
+# On some systems a wait without a timeout cannot be interrupted, but repeated waits can.
+_PATIENCE_SECONDS: Final = 3600.0
+# A signal that arrives just before a wait does not interrupt it, and its handler runs after it.
+_LATE_SECONDS: Final = 1.0
+
+
+class Consumer(Generic[T]):
+    """Calls *handler*, which may block, in threads; without a handler it is iterated over.
+
+        with Consumer("orders", "billing", lookupd_addresses=["127.0.0.1:4161"]) as consumer:
+            for message in consumer:
+                print(message.body)
+                message.finish()
+
+    See :class:`nsqclient.Consumer` for what the arguments mean.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        channel: str,
+        handler: Handler[T] | None = None,
+        *,
+        nsqd_addresses: Sequence[str] | str = (),
+        lookupd_addresses: Sequence[str] | str = (),
+        config: Config | None = None,
+        concurrency: int = 1,
+        auto_answer: bool = True,
+        auto_touch: bool = False,
+        retry: Retry | None = None,
+        decode: Decode[T] | None = None,
+        middlewares: Sequence[Middleware] = (),
+        choose: Callable[[list[str]], Iterable[str]] = list,
+    ) -> None:
+        if handler is not None:
+            Job(handler, concurrency, in_threads=True)  # raises for wrong arguments before a thread starts
+        if retry is not None and callable(retry.then):
+            retry = replace(retry, then=partial(self._give_up, Job(retry.then, concurrency, in_threads=True)))
+        self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
+            topic,
+            channel,
+            nsqd_addresses=nsqd_addresses,
+            lookupd_addresses=lookupd_addresses,
+            config=config,
+            auto_answer=auto_answer and handler is not None,
+            auto_touch=auto_touch,
+            retry=retry,
+            decode=decode,
+            middlewares=middlewares,
+            choose=choose,
+        )
+        self._give_up_threads: HandlerThreads | None = None
+        self._received: queue.SimpleQueue[Message[T] | None] = queue.SimpleQueue()
+        self._has_handler = handler is not None
+        self._started = False
+        if handler is not None:
+            self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+        self._closing = False
+        self._closed = threading.Event()
+        # Held by the one thread that closes; others wait until it is done. The handler of a signal that
+        # interrupts that thread may close too.
+        self._ends = threading.RLock()
+        # Not an Event: the handler of a signal would wait for the lock of the thread that it interrupts.
+        self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._thread = LoopThread(f"nsq consumer {topic}/{channel}")
+        self._mailbox = Mailbox(self._thread.loop)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message[T]]:
+        """Yields messages as they arrive, until the consumer is closed; each has to be answered."""
+        with suppress(ClosedError):
+            while True:
+                yield self.get()
+
+    def get(self, timeout: float | timedelta | None = None) -> Message[T]:
+        """The next message, which has to be answered.
+
+        Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
+        closed. Without *timeout* it waits.
+        """
+        if self._has_handler:
+            raise RuntimeError("this consumer has a handler, which gets the messages")
+        seconds = None if timeout is None else seconds_of(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if deadline is None else max(0, deadline - time.monotonic())
+            try:
+                message = self._received.get(timeout=left) if left != 0 else self._received.get_nowait()
+            except queue.Empty:
+                raise TimeoutError(f"no message within {seconds:g} s") from None
+            if message is None:
+                self._received.put(None)  # for other threads that wait
+                raise ClosedError("the consumer is closed")
+            if not message.is_lost:
+                return message
+
+    def drain(self, idle: float | timedelta = 2) -> Iterator[Message[T]]:
+        """Yields the messages that are there; ends when none has come for *idle* seconds.
+
+        See :meth:`nsqclient.Consumer.drain`.
+        """
+        with suppress(ClosedError):
+            while True:
+                paused = self._consumer._is_paused
+                try:
+                    message = self.get(idle)
+                except TimeoutError:
+                    if not paused and not self._consumer._is_paused:
+                        return
+                else:
+                    yield message
+
+    @property
+    def nsqd_addresses(self) -> list[str]:
+        """The nsqd it is connected to now."""
+        return self._consumer.nsqd_addresses
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages received and not answered."""
+        return self._consumer.in_flight
+
+    @property
+    def msg_timeout(self) -> float:
+        """The seconds after which an unanswered message is delivered again; infinite without an nsqd."""
+        return self._consumer.msg_timeout
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether some nsqd has sent nearly all it may, and sends few more until some are answered."""
+        return self._consumer.is_starved
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it has stopped or slowed down because the handler fails."""
+        return self._consumer.is_backing_off
+
+    @property
+    def stats(self) -> ConsumerStats:
+        return self._consumer.stats
+
+    def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
+        """Add a handler; each message goes to a free one. Up to *concurrency* calls run together."""
+        self._has_handler = True
+        self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+
+    def add_batch_handler(
+        self, handler: BatchHandler[T], *, size: int, seconds: float | timedelta = 0.25, concurrency: int = 1
+    ) -> None:
+        """Add a handler of lists of up to *size* messages; a list waits at most *seconds* to fill up."""
+        self._has_handler = True
+        self._consumer.add_batch_handler(
+            handler, size=size, seconds=seconds, concurrency=concurrency, in_threads=True
+        )
+
+    def change_max_in_flight(self, max_in_flight: int) -> None:
+        """Change the number of messages that all nsqd together may have in flight; 0 pauses."""
+        self._thread.loop.call_soon_threadsafe(self._consumer.change_max_in_flight, max_in_flight)
+
+    def connect_to_nsqd(self, address: str) -> None:
+        """Add an nsqd to read from; it is connected again whenever the connection is lost."""
+        self._thread.call(self._consumer.connect_to_nsqd(address))
+
+    def disconnect_from_nsqd(self, address: str) -> None:
+        """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
+
+        Raises ValueError when it was not given.
+        """
+        self._thread.call(self._consumer.disconnect_from_nsqd(address))
+
+    def connect_to_nsqlookupd(self, address: str) -> None:
+        """Add an nsqlookupd to ask for nsqd."""
+        self._thread.do(self._consumer.connect_to_nsqlookupd, address)
+
+    def disconnect_from_nsqlookupd(self, address: str) -> None:
+        """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
+        self._thread.do(self._consumer.disconnect_from_nsqlookupd, address)
+
+    def start(self) -> None:
+        """Connect to the nsqd that were given by address, and begin to look for others.
+
+        Raises the error of a failed connection when none of the given nsqd can be reached.
+        """
+        if self._thread.is_inherited:
+            raise RuntimeError("it was made before this process was forked; make it in the child process")
+        if not self._has_handler:
+            self._consumer.add_handler(self._hand_over)
+        self._started = True
+        try:
+            self._thread.call(self._consumer.start())
+        except BaseException:
+            with self._ends:
+                self._end()
+            raise
+
+    def run(
+        self,
+        *,
+        signals: Sequence[signals_of_the_system.Signals] = (
+            signals_of_the_system.SIGINT,
+            signals_of_the_system.SIGTERM,
+        ),
+        drain_seconds: float | timedelta = 30,
+    ) -> None:
+        """Handle messages until one of *signals* arrives or :meth:`stop` is called, then close.
+
+        Signals reach the main thread only; in another thread pass none and call :meth:`stop`.
+        """
+        before = {one: signals_of_the_system.signal(one, lambda *_: self.stop()) for one in signals}
+        try:
+            if not self._started:
+                self.start()
+            self._wait_for_stop()
+        finally:
+            for one, handler in before.items():
+                signals_of_the_system.signal(one, handler)
+            self.close(drain_seconds)
+
+    def stop(self) -> None:
+        """End :meth:`run`; may be called in a handler, also one of a signal."""
+        self._stops.put(None)
+
+    def _wait_for_stop(self) -> None:
+        while True:
+            with suppress(queue.Empty):
+                self._stops.get(timeout=_LATE_SECONDS)
+                return
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until another thread closes the consumer; False when *seconds* pass before."""
+        if seconds is not None:
+            return self._closed.wait(seconds)
+        while not self._closed.wait(_PATIENCE_SECONDS):
+            pass
+        return True
+
+    def close(self, drain_seconds: float | timedelta = 30) -> None:
+        """Take no more messages, let the handlers finish those received, and requeue the rest.
+
+        Raises RuntimeError in a handler, which would wait for itself: a handler calls :meth:`stop`.
+        """
+        if self._thread.is_inherited:
+            return
+        if self._consumer._handling.is_called_by_a_handler or works_for(self):
+            raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
+        self._thread.check_caller()
+        self._closing = True
+        self.stop()
+        with self._ends:
+            if self._closed.is_set():
+                return
+            self._give_back()
+            try:
+                self._thread.call(self._consumer.close(drain_seconds))
+            finally:
+                self._end()
+
+    def _end(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._received.put(None)
+        if self._give_up_threads is not None:
+            self._give_up_threads.stop()
+        self._thread.stop()
+
+    def _give_back(self) -> None:
+        """Requeue the messages that no iteration has taken."""
+        with suppress(queue.Empty):
+            while True:
+                message = self._received.get_nowait()
+                if message is not None:
+                    message.requeue(0)
+
+    async def _give_up(self, job: Job, message: Message[T]) -> None:
+        """Give up a message in a thread, because that may block like a handler."""
+        if self._give_up_threads is None:
+            from nsqclient._in_threads import HandlerThreads
+
+            name = f"{self._consumer.topic}/{self._consumer.channel} give up"
+            self._give_up_threads = HandlerThreads(self, job, name)
+        await self._give_up_threads.call(message)
+
+    def _hand_over(self, message: Message[T]) -> None:
+        if self._closing:
+            message.requeue(0)
+            return
+        message._source = ThreadSafe(message._source, self._mailbox)
+        self._received.put(message)

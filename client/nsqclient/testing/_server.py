@@ -1,0 +1,412 @@
+"""An nsqd in memory, on a real port of this machine, so that programs are tested unchanged.
+
+It speaks the protocol without TLS, compression and AUTH. Its clock moves only when a test moves it.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Final, Self, TypeVar
+
+from nsqclient._threads import LoopThread
+from nsqclient.testing._lookupd import MemoryLookupd
+from nsqclient.testing._queues import Channel, Stored, Topic
+from nsqclient.wire.frames import (
+    CLOSE_WAIT,
+    FRAME_ERROR,
+    FRAME_MESSAGE,
+    FRAME_RESPONSE,
+    OK,
+    encode_frame,
+)
+from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, encode_headers
+from nsqclient.wire.message import MessageRecord
+from nsqclient.wire.names import is_valid_name
+
+R = TypeVar("R")
+
+_PUBLISHES: Final = frozenset((b"PUB", b"MPUB", b"DPUB", b"PUB_EXT", b"MPUB_EXT"))
+# Twice what it takes to accept a connection, read it, and apply what was read.
+_TURNS: Final = 16
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class MemoryNsqd:
+    """An nsqd in memory, used in a ``with`` block; any thread may call it, also from coroutines.
+
+        with MemoryNsqd() as nsqd:
+            producer = Producer(nsqd.address)
+            consumer = Consumer("orders", "billing", handle, lookupd_addresses=nsqd.lookupd_address)
+
+    At *lookupd_address* an nsqlookupd names this nsqd for every topic.
+    With *headers* it takes and sends headers of messages. *msg_timeout* is in seconds of its own clock.
+    """
+
+    def __init__(self, *, headers: bool = False, msg_timeout: float = 60, port: int = 0) -> None:
+        self.now = 0.0
+        self.address = ""
+        self.lookupd_address = ""
+        self._lookupd: MemoryLookupd | None = None
+        self.connections_made = 0
+        self._port = port
+        self._headers = headers
+        self._msg_timeout = msg_timeout
+        self._topics: defaultdict[str, Topic] = defaultdict(Topic)
+        self._sessions: set[_Session] = set()
+        self._published = 0
+        self._refusals: list[str] = []
+        self._goes_on: asyncio.Event | None = None
+        self._thread: LoopThread | None = None
+        self._server: asyncio.Server | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = LoopThread("nsqd in memory")
+        self._thread.call(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._thread.call(self._close())
+            self._thread.stop()
+
+    # --- what a test sees
+
+    def published(self, topic: str) -> list[bytes]:
+        """The bodies published to a topic, in order."""
+        self._settle()
+        return list(self._topics[topic].bodies)
+
+    def published_headers(self, topic: str) -> list[dict[str, str]]:
+        """The headers of the messages published to a topic, in order; an empty dict for a message without."""
+        self._settle()
+        return list(self._topics[topic].headers)
+
+    def finished(self, topic: str, channel: str) -> list[bytes]:
+        """The bodies finished on a channel, in the order in which they were finished."""
+        self._settle()
+        return list(self._channel(topic, channel).finished)
+
+    def depth(self, topic: str, channel: str) -> int:
+        """The number of messages that wait for a consumer."""
+        self._settle()
+        return len(self._channel(topic, channel).waiting)
+
+    def in_flight(self, topic: str, channel: str) -> int:
+        """The number of messages that consumers have not answered yet."""
+        self._settle()
+        return len(self._channel(topic, channel).in_flight)
+
+    def deferred(self, topic: str, channel: str) -> list[float]:
+        """The seconds until each deferred message is due, in ascending order."""
+        self._settle()
+        return sorted(due - self.now for due, _ in self._channel(topic, channel).deferred)
+
+    def requeued(self, topic: str, channel: str) -> int:
+        self._settle()
+        return self._channel(topic, channel).requeued
+
+    def timed_out(self, topic: str, channel: str) -> int:
+        self._settle()
+        return self._channel(topic, channel).timed_out
+
+    # --- what a test does
+
+    def publish(self, topic: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Publish as another program would."""
+        self._call(lambda: self._publish(topic, body, None, dict(headers)))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; deliver messages that become due, and again those that time out."""
+        self._call(lambda: self._advance(seconds))
+
+    def refuse(self, *codes: str) -> None:
+        """Answer the next publishes with these errors, such as ``E_PUB_FAILED``, one each.
+
+        A producer that knows no other nsqd raises them.
+        """
+        self._refusals.extend(codes)
+
+    def freeze(self) -> None:
+        """Answer and read nothing more, like a stopped process."""
+        self._call(lambda: self._frozen(is_frozen=True))
+
+    def thaw(self) -> None:
+        self._call(lambda: self._frozen(is_frozen=False))
+
+    def drop_connections(self) -> None:
+        """Cut all connections; messages in flight wait again."""
+        self._call(self._drop_connections)
+
+    # --- inside
+
+    def _settle(self) -> None:
+        """Read what clients have sent so far, because closing a client does not wait for that."""
+        thread = self._thread
+        if thread is not None and not thread.is_current and not thread.loop.is_closed():
+            thread.call(_some_turns())
+
+    def _call(self, work: Callable[[], R]) -> R:
+        if self._thread is None:
+            raise RuntimeError("it is used in a with block")
+
+        async def on_the_loop() -> R:
+            return work()
+
+        return self._thread.call(on_the_loop())
+
+    def _channel(self, topic: str, channel: str) -> Channel:
+        # A channel exists when somebody has subscribed to it; looking for it must not create it.
+        return self._topics[topic].channels.get(channel) or Channel()
+
+    async def _start(self) -> None:
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 20)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        self._lookupd = MemoryLookupd(self.address, self.goes_on)
+        self.lookupd_address = await self._lookupd.start()
+
+    async def _close(self) -> None:
+        if self._lookupd is not None:
+            await self._lookupd.close()
+        if self._server is not None:
+            # asyncio forgets a connection that was accepted just when its server is closed, and a session
+            # that is cancelled before it has begun cannot close it. So first nobody more is accepted.
+            with suppress(NotImplementedError):  # the loop of Windows has no readers
+                for listener in self._server.sockets:
+                    asyncio.get_running_loop().remove_reader(listener)
+            await _some_turns()
+            self._server.close()
+        self._frozen(is_frozen=False)
+        tasks = [session.task for session in self._sessions if session.task is not None]
+        for session in list(self._sessions):
+            session.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = _Session(self, reader, writer)
+        session.task = asyncio.current_task()
+        self.connections_made += 1
+        self._sessions.add(session)
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                await session.run()
+        finally:
+            self._sessions.discard(session)
+            session.leave()
+            writer.close()
+
+    def _drop_connections(self) -> None:
+        for session in list(self._sessions):
+            session.abort()
+
+    def _frozen(self, *, is_frozen: bool) -> None:
+        if self._goes_on is not None:
+            if is_frozen:
+                self._goes_on.clear()
+            else:
+                self._goes_on.set()
+
+    async def goes_on(self) -> None:
+        """Wait while it is frozen."""
+        if self._goes_on is not None:
+            await self._goes_on.wait()
+
+    def refusal(self) -> str | None:
+        """The error that a test wants as the answer to the next publish."""
+        return self._refusals.pop(0) if self._refusals else None
+
+    @property
+    def has_headers(self) -> bool:
+        return self._headers
+
+    @property
+    def msg_timeout(self) -> float:
+        return self._msg_timeout
+
+    def _publish(self, topic: str, body: bytes, due: float | None, headers: dict[str, str]) -> None:
+        self._published += 1
+        message = Stored(b"%016x" % self._published, body, headers, round(self.now * 1e9))
+        self._topics[topic].publish(message, due)
+        self._pump(topic)
+
+    def publish_from(self, topic: str, body: bytes, delay: float | None, headers: dict[str, str]) -> None:
+        self._publish(topic, body, None if delay is None else self.now + delay, headers)
+
+    def subscribe(self, topic: str, channel: str, session: "_Session") -> Channel:
+        subscribed = self._topics[topic].channel(channel)
+        subscribed.readers.append(session)
+        return subscribed
+
+    def _pump(self, topic: str) -> None:
+        for channel in self._topics[topic].channels.values():
+            channel.pump(self.now, self._msg_timeout)
+
+    def _advance(self, seconds: float) -> None:
+        self.now += seconds
+        for name, topic in self._topics.items():
+            for channel in topic.channels.values():
+                for reader in channel.expire(self.now):
+                    if isinstance(reader, _Session):
+                        reader.in_flight -= 1
+            self._pump(name)
+
+
+async def _some_turns() -> None:
+    """Let the loop read its sockets, and the connections take what was read."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+class _Session:
+    """One connection."""
+
+    def __init__(self, nsqd: MemoryNsqd, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._nsqd = nsqd
+        self._reader = reader
+        self._writer = writer
+        self._is_extended = False
+        self._channel: Channel | None = None
+        self._ready = 0
+        self.in_flight = 0
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def wants(self) -> bool:
+        return self.in_flight < self._ready and not self._writer.is_closing()
+
+    def deliver(self, message: Stored) -> None:
+        self.in_flight += 1
+        body = message.body
+        if self._is_extended and message.headers:
+            body = bytes([EXT_JSON_HEADERS]) + encode_headers(message.headers) + body
+        elif self._is_extended:
+            body = bytes([EXT_NONE]) + body
+        record = MessageRecord(message.timestamp_ns, message.attempts, message.id, body)
+        self._send(FRAME_MESSAGE, record.encode())
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    def leave(self) -> None:
+        if self._channel is not None:
+            self._channel.left(self)
+            self._pump()
+            self._channel = None
+
+    async def run(self) -> None:
+        if await self._reader.readexactly(4) != b"  V2":
+            self._send(FRAME_ERROR, b"E_BAD_PROTOCOL")
+            return
+        while line := await self._reader.readline():
+            command, *arguments = line.split()
+            body = b""
+            if command in _PUBLISHES or command in {b"IDENTIFY", b"AUTH"}:
+                body = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
+            await self._nsqd.goes_on()
+            error = self._carry_out(command, [argument.decode() for argument in arguments], body)
+            if error:
+                self._send(FRAME_ERROR, error.encode())
+                if not error.startswith(("E_FIN", "E_REQ", "E_TOUCH")):
+                    return
+            await self._writer.drain()
+
+    def _carry_out(self, command: bytes, arguments: list[str], body: bytes) -> str:
+        """Carry out a command; returns the error to answer with, or an empty text."""
+        if command in _PUBLISHES:
+            return self._publish(command, arguments, body)
+        if command == b"IDENTIFY":
+            self._identify(json.loads(body))
+        elif command == b"SUB":
+            if not all(map(is_valid_name, arguments)) or self._channel is not None:
+                return f"E_INVALID cannot SUB {' '.join(arguments)}"
+            self._channel = self._nsqd.subscribe(arguments[0], arguments[1], self)
+            self._send(FRAME_RESPONSE, OK)
+        elif command == b"RDY":
+            self._ready = int(arguments[0])
+            self._pump()
+        elif command == b"CLS":
+            self._ready = 0
+            self._send(FRAME_RESPONSE, CLOSE_WAIT)
+        elif command in {b"FIN", b"REQ", b"TOUCH"}:
+            return self._answer(command, arguments)
+        elif command != b"NOP":
+            return f"E_INVALID invalid command {command.decode(errors='replace')}"
+        return ""
+
+    def _identify(self, wanted: dict[str, object]) -> None:
+        if not wanted.get("feature_negotiation"):
+            self._send(FRAME_RESPONSE, OK)
+            return
+        self._is_extended = self._nsqd.has_headers and bool(wanted.get("extend_support"))
+        granted: dict[str, object] = {
+            "max_rdy_count": 2500,
+            "version": "1.3.0",
+            "max_msg_timeout": 900_000,
+            "msg_timeout": round(self._nsqd.msg_timeout * 1000),
+        }
+        if self._is_extended:
+            granted["extend_support"] = True
+        self._send(FRAME_RESPONSE, json.dumps(granted).encode())
+
+    def _publish(self, command: bytes, arguments: list[str], body: bytes) -> str:
+        if (refusal := self._nsqd.refusal()) is not None:
+            return f"{refusal} refused by the test"
+        topic = arguments[0]
+        if not is_valid_name(topic):
+            return f'E_BAD_TOPIC {command.decode()} topic name "{topic}" is not valid'
+        bodies = _bodies(body) if command.startswith(b"MPUB") else [body]
+        delay = int(arguments[1]) / 1000 if command == b"DPUB" else None
+        for one in bodies:
+            headers: dict[str, str] = {}
+            if command.endswith(b"_EXT"):
+                length = int.from_bytes(one[:2])
+                headers, one = json.loads(one[2 : 2 + length]), one[2 + length :]
+            self._nsqd.publish_from(topic, one, delay, headers)
+        self._send(FRAME_RESPONSE, OK)
+        return ""
+
+    def _answer(self, command: bytes, arguments: list[str]) -> str:
+        message_id, channel = arguments[0].encode(), self._channel
+        if channel is None or message_id not in channel.in_flight:
+            return f"E_{command.decode()}_FAILED {command.decode()} {arguments[0]} failed ID not in flight"
+        if command == b"TOUCH":
+            channel.in_flight[message_id].until = self._nsqd.now + self._nsqd.msg_timeout
+            return ""
+        message = channel.answered(message_id, self)
+        if message is None:
+            return f"E_{command.decode()}_FAILED {command.decode()} {arguments[0]} failed ID not owned"
+        self.in_flight -= 1
+        if command == b"FIN":
+            channel.finished.append(message.body)
+        else:
+            channel.requeued += 1
+            delay = int(arguments[1]) / 1000
+            channel.put(message, self._nsqd.now + delay if delay else None)
+        self._pump()
+        return ""
+
+    def _pump(self) -> None:
+        if self._channel is not None:
+            self._channel.pump(self._nsqd.now, self._nsqd.msg_timeout)
+
+    def _send(self, frame_type: int, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(encode_frame(frame_type, data))
+
+
+def _bodies(data: bytes) -> list[bytes]:
+    """The bodies in an MPUB."""
+    bodies: list[bytes] = []
+    at = 4
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4])
+        bodies.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return bodies

@@ -1,0 +1,152 @@
+"""A query loses an nsqd that had a replica: each message that was stored before the loss is read once."""
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from pyspark_nsq.source.batch_reader import NsqBatchReader
+from tests.pipelines.broken import batch
+from tests.pipelines.conftest import Nodes, bounds
+from tests.pipelines.mini import Query
+from tests.support.replicated import caught_up, copies, empty_path, identity, nodes, replica_of
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+COUNT = 300
+
+
+class Failover:
+    """Two nsqd that are replicas of each other, with a topic that a query reads."""
+
+    def __init__(self, cluster):
+        lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
+        self.first, self.second = nodes(cluster, 2, f"--lookupd-tcp-address={lookupd.tcp_address}")
+        self.nodes = Nodes.of(cluster, lookupd, [self.first, self.second])
+        self.published = Counter()
+        self.query = Query(self.nodes, "t", {"retryTimeout": "1", "startingOffsets": "earliest"})
+        for nsqd in self.nodes.nsqds:
+            nsqd.post("/topic/create?topic=t")
+            nsqd.post("/channel/create?topic=t&channel=archive")
+        self.publish()
+
+    def publish(self, first=0, count=COUNT, nsqds=None):
+        for nsqd in nsqds or self.nodes.nsqds:
+            bodies = [
+                b"%d %d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)
+            ]
+            self.nodes.publish(nsqd, "t", *bodies)
+            self.published.update(bodies)
+
+    def lose_first(self):
+        """Kill the first nsqd and remove its data path; wait until the other one has promoted its copy."""
+        lost = identity(self.first)
+        self.first.kill()
+        empty_path(self.first)
+        wait_until(
+            lambda: lost in bounds(self.second, "t")["promoted"], "its replica is promoted", seconds=60
+        )
+        return lost
+
+    def exact(self):
+        assert Counter(self.query.bodies) == self.published
+
+
+@pytest.fixture
+def failover(cluster):
+    return Failover(cluster)
+
+
+@pytest.mark.parametrize("state", ["new", "in a backlog", "planned", "stored"])
+def test_query_reads_each_message_once_after_a_replica_took_over(failover, state):
+    query = failover.query
+    if state == "in a backlog":
+        assert query.run(limit=200, batches=2) == ""
+    elif state != "new":
+        assert query.run(limit=200, die=state) == "killed"
+    caught_up(failover.first)
+    failover.lose_first()
+    failover.publish(COUNT, 10, [failover.second])
+
+    assert [query.run(limit=200), query.run()] == ["", ""]
+    failover.exact()
+
+
+def test_query_reads_on_after_a_finished_copy_is_dropped(failover):
+    query, second = failover.query, failover.second
+    assert query.run(limit=200, batches=2) == ""
+    caught_up(failover.first)
+    lost = failover.lose_first()
+    assert [query.run(), query.run()] == ["", ""]
+    # nsqd drops a finished copy when every holder of the log knows that; here it is removed by hand.
+    second.stop()
+    shutil.rmtree(second.folder / "owned")
+    second.start()
+    failover.publish(COUNT, 10, [second])
+    assert lost not in bounds(second, "t")["promoted"]
+
+    assert query.run() == ""
+    failover.exact()
+
+
+def test_forgotten_nsqd_of_which_a_replica_took_over_is_read_on(failover):
+    query = failover.query
+    assert query.run(limit=200, die="stored") == "killed"
+    caught_up(failover.first)
+    failover.lose_first()
+
+    assert query.run(forgetNsqds=failover.first.http_address) == ""
+    assert query.run() == ""
+    failover.exact()
+
+
+def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
+    query = failover.query
+    assert query.run(limit=200, batches=2) == ""
+    caught_up(failover.first)
+    lost = identity(failover.first)
+    failover.first.kill()
+    empty_path(failover.first)
+    assert lost not in bounds(failover.second, "t")["promoted"]
+
+    assert query.run(retryTimeout="60") == ""
+    failover.exact()
+
+
+def test_query_reads_on_when_the_lost_nsqd_comes_back_empty(failover):
+    query = failover.query
+    assert query.run(limit=200, batches=2) == ""
+    caught_up(failover.first)
+    failover.lose_first()
+    failover.first.start()
+    failover.publish(COUNT, 20)
+
+    assert [query.run(), query.run()] == ["", ""]
+    failover.exact()
+
+
+def test_batch_read_has_the_messages_of_promoted_copies(failover):
+    caught_up(failover.first)
+    failover.lose_first()
+
+    assert Counter(batch(failover)) == failover.published
+    reader = NsqBatchReader(failover.nodes.parsed("t", channel=""))
+    names = {partition.value.producer for partition in reader.partitions()}
+    assert len({name.partition("#")[0] for name in names}) == 1
+    assert len(names) == 2
+
+
+def test_query_reads_on_after_a_decommission(failover):
+    query = failover.query
+    assert query.run(limit=200, batches=2) == ""
+    assert replica_of(failover.first, [failover.second]) is failover.second
+    lost = identity(failover.first)
+    failover.first.post(f"/decommission?target={failover.second.tcp_address}&fewer_copies=true")
+    wait_until(lambda: failover.first.get("/decommission")["done"], "it is decommissioned", seconds=60)
+    failover.first.stop()
+    assert "promoted" in [one["state"] for one in copies(failover.second, lost)]
+    failover.publish(COUNT, 10, [failover.second])
+
+    assert [query.run(), query.run()] == ["", ""]
+    failover.exact()

@@ -1,0 +1,294 @@
+import json
+
+import pytest
+
+from nsqclient.wire.errors import ProtocolError
+from nsqcore.lookup_protocol import (
+    MAGIC_V1,
+    MAX_BODY,
+    MAX_LINE,
+    PING,
+    Available,
+    CommandParser,
+    Identify,
+    LookupdInfo,
+    PeerInfo,
+    Ping,
+    Register,
+    ReplyParser,
+    Unregister,
+    decode_lookupd_info,
+    decode_peer_info,
+    encode_available,
+    encode_identify,
+    encode_register,
+    encode_registrations,
+    encode_reply,
+    encode_unregister,
+)
+
+FIELDS = {"broadcast_address": "host", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
+
+
+@pytest.fixture
+def parser():
+    parser = CommandParser()
+    parser.feed(b"  V1")
+    return parser
+
+
+def commands(parser, data):
+    parser.feed(data)
+    return list(iter(parser.next_command, None))
+
+
+def refusal(parser, data):
+    parser.feed(data)
+    with pytest.raises(ProtocolError) as refused:
+        while parser.next_command() is not None:
+            pass
+    return refused.value.payload()
+
+
+def test_what_nsqd_sends_is_what_nsqlookupd_reads(parser):
+    stream = (
+        encode_identify(FIELDS)
+        + PING
+        + encode_register("t")
+        + encode_register("t", "c")
+        + encode_unregister("t", "c")
+        + encode_unregister("t")
+    )
+    identify, *rest = commands(parser, stream)
+
+    assert isinstance(identify, Identify)
+    assert json.loads(identify.body) == FIELDS
+    assert rest == [Ping(), Register("t"), Register("t", "c"), Unregister("t", "c"), Unregister("t")]
+
+
+def test_everything_is_announced_by_its_channels_or_by_itself():
+    assert encode_registrations([("a", []), ("b", ["y", "x"])]) == [
+        b"REGISTER a\n",
+        b"REGISTER b x\n",
+        b"REGISTER b y\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (b"PING\r\n", Ping()),
+        (b"  PING  now \n", Ping()),
+        (b"REGISTER a b c d\n", Register("a", "b")),
+        (b"REGISTER  t\n", Register("", "t")),
+        (b"REGISTER\n", Register(None)),
+        (b"UNREGISTER t\n", Unregister("t")),
+    ],
+)
+def test_a_line_is_stripped_and_split_on_single_blanks(parser, line, command):
+    assert commands(parser, line) == [command]
+
+
+@pytest.mark.parametrize(
+    ("data", "payload"),
+    [
+        (b"FOO\n", b"E_INVALID invalid command FOO"),
+        (b"ping\n", b"E_INVALID invalid command ping"),
+        (b"\n", b"E_INVALID invalid command "),
+        (b"\xff\xfe\n", b"E_INVALID invalid command \xff\xfe"),
+        (b"IDENTIFY\n\xff\xff\xff\xfb", b"E_BAD_BODY IDENTIFY failed to read body size"),
+        (b"IDENTIFY\n\x7f\xff\xff\xff", b"E_BAD_BODY IDENTIFY body too big 2147483647 > 1048576"),
+        (b"x" * (MAX_LINE + 1), b"E_INVALID line is longer than 65536 bytes"),
+        (encode_identify(FIELDS) + b"IDENTIFY\n", b"E_INVALID cannot IDENTIFY again"),
+    ],
+)
+def test_what_is_no_command_is_refused(parser, data, payload):
+    assert refusal(parser, data) == payload
+
+
+@pytest.mark.parametrize("magic", [b"  V2", b"GET ", b"\x00\x00\x00\x00"])
+def test_another_magic_is_a_bad_protocol(magic):
+    assert refusal(CommandParser(), magic) == b"E_BAD_PROTOCOL"
+
+
+def test_the_longest_line_and_body_are_accepted(parser):
+    line = b"PING " + b"x" * (MAX_LINE - 5) + b"\n"
+    body = b"IDENTIFY\n" + MAX_BODY.to_bytes(4, "big") + b"y" * MAX_BODY
+
+    assert commands(parser, line + body) == [Ping(), Identify(b"y" * MAX_BODY)]
+
+
+@pytest.mark.parametrize(
+    ("data", "payload"),
+    [
+        (b"IDENTIFY\n", b"E_BAD_BODY IDENTIFY failed to read body size"),
+        (b"IDENTIFY\n\x00\x00", b"E_BAD_BODY IDENTIFY failed to read body size"),
+        (b"IDENTIFY\n\x00\x00\x00\x05{}", b"E_BAD_BODY IDENTIFY failed to read body"),
+    ],
+)
+def test_a_stream_that_ends_inside_a_body_is_told_so(parser, data, payload):
+    assert commands(parser, data) == []
+    with pytest.raises(ProtocolError) as refused:
+        parser.end_of_stream()
+
+    assert refused.value.payload() == payload
+
+
+@pytest.mark.parametrize("data", [b"", b"PING", b"REGISTER t"])
+def test_a_stream_that_ends_inside_a_line_is_dropped_silently(parser, data):
+    assert commands(parser, data) == []
+    parser.end_of_stream()
+
+
+def test_an_identify_names_the_nsqd():
+    body = json.dumps({**FIELDS, "hostname": "h", "topology_zone": "z", "topology_region": "r", "more": []})
+
+    assert decode_peer_info(body.encode()) == PeerInfo("host", 4150, 4151, "1.3.0", "h", "z", "r")
+
+
+def test_identify_may_have_an_identity_and_accept_replicas():
+    said = {**FIELDS, "identity": "0f" * 16, "accepts_replicas": True}
+
+    info = decode_peer_info(json.dumps(said).encode())
+
+    assert (info.identity, info.accepts_replicas) == ("0f" * 16, True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"identity": "me", "accepts_replicas": 1},
+        {"identity": 5, "accepts_replicas": "yes"},
+        {"identity": "0F" * 16},
+        {"identity": "0f" * 16 + "\n"},
+        {},
+    ],
+)
+def test_identify_ignores_an_identity_of_another_form(other):
+    info = decode_peer_info(json.dumps(FIELDS | other).encode())
+
+    assert (info.identity, info.accepts_replicas) == ("", False)
+
+
+def test_keys_match_in_any_letter_case_and_null_is_nothing():
+    body = b'{"Broadcast_Address":"h","TCP_PORT":1,"http_port":-2,"VERSION":"garbage","hostname":null}'
+
+    assert decode_peer_info(body) == PeerInfo("h", 1, -2, "garbage")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b'{"tcp_port":"4150"}',
+        b'{"tcp_port":1.5}',
+        b'{"tcp_port":4150.0}',
+        b'{"tcp_port":true}',
+        b'{"tcp_port":99999999999999999999}',
+        b'{"hostname":5}',
+        b'{"tcp_port":NaN}',
+        json.dumps(FIELDS).encode() + b" x",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+)
+def test_json_of_another_shape_cannot_be_decoded(body):
+    with pytest.raises(ProtocolError) as refused:
+        decode_peer_info(body)
+
+    assert refused.value.payload() == b"E_BAD_BODY IDENTIFY failed to decode JSON body"
+
+
+@pytest.mark.parametrize("missing", sorted(FIELDS))
+@pytest.mark.parametrize("how", ["absent", "empty"])
+def test_the_four_fields_must_be_there(missing, how):
+    fields = dict(FIELDS)
+    if how == "absent":
+        del fields[missing]
+    else:
+        fields[missing] = 0 if missing.endswith("port") else ""
+    with pytest.raises(ProtocolError) as refused:
+        decode_peer_info(json.dumps(fields).encode())
+
+    assert refused.value.payload() == b"E_BAD_BODY IDENTIFY missing fields"
+
+
+def test_null_is_a_record_without_fields():
+    with pytest.raises(ProtocolError, match="missing fields"):
+        decode_peer_info(b"null")
+
+
+def test_text_that_could_not_be_sent_on_is_repaired():
+    body = json.dumps({**FIELDS, "hostname": "\ud800x"}).encode()
+    bytes_that_are_no_utf8 = body.replace(b'"host"', b'"ho\xffst"')
+
+    info = decode_peer_info(bytes_that_are_no_utf8)
+
+    assert info.hostname == "\ufffdx"
+    assert info.broadcast_address == "ho\ufffdst"
+
+
+def test_replies_are_cut_at_their_lengths():
+    parser = ReplyParser(100)
+    parser.feed(encode_reply(b"OK") + encode_reply(b"") + encode_reply(b"{}")[:-1])
+
+    assert [parser.next_reply(), parser.next_reply(), parser.next_reply()] == [b"OK", b"", None]
+    parser.feed(b"}")
+    assert parser.next_reply() == b"{}"
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x65"])
+def test_a_reply_of_an_impossible_size_is_refused(size):
+    parser = ReplyParser(100)
+    parser.feed(size)
+
+    with pytest.raises(ProtocolError):
+        parser.next_reply()
+
+
+def test_the_answer_to_identify_tells_where_nsqlookupd_is():
+    payload = b'{"broadcast_address":"h","hostname":"x","http_port":4161,"tcp_port":4160,"version":"1.3.0"}'
+
+    assert decode_lookupd_info(payload) == LookupdInfo("h", 4160, 4161, "1.3.0")
+    assert decode_lookupd_info(b"{}") == LookupdInfo("", 0, 0, "")
+
+
+@pytest.mark.parametrize("payload", [b"E_INVALID", b"", b"[]", b"\xff"])
+def test_an_answer_to_identify_that_is_no_object_is_refused(payload):
+    with pytest.raises(ValueError):
+        decode_lookupd_info(payload)
+
+
+# -- additions to the original --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "obstacle"),
+    [
+        (b"AVAILABLE\n", ""),
+        (b"UNAVAILABLE draining\n", "draining"),
+        (b"UNAVAILABLE\n", "unavailable"),
+        (b"UNAVAILABLE \n", "unavailable"),
+    ],
+)
+def test_whether_publishes_are_taken_is_one_line(line, obstacle):
+    parser = CommandParser()
+    parser.feed(MAGIC_V1 + line)
+
+    assert parser.next_command() == Available(obstacle)
+
+
+@pytest.mark.parametrize("obstacle", ["", "draining"])
+def test_what_is_said_is_what_is_read(obstacle):
+    parser = CommandParser()
+    parser.feed(MAGIC_V1 + encode_available(obstacle))
+
+    assert parser.next_command() == Available(obstacle)
+
+
+@pytest.mark.parametrize(("text", "takes"), [(b"true", True), (b"1", False), (b"null", False)])
+def test_only_a_nsqlookupd_that_says_so_is_told(text, takes):
+    assert decode_lookupd_info(b'{"availability":%b}' % text).takes_availability is takes
+    assert decode_lookupd_info(b"{}").takes_availability is False
