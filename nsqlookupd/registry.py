@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from nsqclient.wire.lookup import PeerInfo
+from nsqclient.wire.lookup import REPLICAS_MISSING, PeerInfo
 from nsqclient.wire.names import is_ephemeral
 
 Key: TypeAlias = tuple[str, str, str]
@@ -47,7 +47,7 @@ class Peer:
     @property
     def accepts_replicas(self) -> bool:
         """Whether it may become a replica now. An nsqd that drains or is unhealthy reports an obstacle."""
-        return self.info.accepts_replicas and not self.obstacle
+        return self.info.accepts_replicas and self.obstacle in {"", REPLICAS_MISSING}
 
 
 @dataclass(eq=False, slots=True)
