@@ -27,6 +27,10 @@ _IDENTITY: Final = re.compile(r"[0-9a-f]{32}")
 _WHITE: Final = b" \t\r\n\v\f"
 
 
+# The obstacle of an nsqd that refuses publishes because its replicas are missing. It accepts other copies.
+REPLICAS_MISSING: Final = "replicas"
+
+
 @dataclass(frozen=True, slots=True)
 class Identify:
     body: bytes

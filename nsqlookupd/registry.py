@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from nsqclient.wire.names import is_ephemeral
-from nsqcore.lookup_protocol import PeerInfo
+from nsqcore.lookup_protocol import REPLICAS_MISSING, PeerInfo
 
 Key: TypeAlias = tuple[str, str, str]
 NodeKey: TypeAlias = tuple[str, int, int]
@@ -47,7 +47,7 @@ class Peer:
     @property
     def accepts_replicas(self) -> bool:
         """Whether it may become a replica now. An nsqd that drains or is unhealthy reports an obstacle."""
-        return self.info.accepts_replicas and not self.obstacle
+        return self.info.accepts_replicas and self.obstacle in {"", REPLICAS_MISSING}
 
 
 @dataclass(eq=False, slots=True)

@@ -159,6 +159,17 @@ class Primary:
         have = sum(stream.is_up for stream in self.streams) if topic is None else len(self._in_sync(log))
         return _too_few(have, wanted) if have < wanted else ""
 
+    def refusal(self) -> str:
+        """Why publishes to all topics are refused; empty when those to some topic are accepted."""
+        wanted = self.settings.replicas
+        if not (wanted and self.settings.refuse):
+            return ""
+        have = sum(stream.is_up for stream in self.streams)
+        if have >= wanted and self._topics:
+            # A topic is refused until the catch-up has reached it.
+            have = wanted - all(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
+        return _too_few(have, wanted) if have < wanted else ""
+
     def replicas_of_topic(self, log: LogWriter) -> tuple[int, int]:
         """How many replicas of a topic are in sync, and how many are wanted."""
         topic = self._topics.get(log)

@@ -1,8 +1,10 @@
 """Telling nsqlookupd whether this node takes publishes, so that producers go elsewhere if it does not."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
+from nsqcore.lookup_protocol import REPLICAS_MISSING
 from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
@@ -14,7 +16,11 @@ LOOK_S: Final = 0.5
 class Availability:
     """Reports to nsqlookupd whether publishes are taken."""
 
-    def __init__(self, broker: Broker, health: Health, lookups: LookupPeers) -> None:
+    def __init__(
+        self, broker: Broker, health: Health, lookups: LookupPeers, refusal: Callable[[], str]
+    ) -> None:
+        """*refusal* returns why replicas are missing for all publishes."""
+        self._refusal = refusal
         self._broker = broker
         self._health = health
         self._lookups = lookups
@@ -23,7 +29,9 @@ class Availability:
         """Why no publishes are taken, in one word; empty when they are."""
         if self._broker.leaving:
             return "draining"
-        return "" if self._health.ok else "unhealthy"
+        if not self._health.ok:
+            return "unhealthy"
+        return REPLICAS_MISSING if self._refusal() else ""
 
     async def watch(self) -> None:
         """Report the state every half second, forever."""

@@ -119,6 +119,8 @@ class ToFileOptions(ConsumingOptions):
         for topic in self.topic:
             if not is_valid_name(topic):
                 return f"--topic {topic} is no valid topic name"
+            if topic in {".", ".."}:
+                return f"--topic {topic} cannot be part of a file name"
         if not is_valid_name(self.channel):
             return f"--channel {self.channel} is no valid channel name"
         try:

@@ -36,6 +36,8 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             # More could not be in hand; and without this the client would take -max-in-flight=1, its own
             # default, for a value that nobody gave, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),
+            # An address may take longer for a request than a message may wait.
+            auto_touch=True,
         )
         async with running(consumer):
             await stop.wait()

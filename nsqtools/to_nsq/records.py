@@ -24,7 +24,10 @@ class Records:
         return [record for record in records if record]
 
     def end(self) -> list[bytes]:
-        """Return the last record, if the stream ended without a delimiter."""
-        last = b"".join(self._rest)
+        """Return the last record, if the stream ended without a delimiter.
+
+        A newline at the very end belongs to the text file or to `echo`, not to the record.
+        """
+        last = b"".join(self._rest).removesuffix(b"\n")
         self._rest = []
         return [last] if last else []

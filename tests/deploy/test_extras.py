@@ -248,3 +248,41 @@ def test_a_label_of_an_object_goes_before_one_for_all_and_no_key_is_there_twice(
     assert (labels["team"], labels["tier"]) == ("brokers", "data")
     assert release.sources["nsq/templates/nsqd/statefulset.yaml"].count("team: all") == 1  # the pods'
     assert release.workload("nsqlookupd")["metadata"]["labels"]["team"] == "all"
+
+
+# --- an upgrade with fewer brokers
+
+
+def checksum(release):
+    return release.workload("nsqd")["metadata"]["annotations"]["nsq/pod-template"]
+
+
+def test_only_a_change_of_the_pods_changes_their_checksum(chart):
+    plain = checksum(render(chart, {"nsqd": {"replicas": 3}}))
+
+    assert checksum(render(chart, {"nsqd": {"replicas": 1}})) == plain
+    assert checksum(render(chart, {"nsqd": {"replicas": 3, "config": {"msg-timeout": "3m"}}})) != plain
+    assert checksum(render(chart, {"nsqd": {"podAnnotations": {"a": "b"}}})) != plain
+
+
+@pytest.mark.parametrize(
+    ("replicas", "found", "refused"),
+    [(1, "same", False), (1, "other", True), (1, "", False), (3, "other", False), (4, "other", False)],
+)
+def test_fewer_brokers_with_another_change_are_refused(tmp_path, replicas, found, refused):
+    folder = tmp_path / "nsq"
+    shutil.copytree(CHART, folder)
+    (folder / "templates" / "probe.yaml").write_text(
+        "{{- with .Values.extraObjects }}{{ with first . }}"
+        'said: {{ include "nsq.scaleDownChange" (list .found .replicas "same") | quote }}'
+        "{{ end }}{{ end }}\n"
+    )
+    (folder / "templates" / "extra-objects.yaml").unlink()
+    existing = {"metadata": {"annotations": {"nsq/pod-template": found}}, "spec": {"replicas": 3}}
+    with Chart.load(folder) as copied:
+        values = {"extraObjects": [{"found": existing, "replicas": replicas}]}
+        text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
+    said = yaml.safe_load(text)["said"]
+
+    assert said.startswith("nsqd.replicas 1 instead of 3 together with another change") == refused
+    assert bool(said) == refused

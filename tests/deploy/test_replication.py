@@ -357,3 +357,11 @@ def test_brokers_and_those_jobs_may_speak_to_each_other(chart):
 def test_other_values_are_refused(chart, values):
     with pytest.raises(HelmError):
         render(chart, {"nsqd": values})
+
+
+def test_claim_of_a_running_broker_is_not_decommissioned(chart):
+    running = f"data-{NAME}-nsq-nsqd-1"
+    with pytest.raises(HelmError, match=f"names {running}, the claim of a running broker"):
+        render(chart, {"nsqd": {"replicas": 2, "decommission": {"claims": [running]}}})
+
+    render(chart, {"nsqd": {"replicas": 1, "decommission": {"claims": [running]}}})

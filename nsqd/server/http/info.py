@@ -79,15 +79,17 @@ class InfoApi:
         return plain_reply("OK")
 
     async def ready(self, _request: Request) -> Response:
-        """OK while publishes are taken: started, neither draining nor stopping, and healthy."""
+        """OK while publishes are taken: started, neither draining nor stopping, healthy, replicas in sync."""
         if not self._phase.ready:
             return plain_reply("NOK - starting or stopping", 503)
         if self._draining():
             return plain_reply("NOK - draining", 503)
         if not self._health.ok:
             return plain_reply(str(self._health), 503)
+        refusal = self._replication.refusal()
+        if refusal:
+            return plain_reply(f"NOK - {refusal}", 503)
         few = self._replication.under_replicated()
-        # Without enough replicas it still takes publishes, or answers each with the reason why not.
         return plain_reply(f"OK - {few} topics have fewer replicas than wanted" if few else "OK")
 
     async def started(self, _request: Request) -> Response:

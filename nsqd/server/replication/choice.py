@@ -9,7 +9,9 @@ from nsqd.replication.frames import Holder
 from nsqd.replication.node import ReplicationNode
 from nsqd.server.replication.connector import Connector
 
-# How often candidates are asked for: while a replica is missing, and otherwise.
+# How often candidates are asked for: while none is known for a replica, while a replica is missing, and
+# otherwise.
+_UNKNOWN_NS: Final = 500_000_000
 _MISSING_NS: Final = 5_000_000_000
 _COMPLETE_NS: Final = 60_000_000_000
 
@@ -87,6 +89,8 @@ class ReplicaChoice:
             return
         before = self.replicas
         self._next_ns = now_ns + (_MISSING_NS if missing else _COMPLETE_NS)
+        if not (self._named or target) and len(self.replicas) < count:
+            self._next_ns = now_ns + _UNKNOWN_NS
         if self._named:
             self.replicas, found = named_replicas(
                 self.replicas, (*self._named, *([target] if target else []))

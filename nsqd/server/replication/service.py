@@ -48,7 +48,7 @@ from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
 TICK_S: Final = 0.05
-_CHOOSE_S: Final = 1.0
+_CHOOSE_S: Final = 0.5
 _NONCE_BYTES: Final = 32
 
 
@@ -475,6 +475,10 @@ class Replication:
                 "transferred": 0,
             }
         return self.node.decommission_state()
+
+    def refusal(self) -> str:
+        """Why publishes to all topics are refused for want of replicas; empty when they are not."""
+        return "" if self.node is None else self.node.primary.refusal()
 
     def under_replicated(self) -> int:
         """The number of topics with fewer replicas in sync than are wanted."""

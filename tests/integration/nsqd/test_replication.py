@@ -118,10 +118,28 @@ def test_without_enough_replicas_publishers_are_refused_with_a_sentence(cluster)
 
     assert took(owner)[0] == b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync"
     assert owner.request("POST", "/pub?topic=t", b"x")[0] == 503
-    assert owner.request("GET", "/ready") == (200, b"OK - 1 topics have fewer replicas than wanted")
+    assert owner.request("GET", "/ready") == (503, b"NOK - 0 of 1 replicas are in sync")
     assert metrics(owner)["nsqd_under_replicated_topics"] == 1
     other.start()
     wait_until(lambda: took(owner)[0] == b"OK", "the replica is back")
+
+
+def test_ready_says_whether_replicas_are_missing_for_publishes(cluster, tmp_path):
+    lookupd = cluster.nsqlookupd()
+    secret = tmp_path / "cluster-secret"
+    secret.write_text("s" * 64)
+    flags = (f"--cluster-secret-file={secret}", "--replicas=1", "--replicas-missing=refuse")
+    first = cluster.nsqd("--node-id=1", *flags, lookupds=[lookupd])
+    named = "/lookup/producers?topic=t"
+
+    assert first.request("GET", "/ready") == (503, b"NOK - 0 of 1 replicas are in sync")
+    wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
+    wait_until(lambda: not lookupd.get(named)["producers"], "producers are not sent to it")
+    # Each is the replica of the other, though neither takes publishes yet.
+    second = cluster.nsqd("--node-id=2", *flags, lookupds=[lookupd])
+    for one in (first, second):
+        wait_until(lambda one=one: one.request("GET", "/ready")[0] == 200, "it is ready")
+        assert one.request("POST", "/pub?topic=t", b"x") == (200, b"OK")
 
 
 # --- failover ---

@@ -166,6 +166,20 @@ def test_a_message_is_taken_whatever_headers_the_answer_has(nsqd, tmp_path, head
     assert channel_stats(nsqd, "t", CHANNEL)["requeue_count"] == 0
 
 
+def test_message_is_touched_while_an_address_works(cluster, tmp_path):
+    async def slow(_: int) -> web.StreamResponse:
+        await asyncio.sleep(3)
+        return web.Response()
+
+    nsqd = cluster.nsqd("--msg-timeout=1s")
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    with HttpSink(slow) as sink, Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}")):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    assert len(sink.received) == 1
+    assert channel_stats(nsqd, "t", CHANNEL)["timeout_count"] == 0
+
+
 def test_redirects_are_followed(nsqd, tmp_path):
     async def over_there(number: int) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": "/there"}) if number == 1 else web.Response()

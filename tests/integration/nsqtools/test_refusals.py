@@ -75,6 +75,7 @@ SAME = [
 ]
 
 OURS = [
+    ("nsq_to_file", ["-topic=..", N], "--topic .. cannot be part of a file name"),
     ("to_nsq", ["-topic=a b", N], "--topic is invalid"),
     ("to_nsq", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not host:port"),
     ("nsq_tail", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not"),

@@ -541,5 +541,6 @@ def test_replica_candidates_have_an_identity_and_accept_replicas(registry, direc
     draining.obstacle = "draining"
 
     assert registry.replica_candidates(0) == [free]
-    draining.obstacle = ""
-    assert registry.replica_candidates(0) == [draining, free]
+    for obstacle in ("", "replicas"):
+        draining.obstacle = obstacle
+        assert registry.replica_candidates(0) == [draining, free]

@@ -32,3 +32,18 @@ nsqd.persistence.annotations of a release that exists cannot be changed by an up
 {{- $units = merge $units (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624) -}}
 {{- mulf $number (get $units (trimPrefix $number (toString .)) | default 1152921504606846976) -}}
 {{- end }}
+
+{{/*
+A sentence about an upgrade that scales an existing StatefulSet down and changes its pods, empty if it does not: (list statefulset
+replicas checksum). Kubernetes would stop the pods that go and the first of the others at the same time.
+*/}}
+{{- define "nsq.scaleDownChange" -}}
+{{- $found := index . 0 -}}
+{{- if $found -}}
+{{- $before := int (dig "spec" "replicas" 0 $found) -}}
+{{- $checksum := dig "metadata" "annotations" "nsq/pod-template" "" $found -}}
+{{- if and (lt (int (index . 1)) $before) $checksum (ne $checksum (index . 2)) -}}
+nsqd.replicas {{ index . 1 }} instead of {{ $before }} together with another change of the brokers: too many would stop at the same time. Upgrade twice: first with the other change and nsqd.replicas {{ $before }}, then with nsqd.replicas {{ index . 1 }}.
+{{- end -}}
+{{- end -}}
+{{- end }}

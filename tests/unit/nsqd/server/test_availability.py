@@ -16,9 +16,14 @@ def health():
 
 
 @pytest.fixture
-def availability(broker, health):
+def refusal():
+    return [""]
+
+
+@pytest.fixture
+def availability(broker, health, refusal):
     # It is only asked here; the parts that it tells are tested in test_lookup_peer.py and test_drain.py.
-    return Availability(broker, health, lookups=None)
+    return Availability(broker, health, lookups=None, refusal=lambda: refusal[0])
 
 
 def test_a_node_that_takes_publishes_has_no_obstacle(availability):
@@ -38,3 +43,9 @@ def test_a_drain_is_said_before_anything_else(availability, broker, health):
     broker.draining = True
 
     assert availability.obstacle() == "draining"
+
+
+def test_missing_replicas_are_an_obstacle(availability, refusal):
+    refusal[0] = "0 of 1 replicas are in sync"
+
+    assert availability.obstacle() == "replicas"

@@ -30,6 +30,7 @@ class Disk:
         if self.syncs_left < 0:
             raise OSError(5, "Input/output error")
         self.story.append("sync")
+        return True
 
     def rotate(self):
         pass

@@ -32,6 +32,12 @@ def test_any_byte_may_be_the_delimiter():
     assert records(b"a\0b\n\0", delimiter=b"\0") == [b"a", b"b\n"]
 
 
+def test_newline_at_the_end_is_not_part_of_the_last_record():
+    assert records(b"one,two,three\n", delimiter=b",") == [b"one", b"two", b"three"]
+    assert records(b"a,\n", delimiter=b",") == [b"a"]
+    assert records(b"a\n,b", delimiter=b",") == [b"a\n", b"b"]
+
+
 def test_the_beginning_of_a_record_is_not_yet_one():
     cutter = Records(b"\n")
 
