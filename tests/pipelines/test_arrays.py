@@ -98,6 +98,22 @@ print({"numpy", "pyarrow", "pandas", "ssl"} & sys.modules.keys())
 """
 
 
+# Spark 4.1 lacks this module.
+OLD_SPARK = """
+import sys
+import pyspark.sql.datasource
+sys.modules["pyspark.sql.streaming.datasource"] = None
+from pyspark_nsq import DefaultSource
+
+source = DefaultSource({"nsqdHttpAddresses": "n:1", "topic": "t", "channel": "c"})
+print(type(source.reader(source.schema())).__name__)
+try:
+    source.streamReader(source.schema()).initialOffset()
+except ValueError as error:
+    print(error)
+"""
+
+
 def run(program, *words):
     return subprocess.run(
         [sys.executable, "-c", program, *words],
@@ -112,6 +128,13 @@ def test_a_process_that_is_asked_for_the_columns_loads_nothing_that_reads():
     done = run(ASKED)
 
     assert (done.stdout, done.stderr) == ("8 4\nset()\n", "")
+
+
+def test_spark_without_streams_in_python_reads_batches_and_says_so():
+    batch, stream = run(OLD_SPARK).stdout.splitlines()
+
+    assert batch == "NsqBatchReader"
+    assert stream.startswith("[NSQ_INVALID_OPTION] a stream needs Spark 4.2 or newer, and this is Spark 4.")
 
 
 def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-from pyspark_nsq.source.batch_reader import NsqFilteredReader
+from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
+from pyspark_nsq.source.errors import UnreachableError
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.broken import COUNT, SMALL_FILES, Case, numbered
 from tests.pipelines.conftest import Nodes, bounds, depth
@@ -48,6 +49,23 @@ def test_a_frozen_nsqd_is_named_and_read_when_it_goes_on(case):
     assert re.match(rf"nsqd {frozen.http_address} does not answer: ", error)
     assert case.query.run() == ""
     case.exact()
+
+
+def test_batch_read_without_an_nsqd_that_does_not_answer_is_refused_or_warns(case, caplog):
+    case.publish()
+    frozen, other = case.nsqds
+    options = {"channel": "", "requestTimeout": "500ms", "retryTimeout": "0"}
+    os.kill(frozen.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(UnreachableError, match=f"nsqd {frozen.http_address} does not answer"):
+            NsqBatchReader(case.nodes.parsed("t", **options)).partitions()
+        reader = NsqBatchReader(case.nodes.parsed("t", failOnDataLoss="false", **options))
+        nsqds = {partition.value.nsqd for partition in reader.partitions()}
+    finally:
+        os.kill(frozen.pid, signal.SIGCONT)
+
+    assert nsqds == {other.http_address}
+    assert f"nsqd {frozen.http_address} does not answer" in caplog.text
 
 
 def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster):

@@ -136,6 +136,17 @@ def test_who_accepts_loss_goes_on_with_what_there_is():
 # --- partitions
 
 
+@given(amounts, st.integers(1, 300), st.integers(1, 8))
+def test_no_partition_has_more_messages_than_the_limit(amounts, most, cores):
+    bounds = {name: log(0, count) for name, count in amounts.items()}
+    limits = BatchLimits(partition_rows=most, cores=cores)
+    cuts = cut(dict.fromkeys(amounts, 0), amounts, bounds, limits, {})
+    ranges = plan_ranges(Offset(dict.fromkeys(amounts, 0)), Offset(amounts, cuts=cuts))
+
+    assert all(part.end - part.start <= most for part in ranges)
+    assert sum(part.end - part.start for part in ranges) == sum(amounts.values())
+
+
 def test_each_log_with_messages_is_a_partition():
     bounds = {"a:1": log(1, 9), "b:1": log(1, 5), "c:1": log(3, 4)}
     ranges = ranges_of({"a:1": 1, "b:1": 5, "c:1": 3}, {"a:1": 9, "b:1": 5, "c:1": 4}, bounds)

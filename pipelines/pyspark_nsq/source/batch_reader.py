@@ -45,7 +45,11 @@ class NsqBatchReader(DataSourceReader):
         logs = {name: log.bounds for name, log in found.items()}
         start = {name: self._first(name, log) for name, log in found.items()}
         end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}
-        limits = BatchLimits(partitions=self._options.min_partitions, cores=self._cores)
+        limits = BatchLimits(
+            partitions=self._options.min_partitions,
+            partition_rows=self._options.max_records_per_partition,
+            cores=self._cores,
+        )
         sizes = {name: one.average for name, one in cluster.sizes(found).items()}
         cuts = cut(start, end, logs, limits, sizes)
         planned = Offset(

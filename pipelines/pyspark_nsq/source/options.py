@@ -46,6 +46,7 @@ NAMES: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "bodyFormat",
     "schemaLocation",
@@ -108,6 +109,7 @@ class SourceOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     body_format: BodyFormat = BodyFormat.BINARY
     schema_location: str = ""
@@ -141,6 +143,7 @@ class SourceOptions:
             min_offsets_per_trigger=options.count("minOffsetsPerTrigger"),
             max_trigger_delay_s=options.seconds("maxTriggerDelay", 900.0, zero_allowed=False),
             min_partitions=options.count("minPartitions"),
+            max_records_per_partition=options.count("maxRecordsPerPartition"),
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
             schema_location=options.text("schemaLocation"),

@@ -56,6 +56,8 @@ class BatchLimits:
     """In bytes; how large messages are is known as an average of each log."""
     partitions: int | None = None
     """At least so many; None: as many as there are cores, if that is worth it."""
+    partition_rows: int | None = None
+    """At most so many messages in a partition."""
     cores: int = 1
     turn: int = 0
     """The number of the batch: logs whose messages do not fit into one batch take turns."""
@@ -193,6 +195,9 @@ def cut(
     }
     weights = {name: count * max(1, sizes.get(name, 1)) for name, count in messages.items()}
     pieces = _pieces(messages, weights, limits)
+    if limits.partition_rows is not None:
+        most = limits.partition_rows
+        pieces = {name: max(count, -(-messages[name] // most)) for name, count in pieces.items()}
     cuts: dict[str, list[int]] = {}
     for name, count in messages.items():
         log = bounds[name]

@@ -1,14 +1,17 @@
 """A stream reader that only reports why the stream cannot be read."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.one_sentence import in_one_sentence
+
+if TYPE_CHECKING:
+    # Spark 4.1 does not have it, and this reader says so.
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -22,7 +25,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error
 
     @in_one_sentence
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+    def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:  # noqa: ARG002, N802
         raise self._error
 
     @in_one_sentence
@@ -30,5 +33,5 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error
 
     @in_one_sentence
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
         raise self._error

@@ -4,6 +4,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -72,8 +73,18 @@ class NsqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "NsqStreamReader | RefusedStream":  # noqa: N802 - Spark's name
         from pyspark_nsq.source.refused import RefusedStream
-        from pyspark_nsq.source.stream_reader import NsqStreamReader
 
+        try:
+            from pyspark_nsq.source.stream_reader import NsqStreamReader
+        except ModuleNotFoundError as error:
+            if error.name != "pyspark.sql.streaming.datasource":
+                raise
+            return RefusedStream(
+                OptionError(
+                    f"a stream needs Spark 4.2 or newer, and this is Spark {pyspark.__version__}, with which "
+                    "the format nsq reads and writes batches only"
+                )
+            )
         try:
             if self._is_passing:
                 raise OptionError(

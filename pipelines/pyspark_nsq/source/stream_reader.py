@@ -216,6 +216,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             size=limit.max_bytes if isinstance(limit, ReadMaxBytes) else size,
             partitions=self._options.min_partitions,
+            partition_rows=self._options.max_records_per_partition,
             cores=self._cores,
             turn=self._batches,
         )
