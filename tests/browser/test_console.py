@@ -136,7 +136,7 @@ def test_messages_are_handled_and_a_channel_is_set_back_without_javascript(page,
     page.get_by_role("link", name="Seek…").click()
     page.get_by_label("To").fill("latest")
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    expect(page.locator(".effects")).to_contain_text("→ 0")
     page.get_by_role("button", name="Seek", exact=True).click()
 
     expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
@@ -248,7 +248,7 @@ def test_selected_channels_are_paused_and_sought_without_javascript(page, site):
     page.get_by_role("button", name="Seek… selected channels").click()
     page.get_by_label("To").fill("latest")
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    expect(page.locator(".effects")).to_contain_text("→ 0")
     page.get_by_role("button", name="Seek 1 channel").click()
     expect(page.locator("[data-note]")).to_contain_text("1 channel of 1 was set to latest.")
 
