@@ -154,7 +154,7 @@ def test_selected_topics_are_paused_together_and_the_audit_says_who_did(page, si
 
     expect(page.locator("[data-note]")).to_contain_text("2 topics of 2 were paused.")
     page.get_by_role("link", name="Audit", exact=True).click()
-    page.get_by_label("Filter").fill("action:pause_topic twin-")
+    page.get_by_label("Filter").fill("action:pause twin-")
     page.get_by_label("Filter").press("Enter")
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.locator("tbody tr").first).to_contain_text("2 of 2 nodes")
