@@ -199,7 +199,7 @@ def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, wa
     question = page.locator("[data-confirm]")
     way.fill(question.get_by_label("To"), "latest")
     way.follow(question.get_by_role("button", name="Preview"))
-    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    expect(page.locator(".effects")).to_contain_text("→ 0")
     way.follow(page.get_by_role("button", name="Seek", exact=True))
     expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
 
@@ -223,7 +223,7 @@ def test_what_is_made_and_selected_is_changed_together(page, site, way, request)
             way.fill(question.get_by_label(label), text)
         if word == "Seek":
             way.follow(page.get_by_role("button", name="Preview"))
-            expect(page.locator(".effects")).to_contain_text("afterwards")
+            expect(page.locator(".effects")).to_contain_text("Backlog")
         # Seek applies to all channels of the topic.
         what = "1 channel" if word == "Seek" else "1 topic"
         way.follow(page.get_by_role("button", name=f"{word} {what}", exact=True))

@@ -64,7 +64,7 @@ def test_a_held_page_stands_still_until_it_goes_on(page):
     with pytest.raises(AssertionError):
         expect(tile(page, "Messages")).not_to_have_text(stood, timeout=3000)
 
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
 
     expect(tile(page, "Messages")).not_to_have_text(stood, timeout=8000)
 

@@ -89,7 +89,7 @@ def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_
     page.goto("/topics/signed")
     expect(page.get_by_role("heading", name="Who are you?")).to_be_visible()
     page.get_by_role("link", name="vera").click()
-    expect(page.get_by_text("You may look and change nothing: vera has no role for more")).to_be_visible()
+    expect(page.get_by_text("Read-only: your role is viewer")).to_be_visible()
 
 
 @pytest.mark.browser_options(java_script_enabled=False)
@@ -109,7 +109,7 @@ def test_a_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
     expect(dialog).to_contain_text("Then the topic is deleted there")
     dialog.get_by_label("Type buried").fill("burie")
     dialog.get_by_role("button", name=re.compile("Tombstone")).click()
-    expect(dialog.or_(page.locator("main"))).to_contain_text("type buried to confirm")
+    expect(dialog.or_(page.locator("main"))).to_contain_text("Type buried to confirm")
     page.get_by_label("Type buried").fill("buried")
     page.get_by_role("button", name=re.compile("Tombstone topic")).click()
 

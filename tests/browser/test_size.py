@@ -127,7 +127,7 @@ def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
     assert page.locator("#figures-time").inner_text() == at
     assert messages.inner_text() == stood
     assert page.locator('[data-key="tile-Depth"] dd').inner_text() == total
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
     expect(messages).not_to_have_text(stood, timeout=8000)
 
 

@@ -43,10 +43,10 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     mallory = ask(guarded.admin, "GET", "/topics/orders", headers={"X-Forwarded-User": "mallory"})
     alice = ask(guarded.admin, "GET", "/topics/orders", headers=ALICE)
 
-    assert "You may look and change nothing: you are not signed in" in stranger.text
+    assert "Read-only: you are not signed in" in stranger.text
     # Actions that a user may not do are not offered.
     assert "Pause" not in stranger.text
-    assert "You may look and change nothing: mallory has no role for more" in mallory.text
+    assert "Read-only: your role is viewer" in mallory.text
     assert "change nothing" not in alice.text
     assert "Pause" in alice.text
 

@@ -119,7 +119,7 @@ async def test_a_node_that_nobody_consumes_from_is_named_although_the_channel_is
         await site.until(named, "the share is judged")
         page = await site.get("/topics/topic.0000.events/billing")
 
-    assert f"21,506 messages wait on {site.address(7)} , no consumers there" in page.text
+    assert f"21,506 messages wait on {site.address(7)}, no consumers there" in page.text
 
 
 async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():

@@ -41,7 +41,7 @@ async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
     assert 'role="img" aria-label="Messages / s' in page.html
     assert 'class="spark"' in overview.html
     assert [mark["text"] for mark in marks if mark["kind"] == "change"] == [
-        f"pause_topic {TOPIC} by somebody"
+        f"pause_topic {TOPIC} by anonymous"
     ]
     assert again["at"][: len(whole["at"])] == whole["at"]
     assert marks[-1] in kept_marks

@@ -106,7 +106,7 @@ def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, endp
     ] * 2
     audit = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
     assert [deed["action"] for deed in audit] == ["config", "create_topic"]
-    assert b"create_topic" in ask(admin, "GET", "/audit?format=csv").body
+    assert b"Create topic" in ask(admin, "GET", "/audit?format=csv").body
     assert told.empty()
 
 
