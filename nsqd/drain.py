@@ -24,7 +24,7 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.options.arguments import Address, ArgumentParser, duration_of
 from nsqcore.process.output import tell
-from nsqd.engine.remains import sentence, stuck
+from nsqd.engine.drain_report import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
 # How often a line is printed at most, so that a log shows progress.
@@ -86,10 +86,10 @@ def drain(options: DrainOptions) -> None:
             raise DrainError("the drain was ended by somebody else or by a restart; the node takes publishes")
     drained = time.monotonic()
     seen_by = min(drained + SCRAPE_SECONDS, until)
-    while state["drained"] and state.get("scraped_as_owing") and time.monotonic() < seen_by:
+    while state["drained"] and state.get("scraped_with_backlog") and time.monotonic() < seen_by:
         time.sleep(POLL_SECONDS)
         try:
-            state |= {"scraped_as_owing": ask("GET").get("scraped_as_owing")}
+            state |= {"scraped_with_backlog": ask("GET").get("scraped_with_backlog")}
         except DrainError:
             break  # it is drained, whether it answers or not
     if not state["drained"]:

@@ -29,7 +29,7 @@ class AdminCollector(Collector):
             actions.add_metric([action], count)
         yield actions
         troubles = GaugeMetricFamily(
-            "nsqadmin_trouble",
+            "nsqadmin_problem",
             "current problems: 1, or 0 while muted",
             labels=["state", "topic", "channel", "node"],
         )

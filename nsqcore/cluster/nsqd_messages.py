@@ -84,7 +84,7 @@ class NsqdMessages:
         """Let a channel owe all messages from a place on; return their number."""
         params = [("topic", topic), ("channel", channel), ("to", to)]
         return await self._http.post_for(
-            self.address, "/channel/seek", params, lambda answer: int64(answer["owed"])
+            self.address, "/channel/seek", params, lambda answer: int64(answer["pending"])
         )
 
     async def publish(

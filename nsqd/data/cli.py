@@ -47,7 +47,7 @@ def argument_parser() -> ArgumentParser:
         return added
 
     command("verify", "read everything and name what is damaged")
-    summarise = command("summary", "topics, channels and what they are owed, segments")
+    summarise = command("summary", "topics, channels and their pending messages, segments")
     summarise.add_argument("--json", action="store_true", help="an object a topic")
     mend = command("repair", "show what would be repaired; with --write repair it")
     mend.add_argument("--write", action="store_true", help="change the files; no nsqd may run there")
@@ -59,7 +59,7 @@ def argument_parser() -> ArgumentParser:
         "2026-11-21T18:30:00Z")  # fmt: skip
     add("--to-time", type=_time, default=EVERYTHING, metavar="TIME", help="published earlier than that")
     add("--channel", default="", metavar="NAME", help="only the pending messages of this channel")
-    add("--owed", action="store_true", help="name the channels in which each message is pending")
+    add("--pending", action="store_true", help="name the channels in which each message is pending")
     add_rescue_arguments(
         stopped("decommission", "transfer all logs of a data path without an nsqd").add_argument
     )

@@ -61,7 +61,7 @@ def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsa
 
 def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
     start, end = (given.start, given.end) if given.id is None else (given.id, given.id + 1)
-    wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.owed)
+    wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.pending)
     lost: list[str] = []
     for message in dump.messages(opened, given.topic, wanted, lost.append):
         _print(json.dumps(message, ensure_ascii=False))

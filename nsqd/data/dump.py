@@ -24,9 +24,9 @@ class Wanted:
     from_ns: int = 0
     to_ns: int = ALL
     channel: str = ""
-    """Only what this channel is owed."""
-    owed: bool = False
-    """Say of each message by whom it is owed."""
+    """Only the pending messages of this channel."""
+    pending: bool = False
+    """Say of each message on which channels it is pending."""
 
 
 def messages(
@@ -45,7 +45,7 @@ def messages(
 
 def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     store = one.store
-    owed = one.owed_ranges()
+    pending = one.pending_ranges()
     cursor = Cursor(store)
     end = min(wanted.end, store.end)
     first = max(wanted.start, store.first_seq or 0)
@@ -54,7 +54,7 @@ def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -
             first = max(first, store.seek(wanted.from_ns))
         for seq, stop, found in cursor.scan(first, end):
             if isinstance(found, Block):
-                yield from _of_block(one, found, seq, stop, wanted, owed)
+                yield from _of_block(one, found, seq, stop, wanted, pending)
             elif found.is_loss:
                 on_gap(
                     f"TOPIC({one.topic.name}): up to {stop - seq} messages from sequence {seq} on are lost: "
@@ -65,16 +65,16 @@ def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -
 
 
 def _of_block(
-    one: OpenedTopic, block: Block, start: int, stop: int, wanted: Wanted, owed: dict[str, Ranges]
+    one: OpenedTopic, block: Block, start: int, stop: int, wanted: Wanted, pending: dict[str, Ranges]
 ) -> Iterator[dict[str, Any]]:
-    of_block = {name: within(ranges, start, stop) for name, ranges in owed.items()}
-    delivered = {name: who.attempts for name, who in one.owed().items() if who.attempts}
+    of_block = {name: within(ranges, start, stop) for name, ranges in pending.items()}
+    delivered = {name: who.attempts for name, who in one.backlogs().items() if who.attempts}
     asked: Ranges = of_block[wanted.channel] if wanted.channel else [(start, stop)]
     for first, last in asked:
         for seq in range(first, last):
             time_ns = block.timestamp_ns(seq)
             if wanted.from_ns <= time_ns < wanted.to_ns:
-                yield _message(one, block, seq, time_ns, delivered, of_block if wanted.owed else None)
+                yield _message(one, block, seq, time_ns, delivered, of_block if wanted.pending else None)
 
 
 def _message(
@@ -83,7 +83,7 @@ def _message(
     seq: int,
     time_ns: int,
     delivered: dict[str, dict[int, int]],
-    owed: dict[str, Ranges] | None,
+    pending: dict[str, Ranges] | None,
 ) -> dict[str, Any]:
     frame = block.frames(seq, seq + 1)
     message: dict[str, Any] = {
@@ -102,11 +102,11 @@ def _message(
         message["body"] = body.decode()
     except UnicodeDecodeError:
         message["body_base64"] = base64.b64encode(body).decode("ascii")
-    if owed is not None:
-        message["owed_by"] = [
-            name for name, ranges in owed.items() if name != BACKLOG and _holds(ranges, seq)
+    if pending is not None:
+        message["pending_on"] = [
+            name for name, ranges in pending.items() if name != BACKLOG and _holds(ranges, seq)
         ]
-        if _holds(owed[BACKLOG], seq):
+        if _holds(pending[BACKLOG], seq):
             message["no_channel_yet"] = True
     return message
 

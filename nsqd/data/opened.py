@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
-from nsqd.engine.owed import Owed
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk, words_of
@@ -40,12 +40,12 @@ class OpenedTopic:
     # Whether disk queues of the original were being taken over when nsqd ended.
     adopting: bool = False
 
-    def owed(self) -> dict[str, Owed]:
-        """Who owes messages: the channels, and the topic itself for what none of them has yet."""
+    def backlogs(self) -> dict[str, Backlog]:
+        """The backlogs of the channels, and the topic itself for what none of them has yet."""
         return {BACKLOG: self.topic.backlog, **self.topic.channels}
 
-    def owed_ranges(self) -> dict[str, Ranges]:
-        return {name: owed.owed(0, owed.end) for name, owed in self.owed().items()}
+    def pending_ranges(self) -> dict[str, Ranges]:
+        return {name: backlog.pending(0, backlog.end) for name, backlog in self.backlogs().items()}
 
 
 class OpenedDataPath:

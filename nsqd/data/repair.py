@@ -7,7 +7,7 @@ from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.data.verify import of_topic
 from nsqd.log import segment_index
 from nsqd.log.disk import words_of
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 
 
 def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
@@ -61,7 +61,7 @@ def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
     there never was one, and that what is missing at the beginning of the log was torn off by a power cut.
     """
     store = one.store
-    covered = one.state.mark if one.state is not None else Mark()
+    covered = one.state.mark if one.state is not None else CheckpointPosition()
     for _ in range(1 if one.state is not None else 2):
         job = store.checkpoints.begin(one.topic, store.mark(max(store.end, covered.next)))
         job.run(opened.disk)

@@ -1,12 +1,12 @@
-"""``nsqd-data summary``: what a data path holds, and what each channel is owed."""
+"""``nsqd-data summary``: what a data path holds, and the pending messages of each channel."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from nsqd.data.opened import BACKLOG, OpenedDataPath, OpenedTopic
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.owed import Owed
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
@@ -32,25 +32,27 @@ def summary(one: OpenedTopic) -> dict[str, Any]:
         "checkpoint": None
         if one.state is None
         else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
-        "owed": _owed(topic.backlog),
+        "pending": _backlog(topic.backlog),
         "channels": [
-            {"channel": name, **_owed(owed)} for name, owed in one.owed().items() if name != BACKLOG
+            {"channel": name, **_backlog(backlog)}
+            for name, backlog in one.backlogs().items()
+            if name != BACKLOG
         ],
         "segments": [_segment(store, segment) for segment in store.segments],
     }
 
 
-def _owed(owed: Owed) -> dict[str, Any]:
+def _backlog(backlog: Backlog) -> dict[str, Any]:
     state: dict[str, Any] = {
-        "waiting": owed.depth,
-        "deferred": len(owed.deferred),
-        "delivered_before": len(owed.attempts),
-        "lowest": owed.lowest(),
-        "next_due": _time(owed.deferred.first_due_ns()) if owed.deferred else None,
+        "waiting": backlog.depth,
+        "deferred": len(backlog.deferred),
+        "delivered_before": len(backlog.attempts),
+        "lowest": backlog.lowest(),
+        "next_due": _time(backlog.deferred.first_due_ns()) if backlog.deferred else None,
     }
-    if isinstance(owed, Channel):
-        state["paused"] = owed.paused
-        state["committed"] = owed.committed
+    if isinstance(backlog, Channel):
+        state["paused"] = backlog.paused
+        state["committed"] = backlog.committed
     return state
 
 
@@ -82,11 +84,11 @@ def text(found: dict[str, Any]) -> Iterator[str]:
     paused = ", paused" if found["paused"] else ""
     messages = sum(segment["messages"] for segment in found["segments"])
     yield f"topic {found['topic']}{paused}: {messages} messages, {found['size']} bytes"
-    if found["owed"]["waiting"] or found["owed"]["deferred"] or not found["channels"]:
-        yield f"  no channel yet: {_owed_text(found['owed'])}"
+    if found["pending"]["waiting"] or found["pending"]["deferred"] or not found["channels"]:
+        yield f"  no channel yet: {_backlog_text(found['pending'])}"
     for channel in found["channels"]:
         paused = ", paused" if channel["paused"] else ""
-        yield f"  channel {channel['channel']}{paused}: {_owed_text(channel)}"
+        yield f"  channel {channel['channel']}{paused}: {_backlog_text(channel)}"
     for segment in found["segments"]:
         compacted = ", compacted" if segment["compacted"] else ""
         yield (
@@ -97,12 +99,12 @@ def text(found: dict[str, Any]) -> Iterator[str]:
         yield f"  gap {gap['first']}..{gap['end']}: {gap['why']}"
 
 
-def _owed_text(owed: dict[str, Any]) -> str:
-    parts = [f"{owed['waiting']} waiting", f"{owed['deferred']} deferred"]
-    if owed["delivered_before"]:
-        parts.append(f"{owed['delivered_before']} delivered before")
-    if owed["next_due"]:
-        parts.append(f"next due {owed['next_due']}")
+def _backlog_text(backlog: dict[str, Any]) -> str:
+    parts = [f"{backlog['waiting']} waiting", f"{backlog['deferred']} deferred"]
+    if backlog["delivered_before"]:
+        parts.append(f"{backlog['delivered_before']} delivered before")
+    if backlog["next_due"]:
+        parts.append(f"next due {backlog['next_due']}")
     return ", ".join(parts)
 
 

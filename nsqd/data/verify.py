@@ -33,11 +33,11 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
         count = gap.end - gap.start
         yield f"{store.folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
     first = store.end if store.first_seq is None else store.first_seq
-    for channel, owed in one.owed_ranges().items():
-        count = sum(min(end, first) - start for start, end in owed if start < first)
+    for channel, pending in one.pending_ranges().items():
+        count = sum(min(end, first) - start for start, end in pending if start < first)
         if count:
             who = f"CHANNEL({channel})" if channel else f"TOPIC({name})"
-            yield f"{store.folder}: {who} is owed {count} messages of which the file is gone"
+            yield f"{store.folder}: {count} pending messages of {who} are missing: the file is gone"
 
 
 def _reservation(opened: OpenedDataPath) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""When the oldest message that a channel owes was published. Pure.
+"""When the oldest message that a channel must deliver was published. Pure.
 
 Most often that message is in memory, or is the same as at the last look. Others are read, a limited number in
 a second. Beyond that the time of the last look is given: a message may seem older than it is, never younger.
@@ -21,13 +21,13 @@ class Ages:
     """See the module."""
 
     def __init__(self) -> None:
-        # For each channel the oldest message that is owed, and its time.
+        # For each channel the oldest message that is pending, and its time.
         self._known: dict[Channel, tuple[int, int]] = {}
         self._left = _READS
         self._since_ns = 0
 
     def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
-        """The time in ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time.
+        """The time in ns since 1970; 0 while nothing is pending. *now_ns* is the engine's time.
 
         Messages of promoted copies count too.
         """

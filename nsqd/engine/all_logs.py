@@ -17,15 +17,15 @@ def topics_of(topic: Topic) -> tuple[Topic, ...]:
 def depth(channel: Channel, *, asks_holders: bool = False) -> int:
     """Messages that wait here, also for the dead letters.
 
-    While the node asks the other holders of its logs, messages that are withheld count too: a depth of 0
+    While the node asks the other holders of its logs, messages that are suspended count too: a depth of 0
     would say that nothing is pending.
     """
     logs = logs_of(channel)
-    waiting = sum(one.depth + one.dying.count for one in logs)
+    waiting = sum(one.depth + one.dead_letter_queue.count for one in logs)
     if not asks_holders:
         return waiting
-    withheld = [max(0, one.count_owed(0, one.end) - one.count()) for one in logs if one.withheld]
-    return waiting + sum(withheld)
+    suspended = [max(0, one.count_pending(0, one.end) - one.count()) for one in logs if one.suspended]
+    return waiting + sum(suspended)
 
 
 def in_flight(channel: Channel) -> int:
@@ -49,12 +49,12 @@ def is_topic_paused(topic: Topic) -> bool:
 
 
 def promoted_depth(channel: Channel) -> int:
-    """Messages of promoted copies that are owed and not withheld: waiting, in flight and deferred."""
+    """Messages of promoted copies that are pending and not suspended: waiting, in flight and deferred."""
     return sum(one.count() for one in channel.siblings)
 
 
-def owed_at_most(topic: Topic) -> int:
-    """Messages of one log that are owed and not withheld, on the channel that owes most of them."""
+def pending_at_most(topic: Topic) -> int:
+    """Messages of one log that are pending and not suspended, on the channel with most of them."""
     return max((one.count() for one in topic.channels.values()), default=topic.backlog.count())
 
 

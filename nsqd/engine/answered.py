@@ -1,13 +1,13 @@
 """What becomes of delivered messages: they are answered, given back, timed out or given up."""
 
+from nsqd.engine.backlog import UNLIMITED
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit
-from nsqd.engine.deaths import EXPIRED, REQUEUED, RETURNED, Death, Dying
+from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, DeadLetterMove, DeadLetterQueue
 from nsqd.engine.delivering import Delivering
-from nsqd.engine.inflight import NotInFlight, Run
-from nsqd.engine.owed import UNLIMITED
+from nsqd.engine.in_flight import NotInFlight, Run
+from nsqd.engine.pending_ranges import SHORT
 from nsqd.engine.settings import NOTHING, Settings
-from nsqd.engine.waiting import SHORT
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.tail import MessageLog
 
@@ -17,7 +17,7 @@ class Answered(Delivering):
 
     __slots__ = (
         "dead_count",
-        "dying",
+        "dead_letter_queue",
         "expired_below",
         "expiry_ns",
         "requeue_count",
@@ -40,7 +40,7 @@ class Answered(Delivering):
         self.returned_count = 0
         self.timeout_count = 0
         # Messages on their way to the dead letters, and how many have gone there.
-        self.dying = Dying()
+        self.dead_letter_queue = DeadLetterQueue()
         self.dead_count = 0
         # When the first waiting message expires; it may be too early, never too late.
         self.expiry_ns = 0
@@ -113,7 +113,7 @@ class Answered(Delivering):
         if not delay_ns or self.settings.max_attempts:
             return self._came_back([(seq, seq + 1)], consumer, REQUEUED, now_ns, delay_ns)
         self._tried(seq, seq + 1)
-        self.put_off(seq, seq + 1, now_ns + delay_ns)
+        self.defer(seq, seq + 1, now_ns + delay_ns)
         return now_ns + delay_ns
 
     def touch(self, seq: int, consumer: Credit, max_msg_timeout_ns: int, now_ns: int) -> None:
@@ -128,20 +128,20 @@ class Answered(Delivering):
         settings = self.settings
         self.expired_count += end - start
         if settings.dead_letter_topic and settings.dead_letter_topic != self.topic_name:
-            self.dying.add(start, end, EXPIRED)
+            self.dead_letter_queue.add(start, end, EXPIRED)
         else:
             self.forget_attempts(start, end)
             self.finished.add(start, end)
 
-    def finish_dead(self, death: Death) -> None:
+    def finish_dead(self, move: DeadLetterMove) -> None:
         """Finish messages that are now in the dead letters, and those that are lost."""
         self.changed = True
-        self.dead_count += death.end - death.start - death.lost
+        self.dead_count += move.end - move.start - move.lost
         if self.ids is None:
             # As in `_skip`: what a copy lacks is on the nsqd whose log it is, or was lost there.
-            self.lost_count += death.lost
-        self.forget_attempts(death.start, death.end)
-        self.finished.add(death.start, death.end)
+            self.lost_count += move.lost
+        self.forget_attempts(move.start, move.end)
+        self.finished.add(move.start, move.end)
 
     def _measure(self, run: Run, start: int, end: int, now_ns: int) -> None:
         """Note how long finished messages of *run* took since they were published."""
@@ -168,11 +168,11 @@ class Answered(Delivering):
             if self.settings is not NOTHING:
                 due_ns = self._put_aside(start, end, consumer, why, now_ns, delay_ns)
             elif end - start > SHORT or len(ranges) == 1:
-                self.put_back(start, end)
+                self.enqueue_redelivered(start, end)
             else:
                 apart.extend(range(start, end))
         if apart:
-            self.wait_scattered(apart, again=True)
+            self.enqueue_scattered(apart, redelivered=True)
         return due_ns
 
     def _tried(self, start: int, end: int) -> None:
@@ -200,14 +200,14 @@ class Answered(Delivering):
         for seq in range(start, end):
             attempts = self.attempts[seq]
             if most and attempts >= most:
-                self.dying.add(seq, seq + 1, why, consumer.client)
+                self.dead_letter_queue.add(seq, seq + 1, why, consumer.client)
                 continue
             wait_ns = delay_ns or (settings.retry_after_ns(attempts) if why != RETURNED else 0)
             due_ns = now_ns + wait_ns if wait_ns else 0
             if due_ns:
-                self.put_off(seq, seq + 1, due_ns)
-            elif seq < self.expired_below and not within(self.withheld, seq, seq + 1):
+                self.defer(seq, seq + 1, due_ns)
+            elif seq < self.expired_below and not within(self.suspended, seq, seq + 1):
                 self.give_up_expired(seq, seq + 1)
             else:
-                self.put_back(seq, seq + 1)
+                self.enqueue_redelivered(seq, seq + 1)
         return due_ns

@@ -1,9 +1,9 @@
-"""Checking what an owner owes against its policy before anything more is accepted."""
+"""Checking what an owner must deliver against its policy before anything more is accepted."""
 
 from typing import Final
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
@@ -12,7 +12,7 @@ from nsqd.log.ranges import without
 
 
 class Full(Refused):
-    """A channel, or a topic without one, owes as much as its policy allows."""
+    """A channel, or a topic without one, must deliver as much as its policy allows."""
 
     def __init__(self) -> None:
         super().__init__("topic is full")
@@ -41,22 +41,22 @@ class _Policy:
             return
         self._admit(topic.backlog, topic.settings, count, size)
         for channel in topic.channels.values():
-            held, held_size = self._held_for(channel)
-            self._admit(channel, channel.settings, count + held, size + held_size)
+            awaiting_registration, held_size = self._held_for(channel)
+            self._admit(channel, channel.settings, count + awaiting_registration, size + held_size)
 
-    def _admit(self, owed: Owed, settings: Settings, count: int, size: int) -> None:
+    def _admit(self, backlog: Backlog, settings: Settings, count: int, size: int) -> None:
         log = self._topic.log
-        if settings.bounded and not settings.drop_oldest and excess(owed, settings, log, count, size):
+        if settings.bounded and not settings.drop_oldest and excess(backlog, settings, log, count, size):
             raise Full
 
     def _held_for(self, channel: Channel) -> tuple[int, int]:
-        """The number and bytes of the messages that the topic holds back and the channel will owe."""
+        """The number and bytes of the messages that the topic holds back and the channel will deliver."""
         settings, backlog = channel.settings, self._topic.backlog
         if settings.drop_oldest or not settings.bounded:
             return 0, 0
         # What is acknowledged already is not handed over: see `Topic.pump`.
         parts = without([(channel.committed, backlog.end)], channel.ahead)
-        count = sum([backlog.count_owed(start, end) for start, end in parts])
+        count = sum([backlog.count_pending(start, end) for start, end in parts])
         if not count or not settings.max_bytes:
             return count, 0
         return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()

@@ -9,9 +9,9 @@ from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
-from nsqd.engine.dedup import Room
-from nsqd.engine.letting_go import drop_oldest
+from nsqd.engine.dedup import DedupBudget
 from nsqd.engine.limits import Limits
+from nsqd.engine.limits_applied import drop_oldest
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
@@ -91,7 +91,7 @@ class Broker:
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
         # The room its topics share for ids of published messages.
-        self._room = Room()
+        self._room = DedupBudget()
         # The policies for any topic or channel, whether it exists or not.
         self.settings_of: SettingsOf = no_policies
         # A drain is announced: publishes are accepted until load balancers have taken the node out.
@@ -116,7 +116,7 @@ class Broker:
         self._timers = Timers()
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether all of what was begun before a drain is stored."""
         return not (self.dirty or self.under_way)
 
@@ -158,18 +158,19 @@ class Broker:
     def channel(
         self, topic: Topic, name: str, kept: Ranges | None = None, generation: int | None = None
     ) -> Channel:
-        """The topic's channel of that name, made now if it does not exist; a new one is owed what is *kept*.
+        """The topic's channel of that name, made now if it does not exist; a new one must deliver what is
+        *kept*.
 
         *generation* is given for one that another nsqd has made.
         """
         channel = topic.channels.get(name)
         if channel is None:
-            kept = topic.alone.without_others(name, kept or [])
+            kept = topic.exclusive.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
             channel.absent = holes(kept)
             self._bind(topic)
-            owed = {"owed": kept} if kept else {}
-            self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
+            pending = {"pending": kept} if kept else {}
+            self._note(topic, notes.CREATE, name, generation=channel.generation, **pending)
             for copy in topic.promoted:
                 if not copy.channels and not channel.ephemeral:
                     # A first channel also takes the backlog of the copy.
@@ -296,10 +297,10 @@ class Broker:
             copy.changed = True
             self._resume(copy)
 
-    def hold_topic(self, topic: Topic, *, held: bool) -> None:
+    def set_awaiting_registration(self, topic: Topic, *, awaiting_registration: bool) -> None:
         """Keep messages back until the channels that the topic has elsewhere are made here too."""
-        topic.held = held
-        self._note(topic, notes.HOLD if held else notes.FLOW)
+        topic.awaiting_registration = awaiting_registration
+        self._note(topic, notes.HOLD if awaiting_registration else notes.FLOW)
         self._resume(topic)
 
     def empty_topic(self, topic: Topic) -> None:
@@ -330,38 +331,38 @@ class Broker:
         self.serve(channel)
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
-        """Let the channel owe what is *kept* from *position* on, and nothing before."""
-        kept = topic.alone.without_others(channel.name, within(kept, position, channel.end))
+        """Let the channel deliver what is *kept* from *position* on, and nothing before."""
+        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.end))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation
-        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept, generation=generation)
+        self._note(topic, notes.SEEK, channel.name, sequence=position, pending=kept, generation=generation)
         self.serve(channel)
         self.reschedule(channel)
 
     def finish_messages(self, topic: Topic, channel: Channel, seqs: Sequence[int]) -> int:
-        """Finish messages for a channel, whoever has them; returns how many it owed."""
-        owed = handling.finish(channel, seqs)
-        if owed:
-            self._note(topic, notes.FINISH, channel.name, sequences=owed)
+        """Finish messages for a channel, whoever has them; returns how many it pending."""
+        pending = handling.finish(channel, seqs)
+        if pending:
+            self._note(topic, notes.FINISH, channel.name, sequences=pending)
             self.serve(channel)
-        return sum(end - start for start, end in owed)
+        return sum(end - start for start, end in pending)
 
     def put_off_messages(
         self, topic: Topic, channel: Channel, seqs: Sequence[int], delay_ns: int, now_ns: int
     ) -> int:
-        """Let messages wait again, now or after a delay, whoever has them; returns how many were owed."""
-        owed = handling.put_off(channel, seqs, now_ns + delay_ns, now_ns)
-        if owed:
+        """Let messages wait again, now or after a delay, whoever has them; returns how many were pending."""
+        pending = handling.defer(channel, seqs, now_ns + delay_ns, now_ns)
+        if pending:
             channel.expiry_ns = 0
             due_ns = self.wall.at(now_ns + delay_ns)
-            messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in owed]
+            messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in pending]
             self._note(topic, notes.DEFER, channel.name, messages=messages)
             self.serve(channel)
             self.reschedule(channel)
-        return len(owed)
+        return len(pending)
 
-    def put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
+    def defer(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Schedule and note a message that came back with a delay."""
         self.schedule(channel, due_ns)
         topic = self.topics.get(channel.topic_name)

@@ -1,4 +1,4 @@
-"""A channel: what it owes, the consumers that share it, and what is done to it as a whole."""
+"""A channel: its pending messages, the consumers that share it, and what is done to it as a whole."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from typing import Final, cast
 
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.answered import Answered
+from nsqd.engine.backlog import UNLIMITED
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit, Sink
-from nsqd.engine.deaths import RETURNED, TIMED_OUT
+from nsqd.engine.dead_letter_queue import RETURNED, TIMED_OUT
 from nsqd.engine.generations import BEFORE
-from nsqd.engine.inflight import NotInFlight
-from nsqd.engine.owed import UNLIMITED
+from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges, size_of, within
@@ -82,7 +82,7 @@ class Channel(Answered):
         # Finished elsewhere, but held back by the topic here: see `finishing`.
         self.ahead: Ranges = []
         # Messages that the log no longer had when the channel was made or set to a position: they were never
-        # owed.
+        # pending.
         self.absent: Ranges = []
         # All below this sequence was acknowledged at once, including what the topic held back.
         self.committed = 0
@@ -192,7 +192,7 @@ class Channel(Answered):
         return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
 
     def count(self) -> int:
-        return self.depth + len(self.deferred) + self.in_flight.count + self.dying.count
+        return self.depth + len(self.deferred) + self.in_flight.count + self.dead_letter_queue.count
 
     def expire(self, now_ns: int) -> None:
         """Let messages that were not answered in time, and deferred ones that are due, wait again."""
@@ -211,7 +211,7 @@ class Channel(Answered):
         """Drop everything: waiting, deferred and in flight."""
         self.changed = True
         self.clear()
-        self.dying.clear()
+        self.dead_letter_queue.clear()
         self.release_in_flight()
 
     def release_in_flight(self) -> None:
@@ -225,7 +225,7 @@ class Channel(Answered):
         self.committed = max(self.committed, seq)
         self.absent = within(self.absent, seq, EVERYTHING)
         self.drop_below(seq)
-        self.dying.drop_below(seq)
+        self.dead_letter_queue.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):
             self.taken_from(consumer)
 

@@ -21,7 +21,7 @@ HEADER: Final = "dedup-id"
 MOST_IDS: Final = 1 << 19
 
 
-class Room:
+class DedupBudget:
     """How many ids all topics of a node remember together, and how many they may."""
 
     __slots__ = ("most", "used")
@@ -31,12 +31,12 @@ class Room:
         self.used = 0
 
 
-class Published:
+class DedupWindow:
     """The ids of one topic. Times are those of the engine's clock, because the wall clock may be set."""
 
     __slots__ = ("_room", "_staged", "_times", "forgotten", "repeated", "window_ns")
 
-    def __init__(self, window_ns: int, room: Room) -> None:
+    def __init__(self, window_ns: int, room: DedupBudget) -> None:
         self.window_ns = window_ns
         # Messages that were not stored because they repeat others, and ids forgotten for lack of room within
         # the window.

@@ -55,7 +55,7 @@ class _Queue:
         self._at = end
         return taken
 
-    def rest(self) -> "array[int]":
+    def remaining(self) -> "array[int]":
         return self._runs[self._at :]
 
     def become(self, runs: "array[int]") -> None:
@@ -163,7 +163,7 @@ class Deferred:
         taken: set[int] = set()
         wanted = sorted(seqs)
         for queue in (self._due, self._opening):
-            queue.become(self._without(queue.rest(), wanted, taken))
+            queue.become(self._without(queue.remaining(), wanted, taken))
         for tick in self._ticks.values():
             tick.runs = self._without(tick.runs, wanted, taken)
         for number, runs in self._slots.items():
@@ -222,7 +222,11 @@ class Deferred:
 
         Arrays of slots that are far off are copied only when something is added to them.
         """
-        near = [self._due.rest(), *(tick.runs[:] for tick in self._ticks.values()), self._opening.rest()]
+        near = [
+            self._due.remaining(),
+            *(tick.runs[:] for tick in self._ticks.values()),
+            self._opening.remaining(),
+        ]
         self._shared.update(self._slots)
         return near + list(self._slots.values())
 

@@ -4,12 +4,12 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit
-from nsqd.engine.inflight import InFlight
+from nsqd.engine.in_flight import InFlight
 from nsqd.engine.latency import Latency
-from nsqd.engine.owed import UNLIMITED, Owed
-from nsqd.engine.waiting import SHORT, Scattered, Span, together
+from nsqd.engine.pending_ranges import SHORT, PendingList, PendingRange, together
 from nsqd.log.frames import Block, Piece, published_ns, with_attempts_all, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
@@ -24,7 +24,7 @@ _TOGETHER: Final = 4096
 DRAWN_AT_ONCE: Final = 4096
 
 
-class Delivering(Owed):
+class Delivering(Backlog):
     """Owes messages of a log and gives them to consumers, which have credit."""
 
     __slots__ = (
@@ -45,7 +45,8 @@ class Delivering(Owed):
         super().__init__(limit)
         self.log = log
         self.wall = wall or Wall()
-        # What is owed changed since the last checkpoint; publishing does not count, because it is in the log.
+        # What is pending changed since the last checkpoint; publishing does not count, because it is in the
+        # log.
         self.changed = True
         # The message that was drawn for a sampled consumer and could not be read yet.
         self._drawn: int | None = None
@@ -53,7 +54,7 @@ class Delivering(Owed):
         # For a promoted copy: the ids of its messages.
         self.ids: MessageIds | None = None
         self.delivered_count = 0
-        # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
+        # Messages that were pending but are no longer in the log: a damaged file, a cut tail.
         self.lost_count = 0
         # Why waiting messages cannot be read now; nothing is delivered until they can.
         self.stalled = ""
@@ -79,14 +80,14 @@ class Delivering(Owed):
         extended = consumer.extended
         run_start = run_end = 0
         published = None if self.latency is None else array("q")
-        if len(self.pending) > 1:
+        if len(self.queue) > 1:
             self._gather()
         log = self.log
         resident_from = log.resident_from
         end_reads = log.reads + READS_AT_ONCE
-        while limit > 0 and room > 0 and self.pending:
-            span = self.pending[0]
-            if isinstance(span, Scattered):
+        while limit > 0 and room > 0 and self.queue:
+            span = self.queue[0]
+            if isinstance(span, PendingList):
                 count, piece = self._take_scattered(span, consumer, limit, room, now_ns)
                 if count:
                     pieces.append(piece)
@@ -108,7 +109,7 @@ class Delivering(Owed):
                 continue
             end = block.fitting(start, min(span.end, block.next, start + limit), room)
             piece = frames_for(block, start, end, extended=extended)
-            if span.again:
+            if span.redelivered:
                 attempts = self._delivered_again(range(start, end))
                 piece = with_attempts_all(piece, attempts) or with_attempts_each(
                     [frames_for(block, seq, seq + 1, extended=extended) for seq in range(start, end)],
@@ -129,7 +130,7 @@ class Delivering(Owed):
             self._delivered(consumer, end - start)
             span.start = end
             if end == span.end:
-                self.pending.popleft()
+                self.queue.popleft()
             if start < resident_from and log.reads >= end_reads:
                 break
         if run_end:
@@ -137,7 +138,7 @@ class Delivering(Owed):
         return pieces
 
     def _take_scattered(
-        self, span: Scattered, consumer: Credit, limit: int, room: int, now_ns: int
+        self, span: PendingList, consumer: Credit, limit: int, room: int, now_ns: int
     ) -> tuple[int, Piece]:
         """Put the first messages of *span* in flight; returns how many (0 if one is missing), and frames."""
         seqs = span.seqs[span.at : span.at + limit]
@@ -151,8 +152,8 @@ class Delivering(Owed):
         self._delivered(consumer, len(seqs))
         span.at += len(seqs)
         if not len(span):
-            self.pending.popleft()
-        if span.again:
+            self.queue.popleft()
+        if span.redelivered:
             return len(seqs), with_attempts_each(frames, self._delivered_again(seqs))
         return len(seqs), b"".join(frames)
 
@@ -175,28 +176,28 @@ class Delivering(Owed):
         Messages that were requeued or timed out one by one lie anywhere; in order, each place is read only
         once.
         """
-        pending = self.pending
+        queue = self.queue
         resident_from = self.log.resident_from
         # By whether they were delivered before; the kind that waits first stays first.
         found: dict[bool, list[int]] = {}
         count = 0
-        while pending and count < _TOGETHER:
-            span = pending[0]
-            if isinstance(span, Scattered) or len(span) > SHORT or span.start >= resident_from:
+        while queue and count < _TOGETHER:
+            span = queue[0]
+            if isinstance(span, PendingList) or len(span) > SHORT or span.start >= resident_from:
                 break
-            found.setdefault(span.again, []).extend(range(span.start, span.end))
+            found.setdefault(span.redelivered, []).extend(range(span.start, span.end))
             count += len(span)
-            pending.popleft()
-        for again, seqs in reversed(found.items()):
-            pending.appendleft(together(sorted(seqs), again=again))
+            queue.popleft()
+        for redelivered, seqs in reversed(found.items()):
+            queue.appendleft(together(sorted(seqs), redelivered=redelivered))
 
-    def _single_out(self, span: Scattered) -> None:
+    def _single_out(self, span: PendingList) -> None:
         """Split the first message off *span*, which is the first, so that it waits before it."""
         seq = span.seqs[span.at]
         span.at += 1
         if not len(span):
-            self.pending.popleft()
-        self.pending.appendleft(Span(seq, seq + 1, span.again))
+            self.queue.popleft()
+        self.queue.appendleft(PendingRange(seq, seq + 1, span.redelivered))
 
     def take_sampled(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
         """Like :meth:`take` with a sample rate: messages that are not drawn are finished for this channel.
@@ -209,8 +210,8 @@ class Delivering(Owed):
         left = DRAWN_AT_ONCE
         end_reads = self.log.reads + READS_AT_ONCE
         while limit > 0 and room > 0 and left > 0 and self.depth and self.log.reads < end_reads:
-            span = self.pending[0]
-            if isinstance(span, Scattered):
+            span = self.queue[0]
+            if isinstance(span, PendingList):
                 self._single_out(span)
                 continue
             start = seq = span.start
@@ -227,24 +228,24 @@ class Delivering(Owed):
             pieces.extend(taken)
             if self.stalled:
                 # It is not drawn again: it is delivered when it can be read.
-                first = self.pending[0]
-                self._drawn = first.start if isinstance(first, Span) else None
+                first = self.queue[0]
+                self._drawn = first.start if isinstance(first, PendingRange) else None
                 break
             room -= sum(map(len, taken))
             limit -= 1
         return pieces
 
-    def _skip(self, span: Span, end: int, gap: Gap | None) -> None:
+    def _skip(self, span: PendingRange, end: int, gap: Gap | None) -> None:
         """Finish the first *span* up to *end*: nothing of it can be delivered, now or later."""
         if gap is None or gap.is_loss:
             if self.ids is None:
                 # What a copy lacks is on the nsqd whose log it is, or was lost there.
                 self.lost_count += end - span.start
             # No consumer has finished these, so other nsqd must not be told that they are finished.
-            self.log.had.take_out(span.start, end)
+            self.log.stored_ranges.take_out(span.start, end)
         self._finish_first(span, end)
 
-    def _finish_first(self, span: Span, end: int) -> None:
+    def _finish_first(self, span: PendingRange, end: int) -> None:
         """Finish the first *span* up to *end*, without delivering it."""
         self.changed = True
         self.forget_attempts(span.start, end)
@@ -252,4 +253,4 @@ class Delivering(Owed):
         self.depth -= end - span.start
         span.start = end
         if span.start >= span.end:
-            self.pending.popleft()
+            self.queue.popleft()

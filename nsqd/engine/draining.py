@@ -1,4 +1,6 @@
-"""What a node that is to be emptied still owes. Ephemeral topics and channels owe nothing."""
+"""What a node that is to be emptied still must deliver. Ephemeral topics and channels have no pending
+messages.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +13,7 @@ from nsqd.engine.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class DrainReport:
     """Messages of a channel, or of a topic before its channels, that wait, are in flight or are deferred."""
 
     waiting: int
@@ -23,14 +25,14 @@ class Remains:
         return self.waiting + self.in_flight + self.deferred
 
 
-def of_channel(channel: Channel) -> Remains:
-    return Remains(all_logs.depth(channel), all_logs.in_flight(channel), all_logs.deferred(channel))
+def of_channel(channel: Channel) -> DrainReport:
+    return DrainReport(all_logs.depth(channel), all_logs.in_flight(channel), all_logs.deferred(channel))
 
 
-def of_backlog(topic: Topic) -> Remains:
+def of_backlog(topic: Topic) -> DrainReport:
     """Messages that wait at the topic itself: for a first channel, or for the topic to be unpaused."""
     waiting = sum(one.backlog.depth for one in all_logs.topics_of(topic))
-    return Remains(waiting, 0, all_logs.waiting_at(topic) - waiting)
+    return DrainReport(waiting, 0, all_logs.waiting_at(topic) - waiting)
 
 
 def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
@@ -40,9 +42,9 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     remaining = sum(topic["remaining"] for topic in topics)
     return {
         "draining": broker.leaving,
-        # Staged messages are stored in a moment, and owed then. A node that asks the other holders of its log
-        # does not know yet what it owes.
-        "drained": broker.draining and not remaining and broker.at_rest and not broker.asks_holders,
+        # Staged messages are stored in a moment, and pending then. A node that asks the other holders of its
+        # log does not know yet its pending messages.
+        "drained": broker.draining and not remaining and broker.is_idle and not broker.asks_holders,
         "remaining": remaining,
         "topics": topics,
     }
@@ -82,7 +84,7 @@ def _channel(channel: Channel, unread: Unread, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _due_in_ms(channel: Channel, remains: Remains, now_ns: int) -> int | None:
+def _due_in_ms(channel: Channel, remains: DrainReport, now_ns: int) -> int | None:
     """The time until a message can be delivered, if all that remains is deferred; None otherwise."""
     if not remains.deferred or remains.total > remains.deferred:
         return None

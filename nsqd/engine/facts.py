@@ -2,8 +2,8 @@
 
 A fact is positive and only grows: a consumer answered the message, somebody emptied the channel, the message
 expired, is in the dead letters, or was published before the channel was made. A fact is told only of messages
-that the teller has, or had (see `nsqd.log.had`): the engine also finishes what it skips over, and that is no
-fact. Nobody concludes from "not owed" that something is finished.
+that the teller has, or had (see `nsqd.log.stored_ranges`): the engine also finishes what it skips over, and
+that is no fact. Nobody concludes from "not pending" that something is finished.
 """
 
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ class ChannelFacts:
     finished: Ranges = field(default_factory=list)
 
 
-def had(topic: Topic) -> Ranges:
+def stored_ranges(topic: Topic) -> Ranges:
     """Messages of the log that this nsqd has or had: it may tell facts of them and need not be given them."""
-    return topic.log.had.ranges(topic.log.next_seq)
+    return topic.log.stored_ranges.ranges(topic.log.next_seq)
 
 
 def readable(topic: Topic, stored: Ranges) -> Ranges:
     """The messages of the *stored* ranges that are really there: a compacted file covers a lost end too."""
-    return within_all(merged(stored), had(topic))
+    return within_all(merged(stored), stored_ranges(topic))
 
 
 def settled(topic: Topic, stored: Ranges) -> Ranges:
-    """Messages of which nobody needs a copy: they can be read here, or nobody is owed them."""
-    return without(had(topic), without(owed_by_any(topic), readable(topic, stored)))
+    """Messages of which nobody needs a copy: they can be read here, or no channel must deliver them."""
+    return without(stored_ranges(topic), without(pending_anywhere(topic), readable(topic, stored)))
 
 
 def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
@@ -46,11 +46,11 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
         generation = topic.gone.get(channel_name)
         if generation is None:
             return None
-        # Messages that wait at the topic are still owed, on another nsqd perhaps to this channel.
-        waiting = topic.backlog.owed(0, topic.log.next_seq)
-        return ChannelFacts(generation, without(had(topic), waiting))
+        # Messages that wait at the topic are still pending, on another nsqd perhaps to this channel.
+        waiting = topic.backlog.pending(0, topic.log.next_seq)
+        return ChannelFacts(generation, without(stored_ranges(topic), waiting))
     return ChannelFacts(
-        channel.generation, finished_of(channel.finished, channel.end, channel.ahead, had(topic))
+        channel.generation, finished_of(channel.finished, channel.end, channel.ahead, stored_ranges(topic))
     )
 
 
@@ -67,8 +67,8 @@ def within_all(ranges: Ranges, others: Ranges) -> Ranges:
     return [part for start, end in others for part in within(ranges, start, end)]
 
 
-def owed_by_any(topic: Topic) -> Ranges:
-    """Messages that the topic or one of its channels owes, for which a copy of the log is kept."""
+def pending_anywhere(topic: Topic) -> Ranges:
+    """Messages that the topic or one of its channels must deliver, for which a copy of the log is kept."""
     end = topic.log.next_seq
-    owing = (topic.backlog, *topic.channels.values())
-    return merged([part for one in owing for part in one.owed(0, end)])
+    backlogs = (topic.backlog, *topic.channels.values())
+    return merged([part for one in backlogs for part in one.pending(0, end)])

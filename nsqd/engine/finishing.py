@@ -9,7 +9,7 @@ from nsqd.engine.channel import Channel
 from nsqd.log.ranges import Ranges, merged, within
 
 
-def unite(channel: Channel, ranges: Ranges, end: int) -> Ranges:
+def merge_finished(channel: Channel, ranges: Ranges, end: int) -> Ranges:
     """Finish *ranges* of a log that ends at *end*; returns those that were not known to be finished.
 
     Messages that the topic holds back are remembered until the channel gets them. Doing it twice changes
@@ -27,27 +27,27 @@ def unite(channel: Channel, ranges: Ranges, end: int) -> Ranges:
 
 
 def finish(channel: Channel, ranges: Ranges) -> Ranges:
-    """Finish what the channel owes of *ranges*; returns those messages, sorted and merged.
+    """Finish what the channel must deliver of *ranges*; returns those messages, sorted and merged.
 
     A consumer that has one of them in flight loses it.
     """
-    owed = [
+    pending = [
         part
         for start, end in merged(ranges)
         for part in channel.finished.missing(start, min(end, channel.end))
     ]
-    if not owed:
+    if not pending:
         return []
-    for consumer in channel.in_flight.take_ranges(owed):
+    for consumer in channel.in_flight.take_ranges(pending):
         channel.taken_from(consumer)
-    channel.take_out_ranges(owed)
-    channel.dying.take_out(owed)
+    channel.remove_ranges(pending)
+    channel.dead_letter_queue.take_out(pending)
     if channel.attempts:
         tried = sorted(channel.attempts)
-        for start, end in owed:
+        for start, end in pending:
             for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
                 del channel.attempts[seq]
-    for start, end in owed:
+    for start, end in pending:
         channel.finished.add(start, end)
     channel.changed = True
-    return owed
+    return pending

@@ -1,30 +1,30 @@
 """Finishing, requeueing and sending single messages of a channel for somebody who is not a consumer. Pure.
 
 A consumer that has such a message in flight loses it: its answer then fails, as after a time-out. Messages
-held back at a paused topic are owed by no channel yet and are left alone, and so are those on their way to
+held back at a paused topic are pending on no channel yet and are left alone, and so are those on their way to
 the dead letters.
 """
 
 from collections.abc import Iterable
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.state import line_up
+from nsqd.engine.state import enqueue_ranges
 from nsqd.log.ranges import Ranges, merged, within
 
 
-def owed_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
-    """Those of *seqs* that the channel owes and that can be handled, sorted."""
-    dying = merged(channel.dying.ranges())
+def pending_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
+    """Those of *seqs* that the channel must deliver and that can be handled, sorted."""
+    dead_letter_queue = merged(channel.dead_letter_queue.ranges())
     return sorted(
         seq
         for seq in set(seqs)
-        if seq < channel.end and seq not in channel.finished and not within(dying, seq, seq + 1)
+        if seq < channel.end and seq not in channel.finished and not within(dead_letter_queue, seq, seq + 1)
     )
 
 
 def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
     """Those of *seqs* that are deferred, sorted. Takes time in proportion to all deferred messages."""
-    wanted = merged([(seq, seq + 1) for seq in owed_of(channel, seqs)])
+    wanted = merged([(seq, seq + 1) for seq in pending_of(channel, seqs)])
     if not wanted:
         return []
     found: list[int] = []
@@ -36,47 +36,47 @@ def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
 
 
 def finish(channel: Channel, seqs: Iterable[int]) -> Ranges:
-    """Finish messages, wherever they are; returns those that were owed."""
-    owed = owed_of(channel, seqs)
-    if owed:
-        _take_out(channel, owed)
-        channel.finished.add_all(owed)
-        for seq in owed:
+    """Finish messages, wherever they are; returns those that were pending."""
+    pending = pending_of(channel, seqs)
+    if pending:
+        _take_out(channel, pending)
+        channel.finished.add_all(pending)
+        for seq in pending:
             channel.attempts.pop(seq, None)
         channel.changed = True
-    return merged([(seq, seq + 1) for seq in owed])
+    return merged([(seq, seq + 1) for seq in pending])
 
 
-def put_off(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> list[int]:
+def defer(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> list[int]:
     """Defer messages until *due_ns*; if that is past, they wait behind the others.
 
-    A message that was in flight counts as delivered. Returns those that were owed.
+    A message that was in flight counts as delivered. Returns those that were pending.
     """
-    owed = owed_of(channel, seqs)
-    flying = _take_out(channel, owed) if owed else set()
+    pending = pending_of(channel, seqs)
+    flying = _take_out(channel, pending) if pending else set()
     for seq in sorted(flying):
         count = channel.attempts.setdefault(seq, 1)
         channel.requeue_count += 1
         if channel.journal is not None:
             channel.journal.tried(seq, seq + 1, count)
-    for start, end in merged([(seq, seq + 1) for seq in owed]):
+    for start, end in merged([(seq, seq + 1) for seq in pending]):
         if due_ns > now_ns:
-            channel.put_off(start, end, due_ns)
+            channel.defer(start, end, due_ns)
             continue
         if channel.journal is not None:
             # The last entry for a message counts, so this one replaces an earlier due time.
-            channel.journal.put_off(start, end, now_ns)
-        line_up(channel, [(start, end)])
-    channel.changed = channel.changed or bool(owed)
-    return owed
+            channel.journal.defer(start, end, now_ns)
+        enqueue_ranges(channel, [(start, end)])
+    channel.changed = channel.changed or bool(pending)
+    return pending
 
 
-def _take_out(channel: Channel, owed: list[int]) -> set[int]:
+def _take_out(channel: Channel, pending: list[int]) -> set[int]:
     """Take messages from wherever they are, for a moment; returns those that were in flight."""
-    flying = channel.in_flight.runs_of(owed)
+    flying = channel.in_flight.runs_of(pending)
     for seq in flying:
         channel.taken_from(channel.in_flight.take_away(seq))
-    rest = set(owed).difference(flying)
-    if rest:
-        channel.take_out(rest)
+    remaining = set(pending).difference(flying)
+    if remaining:
+        channel.take_out(remaining)
     return set(flying)

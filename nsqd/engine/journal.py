@@ -1,4 +1,4 @@
-"""What happened to owed messages since the last checkpoint, other than being finished.
+"""What happened to pending messages since the last checkpoint, other than being finished.
 
 It has due times and numbers of deliveries: facts in the order in which they became true. Of two facts on one
 message the later counts. None is taken back: a fact on a finished message means nothing.
@@ -26,7 +26,7 @@ class Journal:
         """Its bytes, here and in a checkpoint."""
         return self.dues.itemsize * (len(self.dues) + len(self.tries))
 
-    def put_off(self, start: int, end: int, due_ns: int) -> None:
+    def defer(self, start: int, end: int, due_ns: int) -> None:
         """Messages ``start <= seq < end`` are due at that time."""
         due_ns = max(0, due_ns)
         dues = self.dues

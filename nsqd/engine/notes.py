@@ -1,14 +1,14 @@
 """Notes: what happens to a topic other than messages, written into its log between them.
 
-A checkpoint says what is owed at some moment. What came after it is found in the log, in order: messages and
-these notes. So a new channel, or the delay of a message, survives the death of the process as the message
+A checkpoint says what is pending at some moment. What came after it is found in the log, in order: messages
+and these notes. So a new channel, or the delay of a message, survives the death of the process as the message
 itself does. Applying a note a second time changes nothing.
 """
 
 import json
 from typing import Any, Final
 
-# With "owed", ranges of messages from before that a new channel is given: [[first, end], ...]; and
+# With "pending", ranges of messages from before that a new channel is given: [[first, end], ...]; and
 # "generation", which no other channel has.
 CREATE: Final = "create"
 DELETE: Final = "delete"
@@ -24,11 +24,11 @@ FLOW: Final = "flow"
 # Messages came back with a delay, or were put off by somebody who is not a consumer: [[sequence, due time in
 # ns since 1970, attempts, or 0 when it was not delivered yet], ...]
 DEFER: Final = "defer"
-# Messages "first" <= sequence < "end", which follow, are owed by this channel and by no other.
+# Messages "first" <= sequence < "end", which follow, are pending on this channel and by no other.
 ONLY: Final = "only"
 # Everything below "sequence" was acknowledged at once.
 COMMIT: Final = "commit"
-# The channel owes what is kept from a sequence on, and nothing before: "sequence", and "owed" and
+# The channel must deliver what is kept from a sequence on, and nothing before: "sequence", and "pending" and
 # "generation" as with CREATE.
 SEEK: Final = "seek"
 # Messages were finished by somebody who is not a consumer, or on another nsqd: "sequences", [[first, end],
@@ -60,5 +60,5 @@ _EXCLUSIVE: Final = encode(ONLY).rstrip(b"}")
 
 
 def is_exclusive(note: bytes) -> bool:
-    """Whether the note says which channel alone owes the messages that follow it."""
+    """Whether the note says which channel alone must deliver the messages that follow it."""
     return note.startswith(_EXCLUSIVE)

@@ -8,7 +8,7 @@ in turn; all else is separate. So an own topic without promoted copies works as 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nsqd.engine import finishing, notes, withholding
+from nsqd.engine import finishing, notes, suspension
 from nsqd.engine.channel import Channel
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -41,20 +41,20 @@ def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
 
     That topic and its channels are made if they do not exist, so that consumers find them. A copy without a
     channel gives its messages to the channels that the own topic has, or to the first that is made. What is
-    in `withheld` is not delivered.
+    in `suspended` is not delivered.
     """
     own = broker.topic(copy.name, now_ns)
     own.promoted.append(copy)
     for channel in copy.channels.values():
-        withholding.withhold_only(channel, copy.withheld)
+        suspension.suspend_only(channel, copy.suspended)
     for name in list(copy.channels):
         _join(broker, own, copy, name)
     if not copy.channels:
-        copy.held = True
+        copy.awaiting_registration = True
         names = [name for name, channel in own.channels.items() if not channel.ephemeral]
         for name in names:
             copy.add_channel(name, generation=own.draw_generation(name))
-        copy.held = False
+        copy.awaiting_registration = False
         copy.pump()
         for name in names:
             _join(broker, own, copy, name)
@@ -77,7 +77,7 @@ def in_flight(copy: Topic) -> dict[str, Ranges]:
     Messages on their way to the dead letters are included.
     """
     flying = {
-        name: merged(channel.in_flight.ranges() + channel.dying.ranges())
+        name: merged(channel.in_flight.ranges() + channel.dead_letter_queue.ranges())
         for name, channel in copy.channels.items()
     }
     return {name: ranges for name, ranges in flying.items() if ranges}
@@ -97,7 +97,7 @@ def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool
         if channel.host is not None:
             gather_counts(channel.host)
             channel.host.part(channel)
-        channel.dying.clear()
+        channel.dead_letter_queue.clear()
         broker.forget(channel)
         # The dead letters may still refer to the channel.
         channel.deleted = True
@@ -142,7 +142,9 @@ def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[
 # --- channel state of other copies ---
 
 
-def learn(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Callable[[], Ranges]) -> int:
+def learn(
+    broker: "Broker", topic: Topic, name: str, received: ChannelFacts, stored: Callable[[], Ranges]
+) -> int:
     """Learn from another copy of the log what is finished on a channel; returns how many messages are news.
 
     An unknown channel is made: the part of *stored* that is not finished is pending on it. A channel of
@@ -150,28 +152,30 @@ def learn(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored:
     """
     channel = topic.channels.get(name)
     if channel is None:
-        if topic.gone.get(name) == told.generation or (isinstance(topic, ReplicaTopic) and topic.tombstoned):
+        if topic.gone.get(name) == received.generation or (
+            isinstance(topic, ReplicaTopic) and topic.tombstoned
+        ):
             return 0
-        channel = _make(broker, topic, name, told, stored())
-    elif channel.generation != told.generation:
+        channel = _make(broker, topic, name, received, stored())
+    elif channel.generation != received.generation:
         return 0
-    return unite(broker, topic, channel, told.finished)
+    return merge_finished(broker, topic, channel, received.finished)
 
 
-def _make(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Ranges) -> Channel:
-    pending = without(stored, told.finished)
+def _make(broker: "Broker", topic: Topic, name: str, received: ChannelFacts, stored: Ranges) -> Channel:
+    queue = without(stored, received.finished)
     if not isinstance(topic, ReplicaTopic):
-        return broker.channel(topic, name, pending, told.generation)
-    channel = topic.add_channel(name, pending, told.generation)
+        return broker.channel(topic, name, queue, received.generation)
+    channel = topic.add_channel(name, queue, received.generation)
     own = broker.topics.get(topic.name)
     if own is not None and topic in own.promoted:
         _join(broker, own, topic, name)
     return channel
 
 
-def unite(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
+def merge_finished(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
     """Finish what another copy has finished, and note it; returns how many messages are news."""
-    news = finishing.unite(channel, finished, topic.log.next_seq)
+    news = finishing.merge_finished(channel, finished, topic.log.next_seq)
     if news:
         topic.changed = True
         if not isinstance(topic, ReplicaTopic):

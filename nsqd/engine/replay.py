@@ -35,11 +35,11 @@ def apply(topic: Topic, content: bytes) -> None:
             _ON_TOPIC[what](topic, note)
         elif what == CREATE:
             if name not in topic.channels:
-                owed = _ranges(note.get("owed", ()))
-                channel = topic.add_channel(name, owed, lasting(note.get("generation", BEFORE)))
-                channel.absent = holes(owed)
+                pending = _ranges(note.get("pending", ()))
+                channel = topic.add_channel(name, pending, lasting(note.get("generation", BEFORE)))
+                channel.absent = holes(pending)
         elif what == ONLY:
-            topic.keep_for(name, note["first"], note["end"])
+            topic.add_exclusive(name, note["first"], note["end"])
         elif name in topic.channels:
             _ON_CHANNEL[what](topic, topic.channels[name], note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -56,11 +56,11 @@ def _unpause_topic(topic: Topic, _note: dict[str, Any]) -> None:
 
 
 def _hold(topic: Topic, _note: dict[str, Any]) -> None:
-    topic.held = True
+    topic.awaiting_registration = True
 
 
 def _flow(topic: Topic, _note: dict[str, Any]) -> None:
-    topic.held = False
+    topic.awaiting_registration = False
     topic.pump()
 
 
@@ -74,22 +74,22 @@ def _delete(topic: Topic, channel: Channel, _note: dict[str, Any]) -> None:
 
 def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     offset_ns = topic.wall.offset_ns
-    put_off = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
+    defer = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
     # All at once: one by one it would take minutes when a million messages are deferred.
-    for seq in channel.take_out(set(put_off)):
-        due_ns, attempts = put_off[seq]
+    for seq in channel.take_out(set(defer)):
+        due_ns, attempts = defer[seq]
         if attempts:
             channel.attempts[seq] = attempts
-        channel.put_off(seq, seq + 1, due_ns - offset_ns)
+        channel.defer(seq, seq + 1, due_ns - offset_ns)
 
 
 def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     generation = lasting(note.get("generation", BEFORE))
-    seeking.seek(topic, channel, note["sequence"], _ranges(note["owed"]), generation)
+    seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), generation)
 
 
 def _finish(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    finishing.unite(channel, _ranges(note["sequences"]), topic.log.next_seq)
+    finishing.merge_finished(channel, _ranges(note["sequences"]), topic.log.next_seq)
 
 
 def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:

@@ -18,7 +18,7 @@ from nsqd.log.tail import BlockSource
 class ReplicaTopic(Topic):
     """See the module."""
 
-    __slots__ = ("finished_elsewhere", "ids", "origin", "tombstoned", "withheld")
+    __slots__ = ("finished_elsewhere", "ids", "origin", "suspended", "tombstoned")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ReplicaTopic(Topic):
         self.origin = origin
         self.ids = ids
         # Messages that its channels withhold, including channels that are made later.
-        self.withheld: Ranges = []
+        self.suspended: Ranges = []
         # The topic was deleted here: no message that it had then is pending.
         self.tombstoned = False
         # Messages that other copies have finished and this one never had, by channel and generation.
@@ -46,9 +46,9 @@ class ReplicaTopic(Topic):
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
         channel = super().add_channel(name, kept, generation)
         channel.ids = self.ids
-        if self.withheld:
-            channel.withheld = self.withheld
-            channel.take_out_waiting(self.withheld)
+        if self.suspended:
+            channel.suspended = self.suspended
+            channel.remove_waiting(self.suspended)
         return channel
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:  # noqa: ARG002 - the same for all

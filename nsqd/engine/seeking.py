@@ -6,7 +6,7 @@ that is set back begins again with another generation: nothing that was noted of
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import Journal
-from nsqd.engine.state import line_up
+from nsqd.engine.state import enqueue_ranges
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, within, without
 
@@ -24,8 +24,8 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     end = channel.end if waiting is None else min(channel.end, waiting)
     for consumer in channel.in_flight.remove_below(position):
         channel.taken_from(consumer)
-    channel.dying.drop_below(position)
-    dying = channel.dying.ranges()
+    channel.dead_letter_queue.drop_below(position)
+    dead_letter_queue = channel.dead_letter_queue.ranges()
     deferred = [run for run in channel.deferred.runs() if run[2] > position]
     attempts = {seq: count for seq, count in channel.attempts.items() if seq >= position}
 
@@ -45,16 +45,16 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
             channel.attempts[seq] = count
             if channel.journal is not None:
                 channel.journal.tried(seq, seq + 1, count)
-    for start, stop in dying:
+    for start, stop in dead_letter_queue:
         settled.add(start, stop)
     for start, stop in channel.in_flight.ranges():
         settled.add(start, stop)
     channel.in_flight.note_again()
     for due_ns, start, stop in deferred:
         for low, high in settled.missing(max(start, position), stop):
-            channel.put_off(low, high, due_ns)
+            channel.defer(low, high, due_ns)
         settled.add(start, stop)
-    line_up(channel, settled.missing(position, end))
+    enqueue_ranges(channel, settled.missing(position, end))
     channel.committed = position
     channel.absent = without([(position, end)], kept) if position < end else []
     channel.ahead = []

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
 from nsqd.log.batches import Batch
 from nsqd.log.headers import extension
@@ -27,12 +27,12 @@ class Letter(NamedTuple):
 
 
 def is_there(topic: Topic, seq: int) -> bool:
-    """Whether somebody is owed the message and does not have it in flight."""
+    """Whether a channel must deliver the message and does not have it in flight."""
     return any(
-        seq < owed.end
-        and seq not in owed.finished
-        and not (isinstance(owed, Channel) and owed.in_flight.runs_of([seq]))
-        for owed in _owing(topic)
+        seq < pending.end
+        and seq not in pending.finished
+        and not (isinstance(pending, Channel) and pending.in_flight.runs_of([seq]))
+        for pending in _backlogs(topic)
     )
 
 
@@ -51,15 +51,15 @@ def batch_of(letters: Sequence[Letter]) -> Batch:
 
 
 def finish(topic: Topic, seqs: Iterable[int]) -> None:
-    """Finish messages that were sent back, for all who owe them; a consumer that has one keeps it."""
-    for owed in _owing(topic):
-        mine = {seq for seq in seqs if seq < owed.end and seq not in owed.finished}
-        taken = sorted(owed.take_out(mine)) if mine else []
+    """Finish messages that were sent back, for all who deliver them; a consumer that has one keeps it."""
+    for pending in _backlogs(topic):
+        mine = {seq for seq in seqs if seq < pending.end and seq not in pending.finished}
+        taken = sorted(pending.take_out(mine)) if mine else []
         for seq in taken:
-            owed.attempts.pop(seq, None)
-            owed.finished.add_one(seq)
+            pending.attempts.pop(seq, None)
+            pending.finished.add_one(seq)
     topic.changed = True
 
 
-def _owing(topic: Topic) -> list[Owed]:
+def _backlogs(topic: Topic) -> list[Backlog]:
     return [topic.backlog, *topic.channels.values()]

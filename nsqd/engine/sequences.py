@@ -23,5 +23,5 @@ class Sequences:
         return max(self.used, first_sequence(wall_ns))
 
     def note_used(self, end: int) -> None:
-        """Numbers below *end* were given out."""
+        """Numbers below *end* were delivered."""
         self.used = max(self.used, end)

@@ -12,7 +12,7 @@ class Settings:
     # For a topic's log: how long, and how many bytes of, what everybody has finished is retained.
     retain_time_ns: int = 0
     retain_bytes: int = 0
-    # The most that a channel, or a topic without one, may owe.
+    # The most that a channel, or a topic without one, may have to deliver.
     max_depth: int = 0
     max_bytes: int = 0
     # Whether the oldest waiting messages are dropped when that is reached; otherwise the publisher is told.
@@ -38,7 +38,7 @@ class Settings:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a limit on what is owed."""
+        """Whether there is a limit on what is pending."""
         return bool(self.max_depth or self.max_bytes)
 
     def retry_after_ns(self, attempts: int) -> int:

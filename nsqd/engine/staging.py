@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import notes
 from nsqd.engine.clock import Wall
-from nsqd.engine.dedup import Published, key_of
+from nsqd.engine.dedup import DedupWindow, key_of
 from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.frames import NOT_DEFERRED, Block, Piece
@@ -55,7 +55,7 @@ class Staging:
         self._notes: list[bytes] = []
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
         # Ids that were published already, while a policy asks for that.
-        self.published: Published | None = None
+        self.published: DedupWindow | None = None
 
     def stage(self, body: Piece, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
         """Stage one message. Raises Refused.

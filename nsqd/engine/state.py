@@ -1,4 +1,5 @@
-"""What a topic and its channels owe, as values: the contents of a checkpoint, from which a start begins.
+"""The pending messages of a topic and its channels, as values: the contents of a checkpoint, from which a
+start begins.
 
 Finished messages are facts that only grow, and so are due times and attempts (see `journal`). So a state can
 be brought up to date with what was added since: the `Additions`.
@@ -8,18 +9,18 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import WIDTH, Journal
-from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
-from nsqd.log.happened import Mark
 from nsqd.log.ranges import Ranges, RangeSet
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.log.wanted import WantedPositions
 
 
 @dataclass(slots=True)
-class OwedState:
-    """What is owed below ``end``: every message that is not ``finished``.
+class BacklogState:
+    """What is pending below ``end``: every message that is not ``finished``.
 
     *dues*, in time of the wall clock, and *tries* are facts as a `Journal` has them; of two on one message
     the later counts.
@@ -38,10 +39,12 @@ class OwedState:
     committed: int = 0
     counters: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, owed: Owed, offset_ns: int = 0) -> None:
-        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall clock."""
-        owed.finished = self.finished.copy()
-        owed.end = self.end
+    def fill(self, backlog: Backlog, offset_ns: int = 0) -> None:
+        """Make *backlog*, which is empty, have this pending; *offset_ns* is from the engine's clock to the
+        wall clock.
+        """
+        backlog.finished = self.finished.copy()
+        backlog.end = self.end
         floor = self.finished.floor
         # Finished, or put off by a later fact.
         settled = self.finished.copy()
@@ -49,26 +52,26 @@ class OwedState:
         for at in range(len(dues) - WIDTH, -1, -WIDTH):
             due_ns = max(1, dues[at] - offset_ns)
             for start, end in settled.missing(dues[at + 1], dues[at + 2]):
-                owed.deferred.put(start, end, due_ns)
+                backlog.deferred.put(start, end, due_ns)
                 settled.add(start, end)
         tries = self.tries
         for at in range(0, len(tries), WIDTH):
             for start, end in self.finished.missing(tries[at + 1], tries[at + 2]):
-                owed.attempts.update(dict.fromkeys(range(start, end), tries[at]))
-        line_up(owed, settled.missing(floor, self.end))
+                backlog.attempts.update(dict.fromkeys(range(start, end), tries[at]))
+        enqueue_ranges(backlog, settled.missing(floor, self.end))
 
 
-def line_up(owed: Owed, ranges: Ranges) -> None:
-    """Let owed messages in *ranges* wait in that order; those with attempts were delivered before."""
-    tried = sorted(owed.attempts)
+def enqueue_ranges(backlog: Backlog, ranges: Ranges) -> None:
+    """Let pending messages in *ranges* wait in that order; those with attempts were delivered before."""
+    tried = sorted(backlog.attempts)
     for start, end in ranges:
         for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
             if start < seq:
-                owed.wait(start, seq)
-            owed.put_back(seq, seq + 1)
+                backlog.enqueue(start, seq)
+            backlog.enqueue_redelivered(seq, seq + 1)
             start = seq + 1
         if start < end:
-            owed.wait(start, end)
+            backlog.enqueue(start, end)
 
 
 @dataclass(slots=True)
@@ -76,20 +79,20 @@ class TopicState:
     """The contents of a checkpoint."""
 
     serial: int
-    mark: Mark
-    kept_from: int
+    mark: CheckpointPosition
+    log_start: int
     low_water: int
     paused: bool
-    held: bool
+    awaiting_registration: bool
     counters: dict[str, int]
-    backlog: OwedState
-    channels: dict[str, OwedState]
+    backlog: BacklogState
+    channels: dict[str, BacklogState]
     # What the log has or had; None in a checkpoint of a version that did not know.
-    had: Ranges | None = None
+    stored_ranges: Ranges | None = None
     # Channels that were deleted, and their generations.
     gone: dict[str, int] = field(default_factory=dict)
-    # See `Topic.alone`.
-    alone: list[tuple[int, int, str]] = field(default_factory=list)
+    # See `Topic.exclusive`.
+    exclusive: list[tuple[int, int, str]] = field(default_factory=list)
     # See `ReplicaTopic.tombstoned`.
     tombstoned: bool = False
     # See `ReplicaTopic.finished_elsewhere`.
@@ -114,27 +117,27 @@ class Additions:
         self.journals += later.journals
 
 
-def owing(topic: Topic) -> list[Owed]:
-    """All owners that a checkpoint covers: the topic's backlog, and the channels that are on disk."""
+def backlogs(topic: Topic) -> list[Backlog]:
+    """All backlogs that a checkpoint covers: the topic's backlog, and the channels that are on disk."""
     return [topic.backlog, *(channel for channel in topic.channels.values() if not channel.ephemeral)]
 
 
-def take_change(owed: Owed) -> Additions:
+def take_change(backlog: Backlog) -> Additions:
     """What was added since the last call; the cost is in proportion to that."""
-    journal = owed.journal or Journal()
-    if isinstance(owed, Channel):
-        for start, end in owed.in_flight.fresh():
+    journal = backlog.journal or Journal()
+    if isinstance(backlog, Channel):
+        for start, end in backlog.in_flight.fresh():
             # After a crash nobody can answer it, so it counts as tried now.
-            if not owed.attempts:
+            if not backlog.attempts:
                 journal.tried(start, end, 1)
                 continue
             for seq in range(start, end):
-                journal.tried(seq, seq + 1, owed.attempts.get(seq, 1))
-    generation = owed.generation if isinstance(owed, Channel) else 0
-    return Additions(owed.finished.take_changed(), [journal.take()], generation)
+                journal.tried(seq, seq + 1, backlog.attempts.get(seq, 1))
+    generation = backlog.generation if isinstance(backlog, Channel) else 0
+    return Additions(backlog.finished.take_changed(), [journal.take()], generation)
 
 
 def wanted_of(topic: Topic) -> WantedPositions:
     """What is wanted of the topic now, see `Topic.wanted`; a copy for any thread."""
-    owing = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
-    return WantedPositions(owing, topic.keeps_from)
+    backlogs = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
+    return WantedPositions(backlogs, topic.retention_start)

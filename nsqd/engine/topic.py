@@ -10,11 +10,11 @@ from itertools import chain
 from typing import Final
 
 from nsqd.engine import finishing, generations, notes
-from nsqd.engine.alone import Alone
+from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
-from nsqd.engine.dedup import Published, Room
-from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.engine.dedup import DedupBudget, DedupWindow
+from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
 from nsqd.log.batches import Batch
@@ -46,20 +46,20 @@ class Topic(Staging):
 
     __slots__ = (
         "_drawn",
+        "_exclusive",
         "_kept_bytes",
-        "_kept_from",
         "_node_id",
-        "_only",
+        "_retention_start",
         "_room",
         "_settings_of",
         "_skipped",
-        "alone",
+        "awaiting_registration",
         "backlog",
         "changed",
         "channels",
         "deleted",
+        "exclusive",
         "gone",
-        "held",
         "log",
         "memory_limit",
         "message_bytes",
@@ -79,7 +79,7 @@ class Topic(Staging):
         memory_limit: int,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
-        room: Room | None = None,
+        room: DedupBudget | None = None,
     ) -> None:
         """*source* is the topic's own: it has what is stored of this topic and nothing else.
 
@@ -95,20 +95,20 @@ class Topic(Staging):
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
-        # Messages that no channel owes yet: published before the first channel, or while paused.
-        self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)
+        # Messages that no channel must deliver yet: published before the first channel, or while paused.
+        self.backlog = Backlog(memory_limit if self.ephemeral else UNLIMITED)
         self.paused = False
         # A new topic holds its messages until its channels elsewhere in the cluster are known.
-        self.held = False
+        self.awaiting_registration = False
         self.deleted = False
         self.message_count = 0
         self.message_bytes = 0
         # Something happened since the last checkpoint.
         self.changed = True
-        # Messages that are owed to one channel and no other, in order: first, end, the channel's name.
-        self._only: list[tuple[int, int, str]] = []
+        # Messages that are for one channel and no other, in order: first, end, the channel's name.
+        self._exclusive: list[tuple[int, int, str]] = []
         # The same for stored messages, for channels that are set back.
-        self.alone = Alone()
+        self.exclusive = ExclusiveRanges()
         # Numbers that were given to no message: from the end of the last life to the beginning of this one.
         self._skipped = (0, 0)
         # How many generations of channels were drawn in this life.
@@ -119,16 +119,16 @@ class Topic(Staging):
         self.gone: dict[str, int] = {}
         # The size of a log in memory after the last trimming.
         self._kept_bytes = 0
-        self._room = room or Room()
+        self._room = room or DedupBudget()
         self._watch_ids()
         # A policy keeps finished messages from here on; 0, for all, until their size has been looked at.
-        self._kept_from = 0
+        self._retention_start = 0
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
 
     def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
-        """Stage messages that this channel is owed and no other. Raises Refused; then none of them is staged.
+        """Stage messages for this channel and no other. Raises Refused; then none of them is staged.
 
         While the topic is paused, channels are not told apart: all of them get the messages.
         """
@@ -140,9 +140,9 @@ class Topic(Staging):
         if first == self._skipped[1]:
             # Others find nothing up to the end of these, wherever in the last life they have read to.
             first = self._skipped[0]
-        self.keep_for(channel_name, first, end)
+        self.add_exclusive(channel_name, first, end)
         if not self.ephemeral:
-            # Also for a channel that is in memory only: after a crash the other channels still do not owe
+            # Also for a channel that is in memory only: after a crash the other channels still do not deliver
             # them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
 
@@ -152,30 +152,30 @@ class Topic(Staging):
             came = (seq, self.wall.at(due_ns), channel.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
-    def keep_for(self, channel_name: str, first: int, end: int) -> None:
-        """Messages ``first <= seq < end``, which are stored next, are owed by this channel and no other."""
-        self._only.append((first, end, channel_name))
-        self.alone.add(first, end, channel_name)
+    def add_exclusive(self, channel_name: str, first: int, end: int) -> None:
+        """Messages ``first <= seq < end``, which are stored next, are for this channel only."""
+        self._exclusive.append((first, end, channel_name))
+        self.exclusive.add(first, end, channel_name)
 
     # --- publishing, step two ---
 
     def commit(self) -> None:
-        """The staged messages are stored: channels owe them from now on."""
+        """The staged messages are stored: channels deliver them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
         flowing = self.flowing
-        published = alone = 0
+        published = exclusive = 0
         for block in staged:
             self.log.append(block)
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
-            if self._only:
-                alone += self._owe_apart(first, end, due_ns)
+            if self._exclusive:
+                exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
-            for owed in self.channels.values() if flowing else (self.backlog,):
-                owed.extend(first, end, due_ns)
+            for backlog in self.channels.values() if flowing else (self.backlog,):
+                backlog.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
         self._extension_bytes = 0
@@ -183,52 +183,52 @@ class Topic(Staging):
             self.published.stored()
         if flowing:
             for channel in self.channels.values():
-                channel.message_count += published - alone
+                channel.message_count += published - exclusive
         self.changed = True
         if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
 
     def owe(self, first: int, end: int, due_ns: int = 0) -> None:
-        """Messages that were stored in an earlier life are owed by those to whom they were given then."""
-        if self._only:
-            self._owe_apart(first, end, due_ns)
+        """Messages that were stored in an earlier life are pending on those to whom they were given then."""
+        if self._exclusive:
+            self._enqueue_exclusive(first, end, due_ns)
             return
-        for owed in self.owing():
-            owed.extend(first, end, due_ns)
+        for backlog in self.backlogs():
+            backlog.extend(first, end, due_ns)
 
-    def _owe_apart(self, first: int, end: int, due_ns: int) -> int:
-        """Let messages be owed of which some may be for one channel alone; returns how many those are."""
-        owing = self.owing()
-        alone = 0
+    def _enqueue_exclusive(self, first: int, end: int, due_ns: int) -> int:
+        """Add messages to the backlogs; some may be for one channel only. Returns how many those are."""
+        backlogs = self.backlogs()
+        exclusive = 0
         while first < end:
-            start, stop, name = self._only[0] if self._only else (end, end, "")
-            if stop <= first and self._only:
-                del self._only[0]
+            start, stop, name = self._exclusive[0] if self._exclusive else (end, end, "")
+            if stop <= first and self._exclusive:
+                del self._exclusive[0]
                 continue
             if first < start:
                 stop = min(start, end)
-                for owed in owing:
-                    owed.extend(first, stop, due_ns)
+                for backlog in backlogs:
+                    backlog.extend(first, stop, due_ns)
             elif self.flowing:
                 stop = min(stop, end)
                 owner = self.channels.get(name)
-                alone += stop - first
+                exclusive += stop - first
                 if owner is not None:
                     owner.extend(first, stop, due_ns)
                     owner.message_count += stop - first
             else:
                 stop = min(stop, end)
-                self.alone.drop(first, stop)
-                for owed in owing:
-                    owed.extend(first, stop, due_ns)
+                self.exclusive.drop(first, stop)
+                for backlog in backlogs:
+                    backlog.extend(first, stop, due_ns)
             first = stop
-        return alone
+        return exclusive
 
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        They leave no hole in what the log had (see `nsqd.log.had`). With one for each failure, the log would
-        soon forget that it has its oldest messages.
+        They leave no hole in what the log had (see `nsqd.log.stored_ranges`). With one for each failure, the
+        log would soon forget that it has its oldest messages.
 
         The notes stay: what they say has happened, and the next write includes them. Those of delays are left
         to the next checkpoint: nobody was told that they are stored, and as long as the disk is full each
@@ -250,8 +250,8 @@ class Topic(Staging):
     def _abandon_messages(self) -> None:
         self._seal()
         self._staged = []
-        self._only.clear()
-        self.alone.drop_from(self.log.next_seq)
+        self._exclusive.clear()
+        self.exclusive.drop_from(self.log.next_seq)
         self._extension_bytes = 0
         if self.published is not None:
             self.published.abandoned()
@@ -261,17 +261,17 @@ class Topic(Staging):
     @property
     def flowing(self) -> bool:
         """Whether messages move on to the channels."""
-        return bool(self.channels) and not self.paused and not self.held
+        return bool(self.channels) and not self.paused and not self.awaiting_registration
 
-    def owing(self) -> list[Owed]:
-        """Those who owe what is published now: the channels, or the backlog."""
+    def backlogs(self) -> list[Backlog]:
+        """Those who deliver what is published now: the channels, or the backlog."""
         return list(self.channels.values()) if self.flowing else [self.backlog]
 
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
-        """Make a channel; it is owed what is published from now on, and the first one also what waits.
+        """Make a channel; it must deliver what is published from now on, and the first one also what waits.
 
-        *kept* are ranges of stored messages that it is owed too, in their order. *generation* is given for a
-        channel that was made before, here or by another nsqd.
+        *kept* are ranges of stored messages that it must deliver too, in their order. *generation* is given
+        for a channel that was made before, here or by another nsqd.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
@@ -309,7 +309,7 @@ class Topic(Staging):
         elif self.published is not None:
             self.published.window_ns = window_ns
         elif window_ns:
-            self.published = Published(window_ns, self._room)
+            self.published = DedupWindow(window_ns, self._room)
 
     def remove_channel(self, name: str) -> Channel:
         """Take a channel off the topic; the caller closes its consumers."""
@@ -344,7 +344,7 @@ class Topic(Staging):
         return True
 
     def empty(self, first: int = 0) -> None:
-        """Drop what waits at the topic from sequence *first* on; its channels keep what they owe."""
+        """Drop what waits at the topic from sequence *first* on; its channels keep their pending messages."""
         waiting = self.backlog.lowest()
         if waiting is None or waiting >= first:
             self.backlog.clear()
@@ -360,47 +360,49 @@ class Topic(Staging):
         return min(channel.acknowledged, max(waiting, channel.committed))
 
     def low_water(self) -> int:
-        """The sequence below which nobody owes anything."""
-        lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
+        """The sequence below which no channel must deliver anything."""
+        lowest = [backlog.lowest() for backlog in (self.backlog, *self.channels.values())]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
     @property
-    def keeps_from(self) -> int:
+    def retention_start(self) -> int:
         """The sequence from which on a policy keeps everything, finished or not."""
-        return self._kept_from if self.settings.retains and not self.ephemeral else EVERYTHING
+        return self._retention_start if self.settings.retains and not self.ephemeral else EVERYTHING
 
-    def keep_from(self, seq: int) -> bool:
+    def raise_retention_start(self, seq: int) -> bool:
         """Keep finished messages from *seq* on, by policy; True when that is more or less than before."""
-        moved = seq != self._kept_from
-        self._kept_from = seq
+        moved = seq != self._retention_start
+        self._retention_start = seq
         return moved
 
     def unwanted_below(self) -> int:
-        """The sequence below which nobody wants anything: it is neither owed nor kept."""
-        return min(self.low_water(), self.keeps_from)
+        """The sequence below which nobody wants anything: it is neither pending nor kept."""
+        return min(self.low_water(), self.retention_start)
 
     def wanted(self, start: int, end: int) -> Ranges:
-        """The messages of ``start <= seq < end`` that somebody owes or a policy keeps, sorted and merged."""
-        owing: Iterable[Owed] = (self.backlog, *self.channels.values())
-        owed = chain.from_iterable(one.owed(start, end) for one in owing)
-        return merged([*owed, (max(start, self.keeps_from), end)])
+        """The messages of ``start <= seq < end`` that a channel must deliver or a policy keeps, sorted and
+        merged.
+        """
+        backlogs: Iterable[Backlog] = (self.backlog, *self.channels.values())
+        pending = chain.from_iterable(one.pending(start, end) for one in backlogs)
+        return merged([*pending, (max(start, self.retention_start), end)])
 
     def trim(self) -> bool:
-        """Drop some of the messages in memory that nobody owes; False when none of them are left."""
+        """Drop some of the messages in memory that no channel must deliver; False when none are left."""
         if not self.log.keep_all:
             return self.log.release(self.low_water())
         self.log.keep_only(self.wanted(0, self.log.next_seq))
         self._kept_bytes = self.log.resident_bytes
         return False
 
-    def backend_depth(self, owed: Owed) -> int:
+    def backend_depth(self, backlog: Backlog) -> int:
         """How many waiting messages are beyond the memory limit."""
-        return 0 if self.ephemeral else owed.count_below(self.log.next_seq - self.memory_limit)
+        return 0 if self.ephemeral else backlog.count_below(self.log.next_seq - self.memory_limit)
 
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""
         if seq > self._encoder.next_seq:
-            self.log.had.go_on_at(self.log.next_seq, seq)
+            self.log.stored_ranges.go_on_at(self.log.next_seq, seq)
             self._encoder.skip_to(seq)
             self._skipped = (self.log.next_seq, seq)
             self.log.next_seq = seq
@@ -411,7 +413,7 @@ class Topic(Staging):
         return self.changed or any(channel.changed for channel in self.channels.values())
 
     def take_changed(self) -> bool:
-        """Whether what is owed changed since the last call."""
+        """Whether what is pending changed since the last call."""
         changed = self.changed
         self.changed = False
         for channel in self.channels.values():

@@ -13,13 +13,13 @@ class Unread:
 
     def look(self, broker: Broker, now_ns: int) -> None:
         """Note what has no reader now; to be called every few seconds."""
-        alone: list[Topic | Channel] = []
+        exclusive: list[Topic | Channel] = []
         for topic in broker.topics.values():
             if not topic.channels:
-                alone.append(topic)
-            alone += [channel for channel in topic.channels.values() if not channel.consumers]
+                exclusive.append(topic)
+            exclusive += [channel for channel in topic.channels.values() if not channel.consumers]
         known = self._since_ns
-        self._since_ns = {thing: known.get(thing, now_ns) for thing in alone}
+        self._since_ns = {thing: known.get(thing, now_ns) for thing in exclusive}
 
     def for_ms(self, thing: Topic | Channel, now_ns: int) -> int | None:
         """How long *thing* has had no reader; None when it has one."""

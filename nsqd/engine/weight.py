@@ -1,4 +1,4 @@
-"""How many bytes an owner owes, and by how much that exceeds a bound.
+"""How many bytes an owner must deliver, and by how much that exceeds a bound.
 
 The messages are weighed now and then; in between the bytes are estimated from the number of messages.
 """
@@ -14,7 +14,7 @@ _PART: Final = 32
 
 
 class Weighed(Protocol):
-    """What is owed, as far as it is weighed; `Owed` has it."""
+    """What is pending, as far as it is weighed; `Backlog` has it."""
 
     end: int
     finished: RangeSet
@@ -23,7 +23,7 @@ class Weighed(Protocol):
     def count(self) -> int:
         """How many messages."""
 
-    def count_owed(self, start: int, end: int) -> int:
+    def count_pending(self, start: int, end: int) -> int:
         """How many of ``start <= seq < end``."""
 
 
@@ -34,22 +34,22 @@ class Weight:
 
     def __init__(self) -> None:
         self._bytes = self._end = 0
-        # How many messages those bytes are, and how many were owed when all were weighed.
+        # How many messages those bytes are, and how many were pending when all were weighed.
         self._count = self._weighed = 0
 
-    def of(self, owed: Weighed, log: MessageLog) -> int:
-        """About how many bytes *owed* owes of *log*."""
-        count = owed.count()
+    def of(self, backlog: Weighed, log: MessageLog) -> int:
+        """About how many bytes *backlog* must deliver of *log*."""
+        count = backlog.count()
         if not count:
             return 0
         if abs(count - self._weighed) * _PART > self._weighed:
-            # From the first message that is owed, so that a long log costs nothing before it.
-            self._bytes = log.weigh(owed.finished.floor, owed.end, owed.count_owed)
+            # From the first message that is pending, so that a long log costs nothing before it.
+            self._bytes = log.weigh(backlog.finished.floor, backlog.end, backlog.count_pending)
             self._count = self._weighed = count
-        elif owed.end != self._end:
-            self._bytes += log.weigh(self._end, owed.end, size_of_range)
-            self._count += owed.end - self._end
-        self._end = owed.end
+        elif backlog.end != self._end:
+            self._bytes += log.weigh(self._end, backlog.end, size_of_range)
+            self._count += backlog.end - self._end
+        self._end = backlog.end
         # Messages that left since then are assumed to weigh as much as the rest.
         return self._bytes * count // self._count
 
@@ -63,11 +63,11 @@ class Weight:
         self._weighed = 0
 
 
-def excess(owed: Weighed, settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
+def excess(backlog: Weighed, settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
     """How many messages are beyond the bound once *count* more of *size* bytes have come."""
-    beyond = owed.count() + count - settings.max_depth if settings.max_depth else 0
+    beyond = backlog.count() + count - settings.max_depth if settings.max_depth else 0
     if settings.max_bytes:
-        bytes_beyond = owed.weight.of(owed, log) + size - settings.max_bytes
+        bytes_beyond = backlog.weight.of(backlog, log) + size - settings.max_bytes
         if bytes_beyond > 0:
-            beyond = max(beyond, -(-bytes_beyond // owed.weight.mean))
+            beyond = max(beyond, -(-bytes_beyond // backlog.weight.mean))
     return max(0, beyond)

@@ -1,11 +1,11 @@
 """Compaction of segments of which little is wanted, so that one deferred message does not hold a whole file.
 
-The messages of a run of neighbouring segments that are still owed are copied into one segment. It has the
+The messages of a run of neighbouring segments that are still pending are copied into one segment. It has the
 number of the first of them and the next generation. It gets its name when everything in it is on the disk;
 from then on it replaces the others. `retention` says which segments these are.
 
-A channel that is created meanwhile may be owed messages that nobody was owed before. So a compaction can be
-given up until just before the copy gets its name.
+A channel that is created meanwhile may need messages that no channel needed before. So a
+compaction can be given up until just before the copy gets its name.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from nsqd.log.gaps import Gap
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, Append
 from nsqd.log.pages import appends_in, read_page
 from nsqd.log.ranges import Ranges, merged, size_of, within
-from nsqd.log.retention import Extent
+from nsqd.log.retention import SegmentStats
 from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter, new_salt
 from nsqd.log.wanted import WantedPositions
@@ -44,7 +44,7 @@ class GivenUp(Exception):
 
 
 class Spoiled(Exception):
-    """Messages of *segment* that are owed cannot be read."""
+    """Messages of *segment* that are pending cannot be read."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(str(segment.path))
@@ -76,7 +76,7 @@ class Compaction:
         self.replaced: list[Segment] = []
         # The messages of the old segments that are in the copy.
         self.kept: Ranges = []
-        # Segments that are left as they are, because messages of them that are owed cannot be read.
+        # Segments that are left as they are, because messages of them that are pending cannot be read.
         self.spoiled: list[Segment] = []
         # Held for a moment, never while the disk is used.
         self._lock = Lock()
@@ -96,7 +96,7 @@ class Compaction:
         for place, segment in self._closed.items():
             size = segment.size - FILE_HEADER_BYTES
             wanted = wanted_bytes(segment, self._wanted)
-            extents.append(Extent(place, size, wanted, segment.header.origin))
+            extents.append(SegmentStats(place, size, wanted, segment.header.origin))
             self._spend(0)
         runs = retention.plan(extents, self._sizes.segment, self._sizes.worth, resting=self._resting)
         for run in runs:
@@ -106,7 +106,8 @@ class Compaction:
             except GivenUp:
                 return
             except Spoiled as error:
-                # Not compacted: the channel that is owed the lost messages must find the loss and count it.
+                # Not compacted: the channel that must deliver the lost messages must find the loss and count
+                # it.
                 self.spoiled.append(error.segment)
                 continue
             return
@@ -155,10 +156,10 @@ class Compaction:
         except FileNotFoundError:
             raise Spoiled(segment) from None
 
-    def _is_damaged(self, segment: Segment, page: int, owed: Ranges) -> bool:
-        """Whether owed messages are lost; those missing in a compacted segment may have been finished."""
+    def _is_damaged(self, segment: Segment, page: int, pending: Ranges) -> bool:
+        """Whether pending messages are lost; those missing in a compacted segment may have been finished."""
         return any(
-            isinstance(found, Gap) and found.is_loss and bool(within(owed, found.start, found.end))
+            isinstance(found, Gap) and found.is_loss and bool(within(pending, found.start, found.end))
             for found in read_page(self._disk, segment, page)
         )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from nsqd.log.disk import Disk
-from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import NotALog
 from nsqd.log.ranges import Ranges
 from nsqd.log.recovery import open_segment, recover
 from nsqd.log.segment import Segment
+from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 
 _LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
 # Files that were not finished, or did not take the place of another.
@@ -29,7 +29,7 @@ class Found:
     """The segments, oldest first, and what happened after the checkpoint, in order."""
 
     segments: list[Segment] = field(default_factory=list)
-    happenings: list[Stored | Noted] = field(default_factory=list)
+    tail_records: list[RecoveredMessages | RecoveredNote] = field(default_factory=list)
     next_number: int = 1
     # Messages that are known to be damaged; a reader may find others.
     damaged: Ranges = field(default_factory=list)
@@ -37,13 +37,15 @@ class Found:
     names: list[str] = field(default_factory=list)
 
 
-def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[str], None]) -> Found:
+def find_segments(
+    disk: Disk, folder: Path, mark: CheckpointPosition | None, warn: Callable[[str], None]
+) -> Found:
     """Find the segments in *folder*; *mark* is None when the checkpoint that was there cannot be used.
 
     Each file is used whatever happened to the others: NSQ promises no order, so messages missing between two
     files are only a gap. Raises OSError when something cannot be read or mended, and NewerVersion.
     """
-    known, mark = mark is not None, mark or Mark()
+    known, mark = mark is not None, mark or CheckpointPosition()
     names = disk.names(folder)
     for name in names:
         if name.endswith(_LEFTOVER):
@@ -54,7 +56,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
     if segments:
         found.next_number = segments[-1].number + 1
         if known and not mark.next and segments[0].header.follows:
-            # Files are let go of only when checkpoints know that. How much the missing files held is not
+            # Files are removed only when checkpoints know that. How much the missing files held is not
             # known.
             warn(f"{segments[0].path}: what was stored before it is lost, and no checkpoint tells of it")
     for place, empty in enumerate(segments):
@@ -71,9 +73,9 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
             warn(f"{segment.path}: {recovered.damages} {PLACES_DAMAGED}")
             found.damaged += recovered.damaged
         if segment.pages or segment.header.ends:
-            found.happenings += _missing(found.segments, segment, mark)
+            found.tail_records += _missing(found.segments, segment, mark)
             found.segments.append(segment)
-            found.happenings += recovered.happenings
+            found.tail_records += recovered.tail_records
         else:
             segment.remove(disk)
         if segment.next > mark.synced or segment.last_note > mark.synced_notes:
@@ -86,15 +88,15 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
     return found
 
 
-def _missing(before: list[Segment], segment: Segment, mark: Mark) -> list[Stored]:
+def _missing(before: list[Segment], segment: Segment, mark: CheckpointPosition) -> list[RecoveredMessages]:
     """Messages that were stored after the checkpoint and whose file before *segment* is missing.
 
-    They are owed like the rest, so that readers meet the gap and count the loss.
+    They are pending like the rest, so that readers meet the gap and count the loss.
     """
     follows = segment.header.follows
-    # Before the first file, only messages that a checkpoint covers may have been let go of.
+    # Before the first file, only messages that a checkpoint covers may have been removed.
     first = max(before[-1].next if before else 0, mark.next) or follows
-    return [Stored(first, follows)] if first < follows else []
+    return [RecoveredMessages(first, follows)] if first < follows else []
 
 
 def _limit(behind: list[Segment]) -> int:

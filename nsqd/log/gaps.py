@@ -31,7 +31,7 @@ class Gap:
 
     @property
     def is_loss(self) -> bool:
-        """Whether messages that somebody may be owed are lost."""
+        """Whether messages that a channel may have to deliver are lost."""
         return self.why in {Why.DAMAGED, Why.REMOVED}
 
     def __str__(self) -> str:

@@ -1,4 +1,5 @@
-"""Which sequences are missing in compacted files, so that a channel that is owed all others can count them.
+"""Which sequences are missing in compacted files, so that a channel that must deliver all others can count
+them.
 
 A compacted file speaks for all sequences from its first to its end, and has the messages that were wanted.
 The others were finished by everybody, or no message ever had that number: after a restart the numbers go on
@@ -23,7 +24,7 @@ MOST: Final = 10_000
 def holes_in(disk: Disk, segment: Segment) -> Ranges:
     """The sequences missing in a compacted segment; none when it cannot be read just now. For any thread.
 
-    Damaged messages do not count as missing: the channel that is owed them finds the damage.
+    Damaged messages do not count as missing: the channel that must deliver them finds the damage.
     """
     try:
         kept = segment_index.kept_of(disk, segment)

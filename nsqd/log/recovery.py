@@ -13,10 +13,10 @@ from typing import Final
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.frames import FRAME_OVERHEAD, NOT_DEFERRED, WallNs, published_ns
-from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
+from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 from nsqd.log.walk import AppendPlace, FileWindow, walk
 
 # Bytes that are looked at in one step.
@@ -33,7 +33,7 @@ class Recovered:
     """A segment as it is on disk, and what happened in it, in order, after the checkpoint."""
 
     segment: Segment
-    happenings: list[Stored | Noted] = field(default_factory=list)
+    tail_records: list[RecoveredMessages | RecoveredNote] = field(default_factory=list)
     # Bytes at the end of the file that were not written completely.
     torn: int = 0
     # Places that cannot be read and have whole ones behind them or lie below the durable mark.
@@ -73,7 +73,7 @@ def _is_empty(disk: Disk, fd: int) -> bool:
     return True
 
 
-def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
+def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) -> Recovered:
     """Find the extent of *segment*, which is still empty, and what happened in it after the checkpoint.
 
     Messages from the sequence *limit* on were refused: the next segment says so. Raises OSError.
@@ -103,7 +103,7 @@ class _Walk:
     """Goes from append to append through one file."""
 
     def __init__(
-        self, window: FileWindow, found: Recovered, mark: Mark, limit: int, *, durable: bool
+        self, window: FileWindow, found: Recovered, mark: CheckpointPosition, limit: int, *, durable: bool
     ) -> None:
         """*durable*: the whole file is known to have reached the disk."""
         self._window = window
@@ -144,7 +144,7 @@ class _Walk:
         return append.first >= self._limit and not append.is_note
 
     def _pass_over(self, place: AppendPlace) -> None:
-        """Count a damaged place. Its messages stay owed, so that a reader finds and counts the loss."""
+        """Count a damaged place. Its messages stay pending, so that a reader finds and counts the loss."""
         if self._above(place.append):
             self._sound = self._sound or _Extent(self._found)
             self._torn = self._torn or self._is_torn(place)
@@ -176,14 +176,14 @@ class _Walk:
     # --- what is found ---
 
     def _take(self, append: Append) -> None:
-        segment, happenings = self._segment, self._found.happenings
+        segment, tail_records = self._segment, self._found.tail_records
         time_ns = 0
         if append.is_note:
             segment.last_note = append.due_ns
             if append.due_ns > self._mark.notes and append.end <= self._size:
                 content = self._read(append.start, append.end)
                 if append.matches(content, self._salt):
-                    happenings.append(Noted(append.due_ns, content))
+                    tail_records.append(RecoveredNote(append.due_ns, content))
         else:
             if segment.wants_time and append.end <= self._size:
                 time_ns = published_ns(self._read(append.start, append.start + _TIME_BYTES))
@@ -202,13 +202,13 @@ class _Walk:
     def _owe(self, first: int, end: int, due_ns: WallNs, size: int = 0) -> None:
         size = size * (end - max(first, self._mark.next)) // max(1, end - first)
         first = max(first, self._mark.next)
-        happenings = self._found.happenings
-        last = happenings[-1] if happenings else None
-        if isinstance(last, Stored) and last.next == first and not (due_ns or last.due_ns):
+        tail_records = self._found.tail_records
+        last = tail_records[-1] if tail_records else None
+        if isinstance(last, RecoveredMessages) and last.next == first and not (due_ns or last.due_ns):
             last.next = end
             last.body_bytes += size
         else:
-            happenings.append(Stored(first, end, due_ns, size))
+            tail_records.append(RecoveredMessages(first, end, due_ns, size))
 
     # --- a torn end ---
 
@@ -244,8 +244,10 @@ class _Extent:
         self._pages = segment.pages
         self._damages = found.damages
         # Copied, because the last one grows.
-        self._happenings = [replace(one) if isinstance(one, Stored) else one for one in found.happenings[-1:]]
-        self._before = len(found.happenings[:-1])
+        self._happenings = [
+            replace(one) if isinstance(one, RecoveredMessages) else one for one in found.tail_records[-1:]
+        ]
+        self._before = len(found.tail_records[:-1])
 
     def restore(self, found: Recovered) -> None:
         segment = found.segment
@@ -253,4 +255,4 @@ class _Extent:
         for column in (segment.page_firsts, segment.page_offsets, segment.page_times):
             del column[self._pages :]
         found.damages = self._damages
-        found.happenings[self._before :] = self._happenings
+        found.tail_records[self._before :] = self._happenings

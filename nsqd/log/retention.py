@@ -1,11 +1,11 @@
 """Which parts of a log may go: one answer for removing segments and for compacting them. Pure.
 
 A note is wanted until every checkpoint knows it, however full the disk is: see `knows_notes`.
-A message is wanted while somebody owes it, or while a policy keeps it although everybody has finished it. A
-policy keeps the newest segments whole, so that keeping costs no copy. A segment of which nothing is wanted is
-removed, even when older ones are wanted; of a segment of which little is wanted, that little is copied.
-Neighbours are put together in one file, whose header says up to which sequence it speaks: so messages that
-are missing in it were finished, and are not lost.
+A message is wanted while a channel must deliver it, or while a policy keeps it although everybody has
+finished it. A policy keeps the newest segments whole, so that keeping costs no copy. A segment of which
+nothing is wanted is removed, even when older ones are wanted; of a segment of which little is wanted, that
+little is copied. Neighbours are put together in one file, whose header says up to which sequence it speaks:
+so messages that are missing in it were finished, and are not lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ _LEAST_SPARSE: Final = 1 / 8
 _WASTE_SEGMENTS: Final = 2
 # A file of which at most so much is wanted always joins a neighbour that is copied.
 _TINY_BYTES: Final = 64 << 10
-# Kept messages lie in about so many segments, because they are let go of one segment at a time.
+# Kept messages lie in about so many segments, because they are removed one segment at a time.
 _PARTS: Final = 8
 _LEAST_PART_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class SegmentStats:
     """A closed segment as retention sees it.
 
     *place* is its place in the log, *size* and *wanted* are bytes of data. Segments of different *kind* are
@@ -52,13 +52,14 @@ def knows_notes(last_note: int, covered_notes: int) -> bool:
     """Whether a file is not needed for its notes, of which the newest has the number *last_note*.
 
     Every checkpoint that a start may use knows the notes up to *covered_notes*. If the note about a new
-    channel were removed earlier, a start from an older checkpoint would not know the channel or what it owes.
+    channel were removed earlier, a start from an older checkpoint would not know the channel or its pending
+    messages.
     """
     return last_note <= covered_notes
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetentionLimit:
     """How long finished messages stay, and how many bytes of them; 0 is no bound, and one of them is set."""
 
     time_ns: int = 0
@@ -81,7 +82,9 @@ class Age:
     began_ns: int
 
 
-def kept_from(segments: Sequence[Age], kept: Kept, now_ns: int, newest_ns: Callable[[], int]) -> int:
+def retention_start(
+    segments: Sequence[Age], kept: RetentionLimit, now_ns: int, newest_ns: Callable[[], int]
+) -> int:
     """The sequence from which on a policy keeps everything: where a segment begins, or behind the last one.
 
     A segment is kept while its last message is young enough and the segments behind it are smaller than the
@@ -114,14 +117,14 @@ def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:
 
 
 def plan(
-    extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool
-) -> list[list[Extent]]:
+    extents: Sequence[SegmentStats], segment_bytes: int, worth_bytes: int, *, resting: bool
+) -> list[list[SegmentStats]]:
     """The runs of neighbours to be put together in one file each; first the run that frees most for its cost.
 
     *segment_bytes* is the size of a full segment, *worth_bytes* the waste that is worth a copy.
     """
     loose = _loose(extents, segment_bytes, worth_bytes, resting=resting)
-    runs: list[list[Extent]] = []
+    runs: list[list[SegmentStats]] = []
     at = 0
     while at < len(extents):
         if extents[at].place not in loose:
@@ -142,7 +145,9 @@ def plan(
     return sorted(runs, key=lambda run: sum(one.wanted for one in run) / sum(one.waste for one in run))
 
 
-def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool) -> set[int]:
+def _loose(
+    extents: Sequence[SegmentStats], segment_bytes: int, worth_bytes: int, *, resting: bool
+) -> set[int]:
     """The places of the segments of which something is to be removed."""
     if not resting and sum(one.waste for one in extents) <= _WASTE_SEGMENTS * segment_bytes:
         # It is better to wait: soon less of them is wanted, and there is less to copy, or nothing.
@@ -166,7 +171,9 @@ def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, r
     return loose
 
 
-def _joins(run: list[Extent], one: Extent, loose: set[int], segment_bytes: int, *, behind: bool) -> bool:
+def _joins(
+    run: list[SegmentStats], one: SegmentStats, loose: set[int], segment_bytes: int, *, behind: bool
+) -> bool:
     """Whether a neighbour is to go into the same file: it is copied anyway, or is small beside the run."""
     edge = run[-1] if behind else run[0]
     if abs(one.place - edge.place) != 1 or one.kind != edge.kind:

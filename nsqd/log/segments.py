@@ -19,7 +19,7 @@ from nsqd.log.tail import READS_AT_ONCE
 class StoredLog:
     """The segments of one topic, oldest first."""
 
-    __slots__ = ("_cache", "_disk", "_firsts", "_segments", "_told", "_warn", "end", "folder")
+    __slots__ = ("_cache", "_disk", "_firsts", "_logged", "_segments", "_warn", "end", "folder")
 
     def __init__(
         self, disk: Disk, folder: Path, warn: Callable[[str], None], cache: Cache | None = None
@@ -34,7 +34,7 @@ class StoredLog:
         self._firsts: list[int] = []
         self._cache = cache or Cache(disk)
         # Losses that were already logged.
-        self._told: set[Gap] = set()
+        self._logged: set[Gap] = set()
 
     # --- what there is ---
 
@@ -59,18 +59,18 @@ class StoredLog:
         """The compacted segments that have, or could have, messages from *seq* on."""
         return [one for one in self._segments if one.header.ends and one.pages and one.next > seq]
 
-    def losses(self, kept_from: int | None = None) -> list[Gap]:
+    def losses(self, log_start: int | None = None) -> list[Gap]:
         """The gaps of messages that were stored between or behind the segments and are missing.
 
-        With *kept_from*, below which messages were let go of, also the gap before the first segment.
+        With *log_start*, below which messages were removed, also the gap before the first segment.
         """
         found: list[Gap] = []
-        if kept_from is not None:
-            missing = self._before_first(kept_from)
+        if log_start is not None:
+            missing = self._before_first(log_start)
             if missing is not None and missing.is_loss:
                 found.append(missing)
         for before, after in zip(self._segments, self._segments[1:], strict=False):
-            if max(before.next, kept_from or 0) < after.header.follows:
+            if max(before.next, log_start or 0) < after.header.follows:
                 found.append(Gap(before.next, after.header.follows, Why.REMOVED))
         if self._segments and self._segments[-1].next < self.end:
             found.append(Gap(self._segments[-1].next, self.end, Why.REMOVED))
@@ -214,13 +214,13 @@ class StoredLog:
             found = Gap(seq, seq + 1, Why.DAMAGED)
         return self._lost(found) if isinstance(found, Gap) and found.is_loss else found
 
-    def _let_go(self, segment: Segment) -> None:
-        """Forget what is in memory of a segment whose file is let go of."""
+    def _evict(self, segment: Segment) -> None:
+        """Forget what is in memory of a segment whose file is removed."""
         self._cache.forget(segment)
 
     def _lost(self, gap: Gap) -> Gap:
-        if gap not in self._told:
-            self._told.add(gap)
+        if gap not in self._logged:
+            self._logged.add(gap)
             count = gap.end - gap.start
             self._warn(
                 f"{self.folder}: up to {count} messages from {gap.start:x} on are lost: {gap.why.value}"

@@ -1,6 +1,6 @@
 """Letting go of what nobody wants of a log: whole segments, and by compaction parts of the others.
 
-Readers of the log no longer see what was let go of; a thread removes the files later. `retention` says what
+Readers of the log no longer see what was removed; a thread removes the files later. `retention` says what
 is wanted.
 """
 
@@ -55,9 +55,9 @@ class ShrinkingLog(StoredLog):
         self.tap: Tap | None = None
         self._max_segment_bytes = max_segment_bytes
         self._worth_compacting = worth_compacting
-        # Segments that were let go of and whose files still exist.
+        # Segments that were removed and whose files still exist.
         self._removable: deque[Segment] = deque()
-        # Segments that cannot be compacted, because messages of them that are owed cannot be read.
+        # Segments that cannot be compacted, because messages of them that are pending cannot be read.
         self._spoiled: set[Segment] = set()
         # The compaction that was begun last, until its result is used.
         self._compaction: Compaction | None = None
@@ -70,11 +70,11 @@ class ShrinkingLog(StoredLog):
 
     def kept_after_drop(self, seq: int, notes: int) -> int:
         """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
-        kept_from = 0
+        log_start = 0
         for segment in self._droppable(seq, notes):
             if segment.messages or segment.header.ends:
-                kept_from = segment.next
-        return kept_from
+                log_start = segment.next
+        return log_start
 
     def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
         """Segments to let go of, oldest first; one that is kept for its notes holds up none behind it."""
@@ -93,14 +93,14 @@ class ShrinkingLog(StoredLog):
         dropped = list(self._droppable(seq, notes))
         self._removable += dropped
         if self.tap is not None:
-            self.tap.let_go(dropped)
+            self.tap.segments_removed(dropped)
         self._forget(dropped)
         return len(dropped)
 
     def _forget(self, segments: list[Segment]) -> None:
         """Take *segments* out of the log."""
         for segment in segments:
-            self._let_go(segment)
+            self._evict(segment)
             self._spoiled.discard(segment)
             place = self._segments.index(segment)
             del self._segments[place], self._firsts[place]
@@ -111,7 +111,7 @@ class ShrinkingLog(StoredLog):
         return bool(self._removable)
 
     def remove_files(self) -> None:
-        """Remove the files of segments that were let go of; takes long, in any thread, but in one at a time.
+        """Remove the files of segments that were removed; takes long, in any thread, but in one at a time.
 
         Raises OSError for the first file that cannot be removed. The other files are removed; those that
         could not be are tried again by the next call.
@@ -144,8 +144,8 @@ class ShrinkingLog(StoredLog):
     ) -> Compaction:
         """A compaction that makes the log smaller when it is run, if that is possible.
 
-        *wanted* is what anybody owes or keeps at this moment. Only segments that are closed at this moment
-        count, so nothing published later is in them.
+        *wanted* is what a channel must deliver or keeps at this moment. Only segments that are closed at this
+        moment count, so nothing published later is in them.
         Every checkpoint knows the notes up to *covered_notes*. Segments that end at or before *low_water* are
         left out, because they soon go as a whole. See `retention` for *resting*, `Compaction` for *spend*.
         """
@@ -157,7 +157,7 @@ class ShrinkingLog(StoredLog):
         return self._compaction
 
     def wants_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
-        """Whether there is enough in closed segments to look at what of it is owed."""
+        """Whether there is enough in closed segments to look at what of it is pending."""
         closed = self._compactable(covered_notes, low_water).values()
         # A file of which only the header is left cannot be made smaller.
         size = sum(one.size - FILE_HEADER_BYTES for one in closed)
@@ -187,7 +187,7 @@ class ShrinkingLog(StoredLog):
         return any(one.next > low_water and one.state is SegmentState.SEALED for one in self._segments)
 
     def claim(self) -> Ranges:
-        """Like :meth:`extents`, for a channel that is owed all of it from now on.
+        """Like :meth:`extents`, for a channel that must deliver all of it from now on.
 
         No compaction that began earlier removes any of these messages.
         """
@@ -205,22 +205,22 @@ class ShrinkingLog(StoredLog):
         self._compaction = None
         for segment in compaction.spoiled:
             if segment in self._segments:
-                self._warn(f"{segment.path} is not compacted: messages that are owed cannot be read")
+                self._warn(f"{segment.path} is not compacted: messages that are pending cannot be read")
                 self._spoiled.add(segment)
         old, new = compaction.old, compaction.new
         if new is None or self.deleted:
             return 0
         here = [one for one in old if one in self._segments]
         if not here:
-            # All old segments were let go of meanwhile, so nobody needs the copy either.
+            # All old segments were removed meanwhile, so nobody needs the copy either.
             self._removable.append(new)
             return 0
         at = self._segments.index(here[0])
         self._segments[at : at + len(here)] = [new]
         self._firsts[at : at + len(here)] = [new.first]
         for one in here:
-            self._let_go(one)
+            self._evict(one)
         if self.tap is not None:
-            self.tap.let_go(here)
+            self.tap.segments_removed(here)
         self._removable += [one for one in here if one in compaction.replaced]
         return sum(one.size for one in here) - new.size

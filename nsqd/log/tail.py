@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 from nsqd.log.frames import Block, Piece, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
-from nsqd.log.had import HadRanges
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, join, within
+from nsqd.log.stored_ranges import StoredRanges
 
 # The memory limit of a topic counts messages, as NSQ's does; this limits bytes when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
@@ -93,12 +93,12 @@ class MessageLog:
         "_head",
         "_hint",
         "_resident",
-        "had",
         "keep_all",
-        "kept_from",
         "limit",
+        "log_start",
         "next_seq",
         "source",
+        "stored_ranges",
     )
 
     def __init__(self, source: BlockSource, next_seq: int, limit: int, *, keep_all: bool = False) -> None:
@@ -106,9 +106,9 @@ class MessageLog:
         self.source = source
         self.next_seq = next_seq
         # Which messages it has or once had, up to its end.
-        self.had = HadRanges(next_seq)
-        # Nothing that was stored at or after this sequence has been let go of.
-        self.kept_from = next_seq
+        self.stored_ranges = StoredRanges(next_seq)
+        # Nothing that was stored at or after this sequence has been removed.
+        self.log_start = next_seq
         self.limit = limit
         self.keep_all = keep_all
         self._blocks: list[Block] = []
@@ -198,7 +198,7 @@ class MessageLog:
         self._head = self._hint = 0
         self._resident = sum(map(len, kept))
         self._bytes = sum(len(block.data) for block in kept)
-        self.kept_from = max(self.kept_from, self.resident_from)
+        self.log_start = max(self.log_start, self.resident_from)
 
     def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:
         """The block that holds *seq*, the gap in which it lies, or None past the end. Raises CannotRead.
@@ -223,7 +223,7 @@ class MessageLog:
                 self._hint = i
                 return blocks[i]
             end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
-            # A log that lives in memory only has dropped what nobody is owed.
+            # A log that lives in memory only has dropped what no channel must deliver.
             return Gap(seq, end, Why.COMPACTED if self.keep_all else Why.UNUSED)
         if self.keep_all:
             return Gap(seq, self.resident_from, Why.COMPACTED)

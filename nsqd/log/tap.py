@@ -9,8 +9,8 @@ class Tap:
     def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
 
-    def let_go(self, segments: list[Segment]) -> None:
-        """*segments* are let go of, because nobody wants them or a compacted one now takes their place."""
+    def segments_removed(self, segments: list[Segment]) -> None:
+        """*segments* are removed, because nobody wants them or a compacted one now takes their place."""
 
     def lost(self) -> None:
         """Somebody else has removed files of the log: only what was copied of them is left."""

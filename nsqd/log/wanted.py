@@ -1,7 +1,7 @@
 """Which messages of a log are wanted at one moment, asked range by range, in any thread. Pure.
 
 As a list of ranges, a million scattered messages would need an object each, and no other thread could run
-while these are made. So this keeps what it is computed from: what each of those who are owed messages has
+while these are made. So this keeps what it is computed from: what each of those who are pending messages has
 finished.
 """
 
@@ -18,17 +18,18 @@ _ABSENT: Final = re.compile(rb"\0+")
 class WantedPositions:
     """See the module."""
 
-    def __init__(self, owing: list[tuple[RangeSet, int]], kept_from: int = EVERYTHING) -> None:
-        """Each of those *owing* has finished a set of positions, and is owed nothing from a given end on.
+    def __init__(self, backlogs: list[tuple[RangeSet, int]], log_start: int = EVERYTHING) -> None:
+        """Each of those *backlogs* has finished a set of positions, and is pending nothing from a given end
+        on.
 
-        The sets must not be changed any more. From *kept_from* on all is wanted, even if it is finished.
+        The sets must not be changed any more. From *log_start* on all is wanted, even if it is finished.
         """
-        self._owing = owing
-        self._kept_from = kept_from
+        self._backlogs = backlogs
+        self._log_start = log_start
 
     def totals(self, start: int, end: int) -> tuple[int, int]:
         """How many positions in ``start <= position < end`` are wanted, and in about how many ranges."""
-        kept = max(start, min(end, self._kept_from))
+        kept = max(start, min(end, self._log_start))
         count, ranges = end - kept, int(kept < end)
         for _, column in self._columns(start, kept):
             count += column.count(0)
@@ -37,7 +38,7 @@ class WantedPositions:
 
     def ranges(self, start: int, end: int) -> Ranges:
         """The wanted positions in ``start <= position < end`` as ranges, sorted and merged."""
-        kept = max(start, min(end, self._kept_from))
+        kept = max(start, min(end, self._log_start))
         found: Ranges = []
         for low, column in self._columns(start, kept):
             for absent in _ABSENT.finditer(column):
@@ -48,17 +49,19 @@ class WantedPositions:
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
-        owing = [one for one in self._owing if one[1] > start]
-        while start < end and owing:
+        backlogs = [one for one in self._backlogs if one[1] > start]
+        while start < end and backlogs:
             # What is known at once to be finished by all is passed over at once.
-            behind = min(EVERYTHING if start >= stop else finished.solid(start) for finished, stop in owing)
+            behind = min(
+                EVERYTHING if start >= stop else finished.solid(start) for finished, stop in backlogs
+            )
             if behind > start:
                 start = behind
                 continue
             high = min(end, (start // PAGE + 1) * PAGE)
             columns = [
                 finished.column(start, min(high, stop)).ljust(high - start, b"\1")
-                for finished, stop in owing
+                for finished, stop in backlogs
                 if start < stop
             ]
             yield start, columns[0] if len(columns) == 1 else _all_have(columns)

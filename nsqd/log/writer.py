@@ -9,13 +9,13 @@ from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import CannotOpen, Disk
 from nsqd.log.finding import Found, find_segments
 from nsqd.log.frames import Block
-from nsqd.log.happened import Mark
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segment_writer import SegmentWriter, new_log_id, new_salt
 from nsqd.log.shrinking import ShrinkingLog
 from nsqd.log.syncing import Syncing, SyncJob
+from nsqd.log.tail_records import CheckpointPosition
 
 
 class LogWriter(ShrinkingLog):
@@ -60,8 +60,8 @@ class LogWriter(ShrinkingLog):
         self.sync_error: OSError | None = None
         # Why notes may never be on the disk, until a checkpoint that was begun later is durable.
         self.doubt: OSError | None = None
-        # What the checkpoint of the last life says. What it calls durable and is missing was let go of.
-        self.known_durable = Mark()
+        # What the checkpoint of the last life says. What it calls durable and is missing was removed.
+        self.known_durable = CheckpointPosition()
         # All files say it, see `FileHeader.log_id`.
         self.log_id = new_log_id()
         self._origin = origin
@@ -248,7 +248,7 @@ class LogWriter(ShrinkingLog):
                 if not writer.segment.pages and self._segments[-1:] == [writer.segment]:
                     # It was made for a trial; each trial that fails would leave an empty file behind.
                     self._remove_empty(writer.segment)
-        # The file that was synced may have been let go of meanwhile.
+        # The file that was synced may have been removed meanwhile.
         for writer in [one for one in self._syncing.sealed if one.segment not in self._segments]:
             self._stop_writing(writer)
         self.sync_error = error or job.failed_before
@@ -278,9 +278,9 @@ class LogWriter(ShrinkingLog):
                 return segment.synced_notes
         return self.notes
 
-    def mark(self, next_seq: int) -> Mark:
+    def mark(self, next_seq: int) -> CheckpointPosition:
         """What a checkpoint made now, which covers messages below *next_seq*, must say of the log."""
-        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+        return CheckpointPosition(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 
     # --- what somebody else has removed ---
 
@@ -329,11 +329,11 @@ class LogWriter(ShrinkingLog):
         for writer in list(self._syncing.sealed):
             self._stop_writing(writer)
 
-    def _let_go(self, segment: Segment) -> None:
+    def _evict(self, segment: Segment) -> None:
         if self._writer is not None and self._writer.segment is segment:
             # Sealing adds to the cache, so it comes before the cache forgets the segment.
             self.seal()
-        super()._let_go(segment)
+        super()._evict(segment)
         for writer in [one for one in self._syncing.sealed if one.segment is segment]:
             self._stop_writing(writer)
 
@@ -364,14 +364,14 @@ class LogWriter(ShrinkingLog):
 
     # --- starting ---
 
-    def recover(self, mark: Mark | None) -> Found:
+    def recover(self, mark: CheckpointPosition | None) -> Found:
         """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
         *mark* is what the checkpoint says; None when there is one that cannot be used. Raises OSError when
         something cannot be read or repaired.
         """
         found = find_segments(self._disk, self.folder, mark, self._warn)
-        mark = mark or Mark()
+        mark = mark or CheckpointPosition()
         self.known_durable = mark
         self._exists = True
         self._segments = found.segments

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.broker import Broker
-from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings, SettingsOf
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Block
@@ -40,21 +40,23 @@ def keeps_less(old: Settings, new: Settings) -> bool:
     ) < (old.retain_bytes or _FOREVER)
 
 
-def _of(name: str, topic: Topic, owed: Owed, old: Settings, new: Settings, now_ns: int) -> Iterator[str]:
+def _of(
+    name: str, topic: Topic, backlog: Backlog, old: Settings, new: Settings, now_ns: int
+) -> Iterator[str]:
     if new.drop_oldest and not (old.drop_oldest and _as_wide(old, new)):
-        excess = owed.count() - new.max_depth if new.max_depth else 0
+        excess = backlog.count() - new.max_depth if new.max_depth else 0
         if excess > 0:
-            yield f"{name} would drop the oldest {min(excess, owed.depth)} of {owed.count()} messages"
-        elif new.max_bytes and owed.weight.of(owed, topic.log) > new.max_bytes:
+            yield f"{name} would drop the oldest {min(excess, backlog.depth)} of {backlog.count()} messages"
+        elif new.max_bytes and backlog.weight.of(backlog, topic.log) > new.max_bytes:
             yield f"{name} would drop what is more than {new.max_bytes} bytes"
     shorter = new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns)
-    if shorter and owed.count() and _oldest_ns(topic, owed) + new.ttl_ns <= now_ns:
-        yield f"{name} would lose those of {owed.count()} messages that are older than the ttl"
+    if shorter and backlog.count() and _oldest_ns(topic, backlog) + new.ttl_ns <= now_ns:
+        yield f"{name} would lose those of {backlog.count()} messages that are older than the ttl"
 
 
-def _oldest_ns(topic: Topic, owed: Owed) -> int:
-    """When the oldest message that is owed was published; 0 when that is not known."""
-    seq = owed.lowest()
+def _oldest_ns(topic: Topic, backlog: Backlog) -> int:
+    """When the oldest message that is pending was published; 0 when that is not known."""
+    seq = backlog.lowest()
     try:
         found = None if seq is None else topic.log.read(seq, seq + 1)
     except CannotRead:

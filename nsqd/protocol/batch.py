@@ -31,7 +31,7 @@ class Truncated(ProtocolError):
 class Slices:
     """The messages of a batch that is too long to be published in one go.
 
-    All sizes are checked before the first message is given out, so that a bad batch publishes nothing.
+    All sizes are checked before the first message is delivered, so that a bad batch publishes nothing.
     """
 
     __slots__ = (
@@ -63,18 +63,18 @@ class Slices:
 
     @property
     def end(self) -> int:
-        """Where the batch ends in the payload, once all messages were given out."""
+        """Where the batch ends in the payload, once all messages were delivered."""
         return self._at
 
     @property
     def done(self) -> bool:
-        """Whether all messages were given out."""
+        """Whether all messages were delivered."""
         return self._given == self.count
 
     def take(self) -> Batch | None:
         """The next messages to stage; none while they are checked, None when there are no more.
 
-        Raises ProtocolError, but not after messages were given out.
+        Raises ProtocolError, but not after messages were delivered.
         """
         if self._checked < self.count:
             self._check()

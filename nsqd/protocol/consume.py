@@ -9,11 +9,11 @@ from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
 from nsqd.engine import topology
 from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
-from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.owners import owner_of
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
-from nsqd.protocol.conversation import Conversation
+from nsqd.protocol.connection_state import ConnectionState
 from nsqd.protocol.reading import number, text
 from nsqd.protocol.replies import CLOSE_WAIT, OK
 from nsqd.protocol.states import State
@@ -28,7 +28,7 @@ _UINT64: Final = (1 << 64) - 1
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+def sub(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
     if not session.settings.heartbeat_ms:
         raise ProtocolError(E_INVALID, "cannot SUB with heartbeats disabled")
     if len(params) < 3:
@@ -58,7 +58,7 @@ def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     return pos
 
 
-def rdy(session: Conversation, params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+def rdy(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
     if session.state is State.CLOSING:
         return pos
     count = 1
@@ -78,7 +78,7 @@ def rdy(session: Conversation, params: list[bytes], _data: bytes, pos: int, _now
     return pos
 
 
-def cls(session: Conversation, _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+def cls(session: ConnectionState, _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
     if session.consumer is not None:
         session.consumer.rdy = 0
     session.state = State.CLOSING
@@ -86,7 +86,7 @@ def cls(session: Conversation, _params: list[bytes], _data: bytes, pos: int, _no
     return pos
 
 
-def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
+def fins(session: ConnectionState, data: bytes, start: int, now_ns: int) -> int:
     """Apply consecutive FINs from *start* on; returns where they end, 0 when the first is not a plain one."""
     consumer = session.consumer
     if consumer is None or consumer.channel is None:
@@ -108,7 +108,7 @@ def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
 
 
 def _of_one(
-    session: Conversation, channel: Channel, data: bytes, start: int, end: int
+    session: ConnectionState, channel: Channel, data: bytes, start: int, end: int
 ) -> tuple[Channel, MessageIds, int]:
     """The channel and ids that the first of these FINs belongs to, and where FINs of another nsqd begin."""
     message_id = data[start + 4 : start + 4 + ID_LENGTH]
@@ -126,7 +126,13 @@ def _of_one(
 
 
 def _finish(
-    session: Conversation, channel: Channel, ids: MessageIds, data: bytes, start: int, end: int, now_ns: int
+    session: ConnectionState,
+    channel: Channel,
+    ids: MessageIds,
+    data: bytes,
+    start: int,
+    end: int,
+    now_ns: int,
 ) -> None:
     """Apply the FINs between *start* and *end*, which are all for this channel."""
     consumer = session.consumer
@@ -155,7 +161,7 @@ def _finish(
         start = stop
 
 
-def fin(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+def fin(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
     message_id = _message_id("FIN", params, 2)
     consumer = session.consumer
     try:
@@ -169,7 +175,7 @@ def fin(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     return pos
 
 
-def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+def req(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
     message_id = _message_id("REQ", params, 3)
     delay_ms = number(params[2])
     if delay_ms is None:
@@ -183,7 +189,7 @@ def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
         delay_ns = min(delay_ms * _NS_PER_MS, longest_ns)
         due_ns = channel.requeue(seq, consumer, delay_ns, now_ns)
         if due_ns:
-            session.broker.put_off(channel, seq, due_ns)
+            session.broker.defer(channel, seq, due_ns)
         _served(session, consumer)
         session.broker.serve(channel)
     except NotInFlight as error:
@@ -191,7 +197,7 @@ def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     return pos
 
 
-def touch(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+def touch(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
     message_id = _message_id("TOUCH", params, 2)
     consumer = session.consumer
     try:
@@ -213,12 +219,12 @@ def _message_id(word: str, params: list[bytes], at_least: int) -> bytes:
     return params[1]
 
 
-def _not_answered(session: Conversation, word: str, message_id: bytes, why: NotInFlight) -> None:
+def _not_answered(session: ConnectionState, word: str, message_id: bytes, why: NotInFlight) -> None:
     sentence = f"{word} {text(message_id)} failed {why}"
     session.refuse(ProtocolError(f"E_{word}_FAILED", sentence, fatal=False))
 
 
-def _served(session: Conversation, consumer: Consumer) -> None:
+def _served(session: ConnectionState, consumer: Consumer) -> None:
     channel = consumer.channel
     if channel is not None and channel.refresh(consumer):
         session.broker.serve(channel)

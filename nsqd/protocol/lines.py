@@ -17,7 +17,7 @@ class MessageTooBig(ValueError):
 
 
 class TextSlices:
-    """The messages of a text, in slices. All lines are checked before the first message is given out."""
+    """The messages of a text, in slices. All lines are checked before the first message is delivered."""
 
     __slots__ = ("_at", "_body", "_checked", "_max_msg_size")
 
@@ -29,13 +29,13 @@ class TextSlices:
 
     @property
     def done(self) -> bool:
-        """Whether all messages were given out."""
+        """Whether all messages were delivered."""
         return self._checked and self._at >= len(self._body)
 
     def take(self) -> Batch | None:
         """The next messages to stage, perhaps none; None when there are no more.
 
-        Raises MessageTooBig, but not after messages were given out.
+        Raises MessageTooBig, but not after messages were delivered.
         """
         if not self._checked:
             self._check()

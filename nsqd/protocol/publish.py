@@ -20,7 +20,7 @@ from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
-from nsqd.protocol.conversation import Conversation, LongBatch, PublishMark
+from nsqd.protocol.connection_state import ConnectionState, LongBatch, PublishMark
 from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
@@ -36,7 +36,7 @@ _ONE_OVERHEAD: Final = 8
 _MPUB_CUT: Final = "MPUB failed to read message body"
 
 
-def pub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+def pub(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic_name = _topic_name("PUB", params, 2)
     # Nothing is created for a message that is refused or has not arrived yet.
     message_end("PUB", data, pos, session.broker.limits.max_msg_size)
@@ -44,7 +44,7 @@ def pub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_n
     return publish_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
 
 
-def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+def publish_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """Apply a PUB whose line is understood; the path of a client that publishes one by one."""
     limit = session.broker.limits.max_msg_size
     body = pos + 4
@@ -58,7 +58,7 @@ def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now
     raise AssertionError("a message that is whole and of legal size was not published")
 
 
-def pub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+def pub_ext(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic_name = _topic_name("PUB_EXT", params, 2)
     limit = session.broker.limits.max_msg_size
     end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
@@ -67,7 +67,7 @@ def pub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, n
     return pub_ext_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
 
 
-def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+def pub_ext_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """Apply a PUB_EXT whose line is understood."""
     limit = session.broker.limits.max_msg_size
     start = pos + 4
@@ -87,17 +87,19 @@ def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now
     return end
 
 
-def mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+def mpub(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic = _topic_of_mpub(session, params, data, pos, now_ns)
     return mpub_line(session, topic, data, pos, now_ns)
 
 
-def mpub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+def mpub_ext(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic = _topic_of_mpub(session, params, data, pos, now_ns)
     return mpub_ext_line(session, topic, data, pos, now_ns)
 
 
-def _topic_of_mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> Topic:
+def _topic_of_mpub(
+    session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int
+) -> Topic:
     if len(params) < 2:
         raise ProtocolError(E_INVALID, "MPUB insufficient number of parameters")
     if not is_valid_name_bytes(params[1]):
@@ -110,17 +112,19 @@ def _topic_of_mpub(session: Conversation, params: list[bytes], data: bytes, pos:
     return session.broker.topic_to_publish(topic_name, now_ns)
 
 
-def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+def mpub_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """Apply an MPUB whose line is understood."""
     return _mpub(session, topic, data, pos, now_ns, extended=False)
 
 
-def mpub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+def mpub_ext_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """Apply an MPUB_EXT whose line is understood."""
     return _mpub(session, topic, data, pos, now_ns, extended=True)
 
 
-def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int, *, extended: bool) -> int:
+def _mpub(
+    session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int, *, extended: bool
+) -> int:
     start = pos + 4
     if start > len(data):
         raise Incomplete(start, ProtocolError(E_BAD_BODY, "MPUB failed to read body size"))
@@ -162,7 +166,7 @@ def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: in
     return end
 
 
-def dpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+def dpub(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic_name = _topic_name("DPUB", params, 3)
     delay_ms = number(params[2])
     if delay_ms is None:
@@ -187,7 +191,7 @@ def _topic_name(word: str, params: list[bytes], at_least: int) -> str:
     return params[1].decode()
 
 
-def _wait_for_body(session: Conversation, data: bytes, pos: int) -> None:
+def _wait_for_body(session: ConnectionState, data: bytes, pos: int) -> None:
     """Delay refusing an MPUB until its body is there: an earlier close could cost the client the error."""
     end = pos + 4
     if end <= len(data):
@@ -203,7 +207,7 @@ def refusal(word: str, refused: Refused) -> ProtocolError:
     return ProtocolError(f"E_{word}_FAILED", f"{word} failed {refused}")
 
 
-def go_on(session: Conversation, batch: LongBatch, now_ns: int) -> bool:
+def go_on(session: ConnectionState, batch: LongBatch, now_ns: int) -> bool:
     """Publish the next slice of a batch; True when it is answered.
 
     Raises ProtocolError, Truncated and Refused.
@@ -221,7 +225,7 @@ def go_on(session: Conversation, batch: LongBatch, now_ns: int) -> bool:
     return False
 
 
-def _published(session: Conversation, topic: Topic, word: str, count: int) -> None:
+def _published(session: ConnectionState, topic: Topic, word: str, count: int) -> None:
     if topic is not session.marked:
         _mark(session, topic, word)
     session.out.append(OK)
@@ -229,7 +233,7 @@ def _published(session: Conversation, topic: Topic, word: str, count: int) -> No
     session.pub_counts[name] = session.pub_counts.get(name, 0) + count
 
 
-def _mark(session: Conversation, topic: Topic, word: str) -> None:
+def _mark(session: ConnectionState, topic: Topic, word: str) -> None:
     """Note that something staged at *topic* is to be stored: later replies in ``out`` depend on that."""
     session.marked = topic
     session.marks.append(PublishMark(topic, len(session.out), word))
@@ -237,7 +241,7 @@ def _mark(session: Conversation, topic: Topic, word: str) -> None:
 
 
 # The rest of a command whose line was understood before, so that each line is parsed only once.
-AfterLine: TypeAlias = Callable[[Conversation, Topic, bytes, int, int], int]
+AfterLine: TypeAlias = Callable[[ConnectionState, Topic, bytes, int, int], int]
 AFTER_LINE: Final[dict[bytes, AfterLine]] = {
     b"PUB": publish_line,
     b"MPUB": mpub_line,

@@ -28,7 +28,7 @@ from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
-from nsqd.protocol.conversation import Conversation
+from nsqd.protocol.connection_state import ConnectionState
 from nsqd.protocol.identify import Upgrade, negotiate, upgrades
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
 from nsqd.protocol.replies import OK
@@ -56,7 +56,7 @@ class _Upgrading(Exception):
     """The bytes that follow were sent too early: they are lost, as in the original."""
 
 
-class Session(Conversation):
+class Session(ConnectionState):
     """Reads the bytes of one V2 connection and applies its commands."""
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Session(Conversation):
     def __init__(
         self, broker: Broker, sink: Sink, peer_host: str, keep_for: Callable[[int], Callable[[], bool]]
     ) -> None:
-        """Takes the arguments of `Conversation`."""
+        """Takes the arguments of `ConnectionState`."""
         super().__init__(broker, sink, peer_host, keep_for)
         self.started = False
         # The bytes that followed the magic of another node, for the stream's own reader.

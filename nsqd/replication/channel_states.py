@@ -27,12 +27,12 @@ def pending_of(topic: Topic) -> dict[ChannelKey, Ranges]:
     readable = facts.readable(topic, extents_of(topic))
     end = topic.log.next_seq
     found = {
-        (name, channel.generation): facts.within_all(channel.owed(0, end), readable)
+        (name, channel.generation): facts.within_all(channel.pending(0, end), readable)
         for name, channel in topic.channels.items()
         if not channel.ephemeral
     }
     if not any(not channel.ephemeral for channel in topic.channels.values()):
-        found[NO_CHANNEL] = facts.within_all(topic.backlog.owed(0, end), readable)
+        found[NO_CHANNEL] = facts.within_all(topic.backlog.pending(0, end), readable)
     return {key: ranges for key, ranges in found.items() if ranges}
 
 
@@ -41,7 +41,9 @@ def states_of(
 ) -> Iterator[ChannelState]:
     """Frames with the channel state of one topic; *pending* is what is said to be pending."""
     if isinstance(topic, ReplicaTopic) and topic.tombstoned:
-        yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, facts.had(topic), _NOTHING, live=False)
+        yield from _in_frames(
+            origin, copy, topic.name, NO_CHANNEL, facts.stored_ranges(topic), _NOTHING, live=False
+        )
     elif waiting := pending.get(NO_CHANNEL):
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, _NOTHING, waiting, live=True)
     live = [name for name, channel in topic.channels.items() if not channel.ephemeral]
@@ -98,7 +100,7 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
         return True
     if channel.generation != state.generation:
         return False
-    news = promoted.unite(broker, topic, channel, finished) > 0
+    news = promoted.merge_finished(broker, topic, channel, finished) > 0
     return _remember(topic, (channel.name, channel.generation), finished) or news
 
 
@@ -107,7 +109,7 @@ def _remember(topic: Topic, key: ChannelKey, finished: Ranges) -> bool:
     if not isinstance(topic, ReplicaTopic):
         return False
     known = _elsewhere(topic, key)
-    found = merged([*known, *without(finished, facts.had(topic))])
+    found = merged([*known, *without(finished, facts.stored_ranges(topic))])
     if found == known:
         return False
     topic.finished_elsewhere[key] = found
@@ -123,18 +125,18 @@ def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:
     """The topic was emptied or deleted at another copy, which had these messages."""
     news = _finish_waiting(topic, finished)
     for channel in topic.channels.values():
-        news = promoted.unite(broker, topic, channel, finished) > 0 or news
+        news = promoted.merge_finished(broker, topic, channel, finished) > 0 or news
     return news
 
 
 def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
     """Messages that no channel has yet were held by a channel or topic that was deleted."""
     news = [
-        part for start, end in finished for part in topic.backlog.owed(start, min(end, topic.log.next_seq))
+        part for start, end in finished for part in topic.backlog.pending(start, min(end, topic.log.next_seq))
     ]
     if not news:
         return False
-    topic.backlog.take_out_ranges(merged(news))
+    topic.backlog.remove_ranges(merged(news))
     for start, end in news:
         topic.backlog.finished.add(start, end)
     topic.changed = True
@@ -144,7 +146,7 @@ def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
 def delete_below(broker: Broker, topic: Topic, position: int) -> bool:
     """The topic was deleted at its origin: finish all below *position*; True when nothing is left."""
     _finish_everywhere(broker, topic, [(0, position)])
-    return not facts.owed_by_any(topic)
+    return not facts.pending_anywhere(topic)
 
 
 def finished_here(topic: Topic, key: ChannelKey, ranges: Ranges) -> Ranges:

@@ -15,10 +15,10 @@ from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
-from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.claims import Claim, Pending
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import CopyKind
@@ -277,22 +277,22 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
     store = CopyStore(data.disk, folder, data.warn, data.cache, data.open_files)
     state = store.checkpoints.load(data.warn, name)
     unusable = state is None and store.checkpoints.damaged
-    found = store.recover(None if unusable else state.mark if state else Mark())
+    found = store.recover(None if unusable else state.mark if state else CheckpointPosition())
     ids = MessageIds(node_id_of(data.disk, folder) or record.origin_node_id)
     for origin in store.origins():
         ids.recognise(origin)
     topic = ReplicaTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
-    topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
+    topic.log.log_start = store.end if store.first_seq is None else store.first_seq
     if state is not None:
-        topic.log.kept_from = state.kept_from
+        topic.log.log_start = state.log_start
         restoring.fill(topic, state)
         topic.tombstoned = state.tombstoned
         topic.finished_elsewhere = state.finished_elsewhere
     next_seq = state.mark.next if state else 0
-    stored = restoring.relive(topic, found.happenings, next_seq, data.warn)
+    stored = restoring.replay_tail(topic, found.tail_records, next_seq, data.warn)
     topic.log.next_seq = store.end
-    restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
-    topic.held = False
+    restoring.load_stored_ranges(topic, state.stored_ranges if state else None, stored, found.damaged, store)
+    topic.awaiting_registration = False
     topic.pump()
     return topic
 

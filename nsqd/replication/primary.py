@@ -35,7 +35,7 @@ class _TappedTopic(Tap):
         for stream in self._primary.streams:
             stream.appended(self._log, segment, offset, pieces)
 
-    def let_go(self, segments: list[Segment]) -> None:
+    def segments_removed(self, segments: list[Segment]) -> None:
         for segment in segments:
             self.removed[segment.path.name] = RemovedFile(segment.header.salt, segment.size)
         while len(self.removed) > _MAX_REMOVED:

@@ -111,7 +111,7 @@ class TopicStream:
 
         *removed* has the files that were removed since the start of this process, by name. *unneeded* are the
         messages of which no copy is needed, because they are here or not pending. Three things prove nothing:
-        that the numbers of messages were given out (after a power cut they continue far above the lost
+        that the numbers of messages were delivered (after a power cut they continue far above the lost
         messages), that a file has the same size (a power cut may take its middle), and that the file is gone.
         """
         segments = {segment.path.name: segment for segment in self.log.segments}

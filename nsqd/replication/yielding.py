@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from nsqd.engine import withholding
+from nsqd.engine import suspension
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.log.ranges import merged
 from nsqd.replication.claims import Claim, Pending, count, subtract
@@ -73,12 +73,12 @@ class Yielding:
             return
         suspended = copy.suspended_ranges(name)
         if isinstance(topic, ReplicaTopic):
-            topic.withheld = suspended
+            topic.suspended = suspended
         yielded = copy.yielded.get(name, {})
         for channel in topic.channels.values():
             ranges = merged([*suspended, *yielded.get((channel.name, channel.generation), ())])
-            if ranges != channel.withheld:
-                withholding.withhold_only(channel, ranges)
+            if ranges != channel.suspended:
+                suspension.suspend_only(channel, ranges)
                 channel.expiry_ns = 0
                 self._log.node.broker.serve(channel)
                 self._log.node.wants_turn = True

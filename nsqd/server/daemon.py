@@ -35,7 +35,7 @@ from nsqd.policies.definition import BadPolicy
 from nsqd.server.allocator import keep_what_is_freed
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
-from nsqd.server.changes import Changes
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.figures.stats import StatsReport
@@ -64,9 +64,9 @@ from nsqd.server.replication.options import replication_options
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_replicas
-from nsqd.server.turn import Turn
-from nsqd.server.upkeep import Checkpoints
+from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.watermark import Watermark
+from nsqd.server.write_batch import WriteBatch
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import BadMetadata
@@ -116,14 +116,14 @@ class Nsqd:
             self.fsync,
             log,
             # The turn and the lookups are made later.
-            lambda: self.turn.ask(),  # noqa: PLW0108
+            lambda: self.write_batch.ask(),  # noqa: PLW0108
             server_tls=tls,
             client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
             look_up=lambda identities: self.lookups.addresses_of(identities),  # noqa: PLW0108
             candidates=lambda: self.lookups.candidates(),  # noqa: PLW0108
             threads=start_pool(_REPLICATION_THREADS, "replication") if options.cluster_secret_file else None,
         )
-        self.turn = Turn(
+        self.write_batch = WriteBatch(
             self.broker,
             self.data,
             self.health,
@@ -134,14 +134,16 @@ class Nsqd:
             busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
-        self.turn.bury = DeadLetters(self.broker, self.turn, log, options.broadcast_address).bury
+        self.write_batch.move_to_dead_letters = DeadLetters(
+            self.broker, self.write_batch, log, options.broadcast_address
+        ).move_to_dead_letters
         self.policies = Policies(
             self.broker,
             self.data.disk,
             opened.path,
             options.policies_file,
             log,
-            ask_turn=self.turn.ask,
+            ask_turn=self.write_batch.ask,
         )
         self.auth = AuthServers(
             options.auth_http_address,
@@ -152,7 +154,7 @@ class Nsqd:
             tls=self.trusted.context if self.trusted is not None else None,
         )
         self.guard = HttpGuard(self.auth) if options.http_auth else None
-        self.clients = Clients(self.broker, self.turn, log, tls, self.auth, self.replication.take)
+        self.clients = Clients(self.broker, self.write_batch, log, tls, self.auth, self.replication.take)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -162,17 +164,17 @@ class Nsqd:
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=self.trusted.context if self.trusted is not None else None,
         )
-        self.checkpoints = Checkpoints(
+        self.checkpoints = Checkpointer(
             self.broker, self.data, self.health, log, self.replication.checkpointed
         )
-        self.changes = Changes(
+        self.changes = TopologyEvents(
             self.broker,
             self.data,
             self.lookups,
             self.checkpoints,
             self.health,
             log,
-            ask_turn=self.turn.ask,
+            ask_turn=self.write_batch.ask,
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
@@ -195,7 +197,7 @@ class Nsqd:
             set_option=self._set_option,
             replication=self.replication,
         )
-        self.fast_publish = FastPublish(self.broker, self.turn)
+        self.fast_publish = FastPublish(self.broker, self.write_batch)
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
 
@@ -232,15 +234,15 @@ class Nsqd:
         self, opened: OpenedNsqd, tls: ssl.SSLContext | None
     ) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
         options, log, http, https = self.options, self.log, opened.http, opened.https
-        publish = PublishApi(self.broker, self.turn, self.log)
+        publish = PublishApi(self.broker, self.write_batch, self.log)
         topics = TopicsApi(
-            self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, self.log
+            self.broker, self.data, self.write_batch, self.fsync, self.changes, self.checkpoints, self.log
         )
-        by_position = LogApi(self.broker, self.data, self.turn)
+        by_position = LogApi(self.broker, self.data, self.write_batch)
         policies = PoliciesApi(self.policies, self.log)
         messages = MessagesApi(self.broker, self.finder)
-        letters = DeadLettersApi(self.broker, self.finder, self.turn, self.log)
-        handling = HandlingApi(self.broker, self.finder, self.turn, self.log)
+        letters = DeadLettersApi(self.broker, self.finder, self.write_batch, self.log)
+        handling = HandlingApi(self.broker, self.finder, self.write_batch, self.log)
         table = routes(
             self.info,
             publish,
@@ -372,12 +374,12 @@ class Nsqd:
         self.replication.begin(
             join_host_port(self.options.broadcast_address, self.options.broadcast_tcp_port)
         )
-        self.turn.ask()
+        self.write_batch.ask()
 
     async def _stop(self) -> None:
         self.drain.say_what_stays()
         await self.tcp.close()
-        self.turn.run()
+        self.write_batch.run()
         # In strict mode publishers wait for this; their connections are closed after they were answered.
         await self.fsync.synced()
         await self.replication.settled()
@@ -388,11 +390,11 @@ class Nsqd:
             await self.https.close()
         self.fast_publish.close()
         self.finder.close()
-        self.turn.run()
+        self.write_batch.run()
         await self.changes.settle()
         self.log.info("NSQ: closing topics")
         await self.fsync.synced()
-        self.turn.close()
+        self.write_batch.close()
         self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():

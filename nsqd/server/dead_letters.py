@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.deaths import Death, dead_letter_topic
+from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
@@ -20,7 +20,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.turn import Turn
+from nsqd.server.write_batch import WriteBatch
 from nsqd.storage.topic_store import store_of
 
 # How many messages of one channel are moved at once, which takes a few milliseconds.
@@ -41,11 +41,11 @@ class _Letter(NamedTuple):
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, broker: Broker, turn: Turn, log: Log, node: str) -> None:
+    def __init__(self, broker: Broker, write_batch: WriteBatch, log: Log, node: str) -> None:
         """*node* is the name of this nsqd in dead letters."""
         self._node = node
         self._broker = broker
-        self._turn = turn
+        self._write_batch = write_batch
         self._log = log
         # Channels with messages being written or to be tried again later, and those with the latter.
         self._busy: set[Channel] = set()
@@ -53,9 +53,9 @@ class DeadLetters:
         # Why moving fails, as it was last logged.
         self._failing: dict[Channel, str] = {}
 
-    def bury(self, channel: Channel) -> None:
+    def move_to_dead_letters(self, channel: Channel) -> None:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
-        if channel in self._busy or not channel.dying.waits:
+        if channel in self._busy or not channel.dead_letter_queue.waits:
             return
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
@@ -66,43 +66,43 @@ class DeadLetters:
             error = store.sync_error
             self._later(channel, [], f"{name}: {words_of(error)}")
             return
-        deaths = channel.dying.take(_AT_ONCE)
-        staged: list[Death] = []
+        moves = channel.dead_letter_queue.take(_AT_ONCE)
+        staged: list[DeadLetterMove] = []
         try:
-            for death in deaths:
-                self._stage(channel, topic, death)
-                staged.append(death)
+            for move in moves:
+                self._stage(channel, topic, move)
+                staged.append(move)
         except (CannotRead, Refused) as error:
-            self._later(channel, deaths[len(staged) :], f"{name}: {str(error) or 'cannot read'}")
+            self._later(channel, moves[len(staged) :], f"{name}: {str(error) or 'cannot read'}")
         if staged:
-            self._turn.when_certain(topic, partial(self._written, channel, topic, staged))
+            self._write_batch.when_certain(topic, partial(self._written, channel, topic, staged))
 
-    def _stage(self, channel: Channel, topic: Topic, death: Death) -> None:
+    def _stage(self, channel: Channel, topic: Topic, move: DeadLetterMove) -> None:
         """Stage copies of these messages, all of them or none. Raises CannotRead and Refused."""
         now_ns = clock_ns()
-        letters = self._read(channel, death)
-        extensions = [self._extension(channel, death, letter, now_ns) for letter in letters]
+        letters = self._read(channel, move)
+        extensions = [self._extension(channel, move, letter, now_ns) for letter in letters]
         if letters:
             bodies = [added + letter.body for added, letter in zip(extensions, letters, strict=True)]
             size = sum(map(len, extensions))
             topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns, moved=True)
 
-    def _read(self, channel: Channel, death: Death) -> list[_Letter]:
-        """The messages of *death* that are still in the log. Raises CannotRead."""
+    def _read(self, channel: Channel, move: DeadLetterMove) -> list[_Letter]:
+        """The messages of *move* that are still in the log. Raises CannotRead."""
         letters: list[_Letter] = []
-        death.lost = 0
-        for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
+        move.lost = 0
+        for start, stop, found in Cursor(channel.log).scan(move.start, move.end):
             if not isinstance(found, Block):
-                death.lost += stop - start
+                move.lost += stop - start
                 if found.is_loss:
-                    channel.log.had.take_out(start, stop)
+                    channel.log.stored_ranges.take_out(start, stop)
                 continue
             letters += [
                 _Letter(seq, found.timestamp_ns(seq), *message(found, seq)) for seq in range(start, stop)
             ]
         return letters
 
-    def _extension(self, channel: Channel, death: Death, letter: _Letter, now_ns: int) -> bytes:
+    def _extension(self, channel: Channel, move: DeadLetterMove, letter: _Letter, now_ns: int) -> bytes:
         """The message's own headers, and headers that say where it comes from and why it is here."""
         added = {
             "dead-topic": channel.topic_name,
@@ -112,8 +112,8 @@ class DeadLetters:
             "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),
             "dead-last": str(channel.wall.at(now_ns)),
-            "dead-client": death.client,
-            "dead-reason": death.reason,
+            "dead-client": move.client,
+            "dead-reason": move.reason,
         }
         try:
             return extension(letter.headers | added)
@@ -121,31 +121,31 @@ class DeadLetters:
             # Together they are too long.
             return extension(added)
 
-    def _written(self, channel: Channel, topic: Topic, deaths: list[Death], reason: str) -> None:
+    def _written(self, channel: Channel, topic: Topic, moves: list[DeadLetterMove], reason: str) -> None:
         """Finish the originals if the dead letters are durable, or try again later if *reason* is given."""
         if topic.deleted:
             reason = reason or "the topic was deleted"
         if reason:
-            self._later(channel, deaths, f"{topic.name}: {reason}")
+            self._later(channel, moves, f"{topic.name}: {reason}")
             return
         count = 0
-        for death in deaths:
-            if channel.dying.done(death):
-                count += death.end - death.start - death.lost
-                channel.finish_dead(death)
+        for move in moves:
+            if channel.dead_letter_queue.done(move):
+                count += move.end - move.start - move.lost
+                channel.finish_dead(move)
         self._log.info(
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name
         )
         if channel not in self._paused:
             self._go_on(channel)
 
-    def _later(self, channel: Channel, deaths: list[Death], reason: str) -> None:
-        """Keep the messages of *deaths* owed, and try them again."""
+    def _later(self, channel: Channel, moves: list[DeadLetterMove], reason: str) -> None:
+        """Keep the messages of *moves* pending, and try them again."""
         if channel not in self._paused:
             self._paused.add(channel)
             asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
-        for death in reversed(deaths):
-            channel.dying.failed(death)
+        for move in reversed(moves):
+            channel.dead_letter_queue.failed(move)
         if self._failing.get(channel) != reason:
             self._failing[channel] = reason
             self._log.error(
@@ -156,7 +156,7 @@ class DeadLetters:
             )
 
     def _go_on(self, channel: Channel) -> None:
-        """Ask for a turn that takes the next dying messages."""
+        """Ask for a turn that takes the next messages for the dead letters."""
         if channel in self._paused:
             self._paused.discard(channel)
         else:
@@ -166,4 +166,4 @@ class DeadLetters:
             self._failing.pop(channel, None)
             return
         self._broker.serve(channel)
-        self._turn.ask()
+        self._write_batch.ask()

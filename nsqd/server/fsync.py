@@ -44,19 +44,19 @@ SMALL: Final = 64 << 10
 _FORGET: Final = 0.9
 
 # Called with "" when something is durable, or with the reason why it is not.
-Tell = Callable[[str], None]
+Callback = Callable[[str], None]
 
 
 class _Run:
     """One job, and the callbacks that are told how it ends."""
 
-    __slots__ = ("error", "job", "seconds", "store", "tells", "topic")
+    __slots__ = ("callbacks", "error", "job", "seconds", "store", "topic")
 
-    def __init__(self, topic: Topic, store: LogWriter, job: SyncJob, tells: list[Tell]) -> None:
+    def __init__(self, topic: Topic, store: LogWriter, job: SyncJob, callbacks: list[Callback]) -> None:
         self.topic = topic
         self.store = store
         self.job = job
-        self.tells = tells
+        self.callbacks = callbacks
         self.error: OSError | None = None
         self.seconds = 0.0
 
@@ -97,7 +97,7 @@ class Fsync:
         self._threads = threads
         # Stores with appends since their last job began, and the callbacks for the end of the next one.
         self._unsynced: dict[LogWriter, Topic] = {}
-        self._tells: dict[LogWriter, list[Tell]] = {}
+        self._callbacks: dict[LogWriter, list[Callback]] = {}
         # Stores in doubt that were appended to in this turn.
         self._fresh: dict[LogWriter, None] = {}
         # Stores that wait for a thread, in order; new stores wait separately.
@@ -114,7 +114,7 @@ class Fsync:
         self._launching = False
         # What waits for a sync of the data path's folder: jobs whose files are synced, and other callbacks.
         self._for_path: list[_Run] = []
-        self._names: list[Tell] = []
+        self._names: list[Callback] = []
         self._path_busy = False
         # The recent maximum of how long fsyncs took; it decays.
         self._recent_s = fast_s
@@ -146,25 +146,25 @@ class Fsync:
         """Whether *store* has messages that are not durable yet."""
         return store.unsynced > 0 or store in self._running
 
-    def when_durable(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
-        """Call *tell* when everything appended by now is durable, or with the reason why it is not.
+    def when_durable(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
+        """Call *callback* when everything appended by now is durable, or with the reason why it is not.
 
-        If nothing was appended in this turn, *tell* may belong to a change that was made before.
+        If nothing was appended in this turn, *callback* may belong to a change that was made before.
         """
         if store.doubt is not None and store not in self._fresh:
             # What is repeated has no other note, and no later fsync makes the first one durable.
-            self._loop.call_soon(self._tell, [tell], words_of(store.doubt))
+            self._loop.call_soon(self._notify, [callback], words_of(store.doubt))
         else:
-            self._wait(topic, store, tell)
+            self._wait(topic, store, callback)
 
-    def _wait(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
+    def _wait(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
         self._unsynced.setdefault(store, topic)
-        self._tells.setdefault(store, []).append(tell)
+        self._callbacks.setdefault(store, []).append(callback)
         self.sync(store)
 
-    def when_names_durable(self, tell: Tell) -> None:
-        """Call *tell* when the present names of topics' folders are durable, or with the reason why not."""
-        self._names.append(tell)
+    def when_names_durable(self, callback: Callback) -> None:
+        """Call *callback* when the names of topics' folders are durable, or with the reason why not."""
+        self._names.append(callback)
         self._launch_soon()
 
     async def synced(self) -> None:
@@ -176,14 +176,14 @@ class Fsync:
         left = len(topics)
         done: asyncio.Future[None] = self._loop.create_future()
 
-        def tell(_reason: str) -> None:
+        def callback(_reason: str) -> None:
             nonlocal left
             left -= 1
             if not left and not done.done():
                 done.set_result(None)
 
         for store, topic in topics.items():
-            self._wait(topic, store, tell)
+            self._wait(topic, store, callback)
         if topics:
             await done
 
@@ -207,7 +207,7 @@ class Fsync:
         if job is None:
             return ""
         del self._unsynced[store]
-        run = _Run(topic, store, job, self._tells.pop(store, []))
+        run = _Run(topic, store, job, self._callbacks.pop(store, []))
         self._sync_files(run)
         self._note(run)
         return self._end(run)
@@ -241,16 +241,16 @@ class Fsync:
 
     def _begin(self, store: LogWriter) -> None:
         topic = self._unsynced.pop(store)
-        tells = self._tells.pop(store, [])
+        callbacks = self._callbacks.pop(store, [])
         job = store.begin_sync()
         if job is None:
             if store.deleted:
                 # Until the deletion is durable, a power cut may bring the topic back without these messages.
-                self._names += tells
+                self._names += callbacks
             else:
-                self._tell(tells, "")
+                self._notify(callbacks, "")
             return
-        run = self._running[store] = _Run(topic, store, job, tells)
+        run = self._running[store] = _Run(topic, store, job, callbacks)
         self._busy += 1
         self._busy_new += job.new_folder
         future = self._in_thread(self._sync_files, run)
@@ -304,7 +304,7 @@ class Fsync:
         future.add_done_callback(lambda done: self._path_synced(done, runs, names, folders))
 
     def _path_synced(
-        self, done: asyncio.Future[None], runs: list[_Run], names: list[Tell], folders: list[Path]
+        self, done: asyncio.Future[None], runs: list[_Run], names: list[Callback], folders: list[Path]
     ) -> None:
         self._path_busy = False
         failure = done.exception()
@@ -321,7 +321,7 @@ class Fsync:
         for run in runs:
             run.error = error
             self._end(run)
-        self._tell(names, reason)
+        self._notify(names, reason)
         self._launch()
 
     # --- the end of a job ---
@@ -346,7 +346,7 @@ class Fsync:
                     run.topic.changed = True
                 self._health.worked(syncing_of(run.topic.name))
                 self._log.info("TOPIC(%s) can be synced again", run.topic.name)
-        self._tell(run.tells, reason)
+        self._notify(run.callbacks, reason)
         rested = self._rested.pop(store, None)
         if rested is not None and not rested.done():
             rested.set_result(None)
@@ -355,10 +355,10 @@ class Fsync:
             self.sync(store)
         return reason
 
-    def _tell(self, tells: list[Tell], reason: str) -> None:
-        for tell in tells:
+    def _notify(self, callbacks: list[Callback], reason: str) -> None:
+        for callback in callbacks:
             try:
-                tell(reason)
+                callback(reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
                 context = {"message": "an answer failed", "exception": error}
                 self._loop.call_exception_handler(context)
@@ -368,10 +368,10 @@ class Fsync:
         if topic.published is not None:
             # A message that is published again after this is stored again.
             topic.published.forget()
-        waiting = self._tells.get(store)
+        waiting = self._callbacks.get(store)
         if waiting:
             # Those who came while the job ran may repeat what was in it, which no later job makes durable.
-            self._tells[store] = [partial(_tell_in_any_case, tell, reason) for tell in waiting]
+            self._callbacks[store] = [partial(_notify_always, callback, reason) for callback in waiting]
         if store.doubt is not None:
             # The next checkpoint has what the notes say.
             topic.changed = True
@@ -416,8 +416,8 @@ class Fsync:
 
     # --- resting ---
 
-    async def rest(self, store: LogWriter) -> None:
-        """Wait until no thread touches the store's files; none will until :meth:`go_on`."""
+    async def quiesce(self, store: LogWriter) -> None:
+        """Wait until no thread touches the store's files; none will until :meth:`resume`."""
         self._resting[store] = self._resting.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
             if store in queue:
@@ -430,10 +430,10 @@ class Fsync:
                     rested = self._rested[store] = self._loop.create_future()
                 await asyncio.shield(rested)
         except asyncio.CancelledError:
-            self.go_on(store)
+            self.resume(store)
             raise
 
-    def go_on(self, store: LogWriter) -> None:
+    def resume(self, store: LogWriter) -> None:
         """End a rest, and sync the store if that was asked for meanwhile."""
         self._resting[store] -= 1
         if not self._resting[store]:
@@ -456,8 +456,8 @@ def _first(queue: dict[LogWriter, None]) -> LogWriter:
     return store
 
 
-def _tell_in_any_case(tell: Tell, reason: str, _: str) -> None:
-    tell(reason)
+def _notify_always(callback: Callback, reason: str, _: str) -> None:
+    callback(reason)
 
 
 def _as_os_error(error: BaseException) -> OSError:

@@ -6,7 +6,7 @@ So a backlog of ten million messages that another nsqd left does not delay what 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE
-from nsqd.engine.letting_go import let_go
+from nsqd.engine.limits_applied import apply_limits
 from nsqd.engine.settings import NOTHING
 from nsqd.log.tail import READS_AT_ONCE
 
@@ -62,7 +62,7 @@ def can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
     """Let go of what has expired; False while the waiting messages cannot be read."""
     settings = channel.settings
     if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
-        again_ns = let_go(channel, now_ns)
+        again_ns = apply_limits(channel, now_ns)
         if again_ns:
             broker.schedule(channel, again_ns)
     if channel.retry_ns > now_ns:

@@ -87,8 +87,10 @@ class Policies:
     def comes_from_file(self, policy: Policy) -> bool:
         return policy.name in self._of_file
 
-    async def put(self, policies: Iterable[Policy], *, alone: bool, apply: bool, dry: bool = False) -> None:
-        """Set these policies; with *alone* they replace all others that were set over HTTP.
+    async def put(
+        self, policies: Iterable[Policy], *, exclusive: bool, apply: bool, dry: bool = False
+    ) -> None:
+        """Set these policies; with *exclusive* they replace all others that were set over HTTP.
 
         With *dry* they are only checked.
 
@@ -96,12 +98,12 @@ class Policies:
         """
         async with self._changing:
             new = _by_name(policies)
-            if alone:
+            if exclusive:
                 # A list that another node answered includes the file's policies; equal ones are no change.
                 for name in [one for one, policy in new.items() if self._is_files(policy)]:
                     del new[name]
             self._refuse_files(new)
-            await self._change(new if alone else self._of_http | new, apply=apply, dry=dry)
+            await self._change(new if exclusive else self._of_http | new, apply=apply, dry=dry)
 
     async def delete(self, name: str, *, apply: bool) -> None:
         """Delete a policy set over HTTP. Raises KeyError if there is none, and what :meth:`put` raises."""

@@ -24,10 +24,10 @@ from nsqd.server.clock import busy_ns
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
-from nsqd.server.held import HeldReplies
-from nsqd.server.portions import FIRST, LONG_NS, Portions
-from nsqd.server.turn import MANY, Settle, Turn
+from nsqd.server.pending_replies import PendingReplies
+from nsqd.server.read_quantum import FIRST, LONG_NS, ReadQuantum
 from nsqd.server.upgrades import Upgrades
+from nsqd.server.write_batch import MANY, Settle, WriteBatch
 
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
@@ -41,7 +41,7 @@ class Clients:
     """All client connections of one nsqd, and the objects that each of them needs."""
 
     broker: Broker
-    turn: Turn
+    write_batch: WriteBatch
     log: Log
     tls: ssl.SSLContext | None
     auth: AuthServers
@@ -79,7 +79,7 @@ class ClientConnection:
         "_held",
         "_host",
         "_loop",
-        "_portions",
+        "_read_quantum",
         "_settings",
         "_slicing",
         "_transport",
@@ -96,7 +96,7 @@ class ClientConnection:
         self._transport: asyncio.Transport | None = None
         self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync or a replica, and later replies behind them.
-        self._held: deque[HeldReplies] = deque()
+        self._held: deque[PendingReplies] = deque()
         # Puts layers around the transport, once one was granted.
         self._upgrades: Upgrades | None = None
         # The question to the auth servers; nothing is read from the client until they answer.
@@ -104,7 +104,7 @@ class ClientConnection:
         # A batch of very many messages is being published.
         self._slicing = False
         # Bytes that are processed a portion at a time, and whether rounds of the loop are doing so.
-        self._portions = Portions()
+        self._read_quantum = ReadQuantum()
         self._working = False
         self._host = ""
         self.connected_at = int(time.time())
@@ -133,19 +133,19 @@ class ClientConnection:
         self._heartbeats.heard = self._loop.time()
         if self._working:
             # A layer may deliver bytes that it has already decoded, though reading is paused.
-            self._portions.put(data)
+            self._read_quantum.put(data)
             return
         session, size = self.session, len(data)
         if size <= SMALL_READ:
             session.receive(data, clock_ns())
-        elif size < self._portions.whole:
+        elif size < self._read_quantum.whole:
             now_ns = clock_ns()
             session.receive(data, now_ns)
             took_ns = clock_ns() - now_ns
             if took_ns > LONG_NS:
                 self._worked(size, took_ns, now_ns)
         else:
-            self._portions.put(data)
+            self._read_quantum.put(data)
             self._work()
         if session.stream is not None:
             self._hand_over(session.stream)
@@ -158,29 +158,29 @@ class ClientConnection:
         # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
         # the end of the round, when nobody is reading from it.
         waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
-        self._clients.turn.ask_for(self, waits=waits)
+        self._clients.write_batch.ask_for(self, waits=waits)
 
     def _work(self) -> None:
         """Apply the next portion of the bytes read."""
-        portions = self._portions
-        portion = portions.take()
+        read_quantum = self._read_quantum
+        portion = read_quantum.take()
         now_ns = clock_ns()
-        watched = portions.watched
+        watched = read_quantum.watched
         begun_ns = busy_ns() if watched else now_ns
         self.session.receive(portion, now_ns)
         self._worked(len(portion), (busy_ns() if watched else clock_ns()) - begun_ns, now_ns)
 
     def _worked(self, size: int, took_ns: int, now_ns: int) -> None:
         """Note that a portion of *size* bytes was applied, and let others run before the next one."""
-        session, portions = self.session, self._portions
-        portions.took(size, took_ns)
+        session, read_quantum = self.session, self._read_quantum
+        read_quantum.took(size, took_ns)
         if session.stream is not None:
-            session.stream += portions.take_all()
+            session.stream += read_quantum.take_all()
             return
-        left = bool(portions)
+        left = bool(read_quantum)
         if left and (session.waits() or session.upgrading or session.closing):
             # The session keeps the rest while it waits, and drops it when it is upgrading or closing.
-            session.receive(portions.take_all(), now_ns)
+            session.receive(read_quantum.take_all(), now_ns)
             left = False
         long = left or (took_ns > LONG_NS and size >= FIRST)
         # No layer may be put around the transport while it is paused: it would not be read any more.
@@ -191,10 +191,10 @@ class ClientConnection:
             self._loop.call_soon(self._work_on)
 
     def _work_on(self) -> None:
-        if self._portions and self._transport is not None:
+        if self._read_quantum and self._transport is not None:
             self._work()
-            self._clients.turn.ask_for(self)
-        if self._portions and self._transport is not None:
+            self._clients.write_batch.ask_for(self)
+        if self._read_quantum and self._transport is not None:
             self._loop.call_soon(self._work_on)
             return
         self._working = False
@@ -212,12 +212,12 @@ class ClientConnection:
             self._clients.accept_peer(transport, data)
 
     def eof_received(self) -> bool:
-        if self._portions:
-            self.session.receive(self._portions.take_all(), clock_ns())
+        if self._read_quantum:
+            self.session.receive(self._read_quantum.take_all(), clock_ns())
         self.session.end_of_stream(clock_ns())
         if self.session.waits():
             self._have_it_done()
-        self._clients.turn.ask_for(self)
+        self._clients.write_batch.ask_for(self)
         # Keep the connection open until the turn has sent the last replies.
         return True
 
@@ -239,13 +239,13 @@ class ClientConnection:
             consumer.blocked = False
             if consumer.channel is not None and consumer.channel.refresh(consumer):
                 self._clients.broker.serve(consumer.channel)
-                self._clients.turn.ask()
+                self._clients.write_batch.ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         # They refer to this connection, and together they would stay until a collection.
         self._upgrades = None
-        self._portions.take_all()
+        self._read_quantum.take_all()
         self._heartbeats.end()
         if self._asking is not None:
             self._asking.cancel()
@@ -254,7 +254,7 @@ class ClientConnection:
         if exc is not None:
             self._clients.log.info("client(%s) - %s", self.peer, exc)
         self._clients.log.info("PROTOCOL(V2): [%s] exiting ioloop", self.peer)
-        self._clients.turn.ask()
+        self._clients.write_batch.ask()
 
     # --- what the turn and the engine's consumers call ---
 
@@ -291,7 +291,7 @@ class ClientConnection:
         if (
             transport is not None
             and self.session.is_idle_publisher
-            and not (self._held or self._portions or self.deaf)
+            and not (self._held or self._read_quantum or self.deaf)
             and not _has_unread(transport)
         ):
             if transport.can_write_eof():
@@ -304,7 +304,7 @@ class ClientConnection:
         marks = self.session.marks
         return [marks[0].topic] if len(marks) == 1 else list({mark.topic: None for mark in marks})
 
-    def owed(self) -> int:
+    def pending(self) -> int:
         """How many replies are to be sent; `MANY` if earlier replies are held back."""
         return MANY if self._held else len(self.session.out)
 
@@ -316,11 +316,11 @@ class ClientConnection:
         if not (waiting or self._held):
             return None
         self._log_errors()
-        part = HeldReplies(self.session, waiting)
+        part = PendingReplies(self.session, waiting)
         self._held.append(part)
         return partial(self._settle, part)
 
-    def _settle(self, part: HeldReplies, topic: Topic, reason: str) -> None:
+    def _settle(self, part: PendingReplies, topic: Topic, reason: str) -> None:
         part.settle(topic, reason)
         while self._held and not self._held[0].waiting:
             first = self._held.popleft()
@@ -375,14 +375,14 @@ class ClientConnection:
             asker = asker_at(self._transport, self._host, session.query.secret)
             found = await self._clients.auth.ask(asker, self.peer)
             session.authorized(found, clock_ns())
-            self._clients.turn.ask_for(self)
+            self._clients.write_batch.ask_for(self)
         self._asking = None
         self._listen_again()
 
     def _publish_slice(self) -> None:
         """Publish one slice of a long batch; others have their turn before the next slice."""
         self.session.go_on(clock_ns())
-        self._clients.turn.ask_for(self)
+        self._clients.write_batch.ask_for(self)
         if self.session.batch is not None:
             self._loop.call_soon(self._publish_slice)
         else:

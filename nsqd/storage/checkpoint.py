@@ -1,4 +1,4 @@
-"""The checkpoint of a topic: what the topic and each of its channels still owe, in one file.
+"""The checkpoint of a topic: the pending messages of the topic and each of its channels, in one file.
 
 A file is a chain of records: a whole one, then records of what was added since, as long as adding costs less
 than writing all again. Each record is its head, a line of JSON, arrays of little-endian uint64 and pages of
@@ -16,17 +16,17 @@ from typing import Any, Final, cast
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.inflight import InFlightSnapshot
+from nsqd.engine.in_flight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
-from nsqd.engine.owed import Owed
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.state import Additions, OwedState, TopicState, owing
+from nsqd.engine.state import Additions, BacklogState, TopicState, backlogs
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
-from nsqd.log.happened import Mark
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
 from nsqd.log.ranges import PAGE_BYTES, Ranges, within
+from nsqd.log.tail_records import CheckpointPosition
 
 _MAGIC: Final = b"NSQCPT\x03\n"
 _VERSION: Final = 3
@@ -78,7 +78,11 @@ class _Facts:
 
 
 def encoder(
-    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Additions] | None = None, alone_from: int = 0
+    topic: Topic,
+    serial: int,
+    mark: CheckpointPosition,
+    added: dict[Backlog, Additions] | None = None,
+    alone_from: int = 0,
 ) -> Callable[[], bytes]:
     """A function that makes the bytes of a record of the topic as it is now, in any thread.
 
@@ -87,28 +91,28 @@ def encoder(
     """
     low_water = topic.low_water()
     backlog, *channels = [
-        _whole(owed) if added is None else _added(owed, added.get(owed) or Additions())
-        for owed in owing(topic)
+        _whole(pending) if added is None else _added(pending, added.get(pending) or Additions())
+        for pending in backlogs(topic)
     ]
     header = {
         "topic": topic.name,
         "serial": serial,
         "next": mark.next,
         "notes": mark.notes,
-        # What everybody has finished may be let go of before it is durable; then it does not count as
+        # What everybody has finished may be removed before it is durable; then it does not count as
         # missing.
         "synced": max(mark.synced, low_water),
         "end": mark.end,
         "synced_notes": mark.synced_notes,
-        "kept_from": topic.log.kept_from,
+        "kept_from": topic.log.log_start,
         "low_water": low_water,
         # Added to a due time, this gives the time on the wall clock.
         "offset": topic.wall.offset_ns,
         "paused": topic.paused,
-        "held": topic.held,
-        "had": topic.log.had.ranges(mark.next),
+        "held": topic.awaiting_registration,
+        "had": topic.log.stored_ranges.ranges(mark.next),
         "gone": topic.gone.copy(),
-        **({"alone": alone} if (alone := topic.alone.since(alone_from)) else {}),
+        **({"alone": exclusive} if (exclusive := topic.exclusive.since(alone_from)) else {}),
         **({"tombstoned": True} if isinstance(topic, ReplicaTopic) and topic.tombstoned else {}),
         **_elsewhere_of(topic),
         "counters": {
@@ -146,22 +150,22 @@ def _sealed(flags: int, header: dict[str, Any], arrays: list[bytes]) -> bytes:
     return b"".join((*parts, _CHECK.pack(check.intdigest())))
 
 
-def _whole(owed: Owed) -> _Facts:
-    finished = owed.finished
+def _whole(pending: Backlog) -> _Facts:
+    finished = pending.finished
     return _Facts(
-        _header(owed),
+        _header(pending),
         [(number, finished.page(number)) for number in finished.pages()],
-        owed.deferred.snapshot(),
+        pending.deferred.snapshot(),
         [],
-        owed.in_flight.snapshot() if isinstance(owed, Channel) else None,
-        owed.attempts.copy(),
+        pending.in_flight.snapshot() if isinstance(pending, Channel) else None,
+        pending.attempts.copy(),
     )
 
 
-def _added(owed: Owed, change: Additions) -> _Facts:
-    finished = owed.finished
+def _added(pending: Backlog, change: Additions) -> _Facts:
+    finished = pending.finished
     return _Facts(
-        _header(owed),
+        _header(pending),
         # The floor has passed the other changed pages.
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
@@ -171,30 +175,30 @@ def _added(owed: Owed, change: Additions) -> _Facts:
     )
 
 
-def _header(owed: Owed) -> dict[str, Any]:
+def _header(pending: Backlog) -> dict[str, Any]:
     header: dict[str, Any] = {
-        "end": owed.end,
-        "floor": owed.finished.floor,
-        "runs": [list(run) for run in owed.finished.runs],
+        "end": pending.end,
+        "floor": pending.finished.floor,
+        "runs": [list(run) for run in pending.finished.runs],
     }
-    if isinstance(owed, Channel):
+    if isinstance(pending, Channel):
         # Nobody asks for what is below the floor, and it would be written again with every record.
-        owed.absent = within(owed.absent, owed.finished.floor, EVERYTHING)
+        pending.absent = within(pending.absent, pending.finished.floor, EVERYTHING)
         header |= {
-            "name": owed.name,
-            "generation": owed.generation,
-            "ahead": owed.ahead,
-            "paused": owed.paused,
-            "committed": owed.committed,
-            **({"absent": owed.absent} if owed.absent else {}),
+            "name": pending.name,
+            "generation": pending.generation,
+            "ahead": pending.ahead,
+            "paused": pending.paused,
+            "committed": pending.committed,
+            **({"absent": pending.absent} if pending.absent else {}),
             "counters": {
-                "messages": owed.message_count,
-                "requeued": owed.requeue_count,
-                "returned": owed.returned_count,
-                "timed_out": owed.timeout_count,
-                "dropped": owed.dropped_count,
-                "expired": owed.expired_count,
-                "dead": owed.dead_count,
+                "messages": pending.message_count,
+                "requeued": pending.requeue_count,
+                "returned": pending.returned_count,
+                "timed_out": pending.timeout_count,
+                "dropped": pending.dropped_count,
+                "expired": pending.expired_count,
+                "dead": pending.dead_count,
             },
         }
     return header
@@ -279,28 +283,28 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
     arrays = _Arrays(rest, header["offset"])
     backlog = _decode_owed(header["backlog"], arrays, before.backlog if before else None)
     known = before.channels if before else {}
-    alone = [(first, end, name) for first, end, name in header.get("alone", ())]
+    exclusive = [(first, end, name) for first, end, name in header.get("alone", ())]
     return TopicState(
         serial=header["serial"],
-        mark=Mark(
+        mark=CheckpointPosition(
             header["next"],
             header["notes"],
             header["synced"],
             header["end"],
             header.get("synced_notes", 0),
         ),
-        kept_from=header["kept_from"],
+        log_start=header["kept_from"],
         low_water=header["low_water"],
         paused=header["paused"],
-        held=header["held"],
+        awaiting_registration=header["held"],
         counters=header["counters"],
         backlog=backlog,
         channels={
             item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
         },
-        had=_ranges(header["had"]) if "had" in header else None,
+        stored_ranges=_ranges(header["had"]) if "had" in header else None,
         gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
-        alone=(before.alone if before else []) + alone,
+        exclusive=(before.exclusive if before else []) + exclusive,
         tombstoned=bool(header.get("tombstoned", False)),
         finished_elsewhere={
             (str(name), int(generation)): _ranges(ranges)
@@ -309,10 +313,10 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
     )
 
 
-def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | None) -> OwedState:
+def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: BacklogState | None) -> BacklogState:
     generation = item.get("generation", 0)
     # A channel that was deleted and created again under its name takes over nothing.
-    state = before if before is not None and before.generation == generation else OwedState()
+    state = before if before is not None and before.generation == generation else BacklogState()
     state.generation = generation
     state.end = item["end"]
     state.ahead = _ranges(item.get("ahead", ()))

@@ -16,10 +16,10 @@ from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk, remove_folders
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
-from nsqd.log.happened import Mark
 from nsqd.log.open_files import MAX_OPEN_FILES, OpenFiles
 from nsqd.log.ranges import Ranges, within, without
 from nsqd.log.tail import BlockSource, NoSource
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import restoring
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import Reservation
@@ -50,7 +50,7 @@ def extents_of(topic: Topic) -> Ranges:
 
 
 def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
-    """Like :func:`extents_of`, for a channel that is owed it from now on: none of it is let go of.
+    """Like :func:`extents_of`, for a channel that must deliver it from now on: none of it is removed.
 
     *holes* are known to have no messages, and are left out.
     """
@@ -61,7 +61,7 @@ def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
 
 def _kept(topic: Topic, found: Ranges | None) -> Ranges:
     log = topic.log
-    return within(log.extents() if found is None else found, log.kept_from, log.next_seq)
+    return within(log.extents() if found is None else found, log.log_start, log.next_seq)
 
 
 class DataPath:
@@ -163,7 +163,7 @@ class DataPath:
         self._adopt(broker)
         for topic in broker.topics.values():
             self._recall(topic, now_ns)
-            topic.held = False
+            topic.awaiting_registration = False
             topic.pump()
             for channel in topic.channels.values():
                 broker.reschedule(channel)
@@ -202,16 +202,16 @@ class DataPath:
         store = cast("TopicStore", topic.source)
         state = store.checkpoints.load(self.warn, name)
         unusable = state is None and store.checkpoints.damaged
-        mark = None if unusable else state.mark if state else Mark()
+        mark = None if unusable else state.mark if state else CheckpointPosition()
         found = store.recover(mark)
         for origin in store.origins():
             broker.ids.recognise(origin)
-        topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
+        topic.log.log_start = store.end if store.first_seq is None else store.first_seq
         if state is not None:
-            topic.log.kept_from = state.kept_from
+            topic.log.log_start = state.log_start
             restoring.fill(topic, state)
         elif listed is not None and not restoring.is_told_whole(found) and _is_of(listed, found):
-            # Every channel is owed all messages, because it is not known any more which of them were
+            # Every channel must deliver all messages, because it is not known any more which of them were
             # finished.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
@@ -220,9 +220,11 @@ class DataPath:
         if PROGRESS in found.names:
             self._adopting.append(store)
             until = Adoption.interrupted(self.disk, store.folder, next_seq)
-        stored = restoring.relive(topic, found.happenings, next_seq, self.warn, until=until)
+        stored = restoring.replay_tail(topic, found.tail_records, next_seq, self.warn, until=until)
         topic.log.next_seq = store.end
-        restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
+        restoring.load_stored_ranges(
+            topic, state.stored_ranges if state else None, stored, found.damaged, store
+        )
         return topic, state
 
     def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:

@@ -5,7 +5,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
-from nsqd.log.retention import Age, Kept, kept_from
+from nsqd.log.retention import Age, RetentionLimit, retention_start
 from nsqd.storage.topic_store import store_of
 
 
@@ -24,19 +24,19 @@ def keep(topic: Topic, now_ns: int) -> None:
     ages = [
         Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
     ]
-    begins = [kept_from(ages, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
-    if topic.keep_from(min(begins)):
-        # So that messages that are no longer kept are let go of.
+    begins = [retention_start(ages, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
+    if topic.raise_retention_start(min(begins)):
+        # So that messages that are no longer kept are removed.
         topic.changed = True
 
 
-def _bounds(settings: Settings) -> list[Kept]:
+def _bounds(settings: Settings) -> list[RetentionLimit]:
     """What is kept for reading again, and the window of published ids that a start reads from the log."""
-    found: list[Kept] = []
+    found: list[RetentionLimit] = []
     if settings.retain_time_ns or settings.retain_bytes:
-        found.append(Kept(settings.retain_time_ns, settings.retain_bytes))
+        found.append(RetentionLimit(settings.retain_time_ns, settings.retain_bytes))
     if settings.dedup_window_ns:
-        found.append(Kept(settings.dedup_window_ns))
+        found.append(RetentionLimit(settings.dedup_window_ns))
     return found
 
 
@@ -44,7 +44,7 @@ def _newest_ns(topic: Topic, now_ns: int) -> int:
     """When the last message was published; *now_ns* if it cannot be read just now, 0 if there is none."""
     cursor = Cursor(topic.log)
     try:
-        for start, end, found in cursor.backwards(topic.log.kept_from, topic.log.next_seq):
+        for start, end, found in cursor.backwards(topic.log.log_start, topic.log.next_seq):
             if isinstance(found, Block) and start < end:
                 return found.timestamp_ns(end - 1)
     except CannotRead:

@@ -8,40 +8,40 @@ from nsqd.engine.notes import BadNote
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
-from nsqd.log.happened import Noted, Stored
 from nsqd.log.ranges import Ranges, merged, within, without
 from nsqd.log.segments import StoredLog
+from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
 def fill(topic: Topic, state: TopicState) -> None:
     """Make the topic, which is new, what the checkpoint says."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
-    topic.held = state.held
-    for first, end, name in state.alone:
-        topic.alone.add(first, end, name)
+    topic.awaiting_registration = state.awaiting_registration
+    for first, end, name in state.exclusive:
+        topic.exclusive.add(first, end, name)
     topic.gone = dict(state.gone)
     topic.message_count = state.counters.get("messages", 0)
     topic.message_bytes = state.counters.get("bytes", 0)
     topic.backlog.dropped_count = state.counters.get("dropped", 0)
-    for name, owed in state.channels.items():
-        channel = topic.add_channel(name, generation=lasting(owed.generation))
-        channel.paused = owed.paused
-        channel.committed = owed.committed
-        channel.ahead = owed.ahead
-        channel.absent = owed.absent
-        channel.message_count = owed.counters.get("messages", 0)
-        channel.requeue_count = owed.counters.get("requeued", 0)
-        channel.returned_count = owed.counters.get("returned", 0)
-        channel.timeout_count = owed.counters.get("timed_out", 0)
-        channel.dropped_count = owed.counters.get("dropped", 0)
-        channel.expired_count = owed.counters.get("expired", 0)
-        channel.dead_count = owed.counters.get("dead", 0)
-        owed.fill(channel, offset_ns)
+    for name, pending in state.channels.items():
+        channel = topic.add_channel(name, generation=lasting(pending.generation))
+        channel.paused = pending.paused
+        channel.committed = pending.committed
+        channel.ahead = pending.ahead
+        channel.absent = pending.absent
+        channel.message_count = pending.counters.get("messages", 0)
+        channel.requeue_count = pending.counters.get("requeued", 0)
+        channel.returned_count = pending.counters.get("returned", 0)
+        channel.timeout_count = pending.counters.get("timed_out", 0)
+        channel.dropped_count = pending.counters.get("dropped", 0)
+        channel.expired_count = pending.counters.get("expired", 0)
+        channel.dead_count = pending.counters.get("dead", 0)
+        pending.fill(channel, offset_ns)
     state.backlog.fill(topic.backlog, offset_ns)
 
 
-def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> None:
+def replay_notes(topic: Topic, noted: RecoveredNote, warn: Callable[[str], None]) -> None:
     """Apply a note to the topic."""
     try:
         replay.apply(topic, noted.content)
@@ -49,9 +49,9 @@ def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> Non
         warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
 
-def relive(
+def replay_tail(
     topic: Topic,
-    happenings: Iterable[Stored | Noted],
+    tail_records: Iterable[RecoveredMessages | RecoveredNote],
     next_seq: int,
     warn: Callable[[str], None],
     *,
@@ -65,8 +65,8 @@ def relive(
     """
     stored: Ranges = []
     topic.log.next_seq = next_seq
-    for happening in happenings:
-        if isinstance(happening, Noted):
+    for happening in tail_records:
+        if isinstance(happening, RecoveredNote):
             replay_notes(topic, happening, warn)
         elif until is None or happening.first < until:
             _owe(topic, happening)
@@ -75,8 +75,8 @@ def relive(
     return stored
 
 
-def _owe(topic: Topic, stored: Stored) -> None:
-    """Messages stored after the checkpoint are owed by the channels that existed when they were stored.
+def _owe(topic: Topic, stored: RecoveredMessages) -> None:
+    """Messages stored after the checkpoint are pending on the channels that existed when they were stored.
 
     They are counted as they were then: a counter that falls a little seems to have begun again.
     """
@@ -87,25 +87,29 @@ def _owe(topic: Topic, stored: Stored) -> None:
     topic.message_bytes += stored.body_bytes
     for channel, count in counts.items():
         # Not those that were for another channel alone.
-        channel.message_count = count + channel.count_owed(stored.first, stored.next)
+        channel.message_count = count + channel.count_pending(stored.first, stored.next)
 
 
-def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog) -> None:
+def load_stored_ranges(
+    topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog
+) -> None:
     """Restore which messages the log has or had, when everything else of the topic is restored.
 
     *noted* is what the checkpoint says of these, *stored* what came after it. If the checkpoint does not say
-    it, only what is on the disk counts: a missing message may be owed by a channel that is not known here. A
-    message that is owed and is missing or *damaged* was never had: a power cut took it, or it never came to
-    this copy. So another nsqd that has it gives it out.
+    it, only what is on the disk counts: a missing message may be pending on a channel that is not known here.
+    A message that is pending and is missing or *damaged* was never had: a power cut took it, or it never came
+    to this copy. So another nsqd that has it gives it out.
     """
-    had = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
-    lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)])
+    stored_ranges = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
+    lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.log_start)])
     if noted is not None:
-        owed = facts.owed_by_any(topic)
-        lost = [part for start, end in lost for part in within(owed, start, end)]
-    topic.log.had.begin(without(had, lost), log.end)
+        pending = facts.pending_anywhere(topic)
+        lost = [part for start, end in lost for part in within(pending, start, end)]
+    topic.log.stored_ranges.begin(without(stored_ranges, lost), log.end)
 
 
 def is_told_whole(found: Found) -> bool:
     """Whether the log exists from its beginning, so that its notes name every channel."""
-    return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)
+    return not found.segments or any(
+        isinstance(one, RecoveredNote) and one.number == 1 for one in found.tail_records
+    )

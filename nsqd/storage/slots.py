@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from nsqd.engine.owed import Owed
-from nsqd.engine.state import Additions, TopicState, owing, take_change
+from nsqd.engine.backlog import Backlog
+from nsqd.engine.state import Additions, TopicState, backlogs, take_change
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 
@@ -48,7 +48,7 @@ class _Chain:
     size: int = 0
     # What was sent to one channel alone is listed in the file up to here.
     alone_to: int = 0
-    added: dict[Owed, Additions] = field(default_factory=dict)
+    added: dict[Backlog, Additions] = field(default_factory=dict)
     # The bytes of the journals in it.
     waiting: int = 0
 
@@ -62,21 +62,27 @@ class _Chain:
         """Whether what is to be added is more than a whole record, as after many rounds that failed."""
         return self.waiting > self.whole + self.spare
 
-    def add(self, owed: Owed, change: Additions) -> None:
-        self.added.setdefault(owed, Additions()).add(change)
+    def add(self, pending: Backlog, change: Additions) -> None:
+        self.added.setdefault(pending, Additions()).add(change)
         self.waiting += sum([journal.size for journal in change.journals])
 
-    def keep_only(self, owing: list[Owed]) -> None:
-        """Forget the changes of all but *owing*, because the others were deleted."""
-        if len(self.added) > len(owing):
-            self.added = {owed: self.added[owed] for owed in owing}
+    def keep_only(self, backlogs: list[Backlog]) -> None:
+        """Forget the changes of all but *backlogs*, because the others were deleted."""
+        if len(self.added) > len(backlogs):
+            self.added = {pending: self.added[pending] for pending in backlogs}
 
 
 class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
 
     def __init__(
-        self, path: Path, encode: Callable[[], bytes], slot: _Slot, place: int, chain: _Chain, mark: Mark
+        self,
+        path: Path,
+        encode: Callable[[], bytes],
+        slot: _Slot,
+        place: int,
+        chain: _Chain,
+        mark: CheckpointPosition,
     ) -> None:
         self.slot = slot
         self.place = place
@@ -170,23 +176,24 @@ class CheckpointSlots:
             warn(f"cannot use {self._folder / name}: {error}")
             return None
 
-    def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
+    def begin(self, topic: Topic, mark: CheckpointPosition, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""
-        # A reader asks for what follows the position it committed, though its channel is owed none of it.
+        # A reader asks for what follows the position it committed, though its channel must deliver none of
+        # it.
         asked = [channel.committed for channel in topic.channels.values() if channel.committed]
-        topic.alone.drop_below(topic.log.kept_from, min(asked, default=EVERYTHING))
+        topic.exclusive.drop_below(topic.log.log_start, min(asked, default=EVERYTHING))
         offset_ns = topic.wall.offset_ns
         if abs(offset_ns - self._offset_ns) > STEP_NS:
             # The clock was set. Each record says by the clock of its moment when deferred messages are due.
             self.begin_anew()
             self._offset_ns = offset_ns
-        everybody = owing(topic)
-        for owed in everybody:
-            change = take_change(owed)
+        everybody = backlogs(topic)
+        for pending in everybody:
+            change = take_change(pending)
             change.journals = [journal for journal in change.journals if journal.size]
             for one in self._chains:
                 if one is not None:
-                    one.add(owed, change)
+                    one.add(pending, change)
         for at, one in enumerate(self._chains):
             if one is not None:
                 one.keep_only(everybody)
@@ -205,7 +212,7 @@ class CheckpointSlots:
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
-        chain.alone_to = topic.alone.end
+        chain.alone_to = topic.exclusive.end
         # Until the checkpoint is written, it is not known what is in that file.
         self._slots[place] = self._chains[place] = None
         self.is_writing = True
@@ -225,7 +232,7 @@ class CheckpointSlots:
 
     @property
     def covered_low_water(self) -> int:
-        """Nobody owes anything below this sequence, whichever of the two checkpoints is used."""
+        """No channel must deliver anything below this sequence, whichever of the two checkpoints is used."""
         return min(slot.low_water if slot and slot.durable else 0 for slot in self._slots)
 
     @property

@@ -1,4 +1,4 @@
-"""The store of one topic: its log, and the checkpoints of what is owed of it.
+"""The store of one topic: its log, and the checkpoints of what is pending of it.
 
 A topic owns its store. A topic that is deleted and created again has another store, in its own folder.
 """

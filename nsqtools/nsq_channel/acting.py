@@ -100,7 +100,7 @@ class _Acting:
                 address,
                 "/channel/seek",
                 [*params, ("to", options.to)],
-                lambda answer: sought(int(answer["sequence"]), int(answer["owed"])),
+                lambda answer: sought(int(answer["sequence"]), int(answer["pending"])),
             )
         if isinstance(options, CreateOptions) and options.start:
             params.append(("start", options.start))

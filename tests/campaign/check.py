@@ -119,8 +119,8 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
         if not incarnations:
             # If the first file of a new topic did not reach the disk, its channels come from nsqd.dat, which
             # may be old.
-            had = any(one.name == name and one.made.may_be(k) for one in topic.channels)
-            if after is not After.KILL and not topic.made.must_be(k, after) and had:
+            stored_ranges = any(one.name == name and one.made.may_be(k) for one in topic.channels)
+            if after is not After.KILL and not topic.made.must_be(k, after) and stored_ranges:
                 continue
             yield f"channel {topic.name}/{name} is there, but was deleted or never made"
             continue
@@ -134,7 +134,7 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
                 twice -= came_back if former is channel else came_back & channel.doubled
         if twice:
             yield f"topic {topic.name}: channel {name} gives {min(twice)[:24]!r} twice"
-        if after is After.KILL and any(topic.alone.get(seq, name) != name for seq in there.seqs):
+        if after is After.KILL and any(topic.exclusive.get(seq, name) != name for seq in there.seqs):
             yield f"topic {topic.name}: channel {name} has what came back to another"
     if here.backlog and len(set(here.backlog.bodies)) < len(here.backlog.bodies):
         yield f"topic {topic.name} gives a message twice"

@@ -72,11 +72,11 @@ class Letters:
         debts: list[Debt] = []
         low = work.node.broker.disk_low
         # A channel that was set back also owes the message that the letter was made of.
-        owed = work.node.owed_by(topic.name, channel.name)
+        pending = work.node.owed_by(topic.name, channel.name)
         if not dry:
             for body in letters.values():
                 debts.append(work.model.send_back(channel, body, fact))
-                if work.faulty or work.was_faulty or body in owed:
+                if work.faulty or work.was_faulty or body in pending:
                     # A letter whose sync failed was written twice.
                     channel.doubled.add(body)
                 work.rules.lives_again(debts[-1])
@@ -123,4 +123,4 @@ class Letters:
         """Note the letters that came back, which are in the log from *end* on."""
         for seq, body in self._work.node.bodies_from(topic.name, end).items():
             if body in bodies:
-                topic.alone[seq] = channel.name
+                topic.exclusive[seq] = channel.name

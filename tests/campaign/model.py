@@ -151,7 +151,7 @@ class Topic(Named):
     # Messages that wait or waited; handing a message to channels ends the topic's own debt.
     backlog: list[Debt] = field(default_factory=list)
     # Sequence -> name of the only channel that is owed it.
-    alone: dict[int, str] = field(default_factory=dict)
+    exclusive: dict[int, str] = field(default_factory=dict)
 
     @property
     def living(self) -> list[Channel]:
@@ -226,9 +226,9 @@ class Model:
         channel.debts[body] = Debt(self.messages[body], position, dropped=dropped)
 
     def sought(
-        self, channel: Channel, owed: set[bytes], stored: set[bytes], fact: Fact, *, sure: bool
+        self, channel: Channel, pending: set[bytes], stored: set[bytes], fact: Fact, *, sure: bool
     ) -> int:
-        """Note that a channel was set to a position and owes *owed*; return how many it had finished.
+        """Note that a channel was set to a position and owes *pending*; return how many it had finished.
 
         Of those that it had finished only *stored* ones are promised, because the others may still be only in
         memory. Unless *sure*, messages that it does not owe may come or not, because a read may have failed.
@@ -236,11 +236,11 @@ class Model:
         given = 0
         for body, debt in list(channel.debts.items()):
             open_ = debt.finished == NEVER and debt.dropped is None
-            if open_ and body not in owed:
+            if open_ and body not in pending:
                 debt.dropped = fact if sure else Fact(fact.asked)
-            elif debt.finished < NEVER and body not in owed and not sure:
+            elif debt.finished < NEVER and body not in pending and not sure:
                 channel.debts[body] = Debt(debt.message, fact.asked, given=fact, dropped=Fact(fact.asked))
-        for body in owed:
+        for body in pending:
             debt = channel.debts.get(body)
             if debt is None or debt.finished < NEVER or debt.dropped is not None:
                 dropped = None if body in stored else Fact(fact.asked)

@@ -21,7 +21,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
 from nsqd.server import clock
-from nsqd.server.changes import Changes
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -30,9 +30,9 @@ from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.messages.finding import Finder
 from nsqd.server.tcp import Clients
-from nsqd.server.turn import Turn
-from nsqd.server.upkeep import Checkpoints
+from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.watermark import Watermark
+from nsqd.server.write_batch import WriteBatch
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.slots import CheckpointSlots
@@ -150,7 +150,7 @@ class Node:
             threads=ThreadPoolExecutor(),
         )
         replication = unreplicated(self.broker, self.data, self.fsync, QUIET)
-        self.turn = Turn(
+        self.write_batch = WriteBatch(
             self.broker,
             self.data,
             self.health,
@@ -159,24 +159,26 @@ class Node:
             replication,
             on_event=self._on_event,
         )
-        self.turn.bury = DeadLetters(self.broker, self.turn, QUIET, "node").bury
-        self.clients = Clients(self.broker, self.turn, QUIET, None, None, replication.take)
-        self.checkpoints = Checkpoints(self.broker, self.data, self.health, QUIET, replication.checkpointed)
-        self.changes = Changes(
+        self.write_batch.move_to_dead_letters = DeadLetters(
+            self.broker, self.write_batch, QUIET, "node"
+        ).move_to_dead_letters
+        self.clients = Clients(self.broker, self.write_batch, QUIET, None, None, replication.take)
+        self.checkpoints = Checkpointer(self.broker, self.data, self.health, QUIET, replication.checkpointed)
+        self.changes = TopologyEvents(
             self.broker,
             self.data,
             NoLookups(),
             self.checkpoints,
             self.health,
             QUIET,
-            ask_turn=self.turn.ask,
+            ask_turn=self.write_batch.ask,
             percentiles=(),
             window_ns=0,
         )
         self.topics = TopicsApi(
             self.broker,
             self.data,
-            self.turn,
+            self.write_batch,
             self.fsync,
             self.changes,
             self.checkpoints,
@@ -184,8 +186,8 @@ class Node:
             placed=lambda topic, channel: self.on_placed(topic.name, channel.name),
         )
         finder = Finder(disk, ThreadPoolExecutor())
-        self.handling = HandlingApi(self.broker, finder, self.turn, QUIET)
-        self.letters = DeadLettersApi(self.broker, finder, self.turn, QUIET)
+        self.handling = HandlingApi(self.broker, finder, self.write_batch, QUIET)
+        self.letters = DeadLettersApi(self.broker, finder, self.write_batch, QUIET)
         # Without a watermark the free space is not watched.
         self.watermark = (
             Watermark(watermark, self.broker, disk, DATA, self.health, QUIET) if watermark else None
@@ -201,7 +203,7 @@ class Node:
     async def start(self) -> None:
         """Load the data path and begin to work. Raises the error that would end the daemon."""
         self._storage.load()
-        self.turn.ask()
+        self.write_batch.ask()
         await self.changes.begin()
         self._tasks = [
             self.loop.create_task(self.checkpoints.run()),
@@ -213,15 +215,15 @@ class Node:
     async def stop(self) -> None:
         """Stop cleanly."""
         await self._end_tasks()
-        self.turn.run()
+        self.write_batch.run()
         await self.fsync.synced()
         self.clients.close_all()
         if self._requests:
             await asyncio.wait(self._requests, timeout=_ANSWERED_S)
-        self.turn.run()
+        self.write_batch.run()
         await self.changes.settle()
         await self.fsync.synced()
-        self.turn.close()
+        self.write_batch.close()
         self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():
@@ -236,7 +238,7 @@ class Node:
     async def abandon(self) -> None:
         """Release everything, as the end of a process that could not start does."""
         await self._end_tasks()
-        self.turn.close()
+        self.write_batch.close()
         self.fsync.close()
         self.disk.forget_descriptors()
 
@@ -271,7 +273,7 @@ class Node:
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         found = {}
-        for start, end in topic.channels[channel_name].owed(0, topic.log.next_seq):
+        for start, end in topic.channels[channel_name].pending(0, topic.log.next_seq):
             seq = start
             while seq < end:
                 try:
@@ -295,7 +297,7 @@ class Node:
         found: dict[int, bytes] = {}
         if topic is not None:
             with suppress(CannotRead):
-                for start, stop, block in Cursor(topic.log).scan(max(seq, topic.log.kept_from)):
+                for start, stop, block in Cursor(topic.log).scan(max(seq, topic.log.log_start)):
                     if isinstance(block, Block):
                         found |= {one: body_in(block, one) for one in range(start, stop)}
         return found
@@ -312,9 +314,9 @@ class Node:
 
     def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
         """Say whether the channel owes the message and it is not about to become a dead letter."""
-        dying = self.broker.topics[topic_name].channels[channel_name].dying.ranges()
+        dead_letter_queue = self.broker.topics[topic_name].channels[channel_name].dead_letter_queue.ranges()
         return self.is_owed(topic_name, channel_name, seq) and not any(
-            start <= seq < end for start, end in dying
+            start <= seq < end for start, end in dead_letter_queue
         )
 
     def is_deferred(self, topic_name: str, channel_name: str, seq: int) -> bool:

@@ -27,7 +27,7 @@ _NOTICED_NS: Final = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DedupBudget:
     """The state when something was published: whether it had to be refused, and why."""
 
     full: bool = False
@@ -44,7 +44,7 @@ def _held(topic: Topic, channel: Channel) -> int:
         return 0
     backlog = topic.backlog
     parts = without([(channel.committed, backlog.end)], channel.ahead)
-    return sum(backlog.count_owed(start, end) for start, end in parts)
+    return sum(backlog.count_pending(start, end) for start, end in parts)
 
 
 class Refusals:
@@ -55,19 +55,19 @@ class Refusals:
         # Since when the free space has been the same as now.
         self._since_ns = 0
 
-    def room(self, topic_name: str, count: int) -> Room:
+    def room(self, topic_name: str, count: int) -> DedupBudget:
         """Return the state for *count* messages that are about to be published."""
         if not self._work.rules.ruled:
-            return Room()
+            return DedupBudget()
         broker = self._work.node.broker
         topic = broker.topics.get(topic_name)
         channel = topic.channels.get(FILLS[1]) if topic and topic_name == FILLS[0] else None
         full = bool(
             channel and topic and channel.count() + _held(topic, channel) + topic.staged_count + count > BOUND
         )
-        return Room(full, broker.disk_low)
+        return DedupBudget(full, broker.disk_low)
 
-    def judge(self, topic_name: str, count: int, before: Room, data: bytes) -> bool:
+    def judge(self, topic_name: str, count: int, before: DedupBudget, data: bytes) -> bool:
         """Say whether the answer *data* is a refusal. Raises Broken if that is wrong."""
         if data == b"OK":
             if before.full or before.low:

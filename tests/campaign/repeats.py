@@ -15,7 +15,7 @@ from tests.campaign.node import KEEPS
 from tests.support.simulated_loop import SECOND
 
 if TYPE_CHECKING:
-    from tests.campaign.refusals import Room
+    from tests.campaign.refusals import DedupBudget
     from tests.campaign.workload import Workload
 
 WINDOW_NS: Final = 12 * SECOND
@@ -91,7 +91,7 @@ class Repeats:
         first: Message,
         body: bytes,
         fact: Fact,
-        room: "Room",
+        room: "DedupBudget",
         ok: bool,
         data: bytes,
         *,

@@ -77,7 +77,7 @@ def _forgotten(topic: Topic, now_ns: int) -> set[bytes]:
     ids: list[tuple[int, bytes]] = []
     if topic.published is None:
         return set()
-    for start, stop, block in Cursor(topic.log).scan(topic.log.kept_from):
+    for start, stop, block in Cursor(topic.log).scan(topic.log.log_start):
         if isinstance(block, Block) and block.has_headers:
             ids += [
                 (block.timestamp_ns(seq), body)

@@ -83,8 +83,8 @@ class Rules:
         if not self.ruled:
             return
         seq = self._work.node.broker.ids.decode(id_)
-        if topic.alone.get(seq, channel.name) != channel.name:
-            self._work.break_off(f"{channel.name} was given what came back to {topic.alone[seq]}")
+        if topic.exclusive.get(seq, channel.name) != channel.name:
+            self._work.break_off(f"{channel.name} was given what came back to {topic.exclusive[seq]}")
         name, body = (topic.name, channel.name), debt.message.body
         if name == EXPIRES:
             late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
@@ -126,9 +126,9 @@ class Rules:
         """Note that a dead letter was sent back."""
         self._tried.pop(debt, None)
 
-    def sought(self, topic: Topic, channel: Channel, owed: dict[bytes, int]) -> None:
-        """Note that a channel was set to a position, or created there, and owes *owed* (body -> sequence)."""
-        if any(topic.alone.get(seq, channel.name) != channel.name for seq in owed.values()):
+    def sought(self, topic: Topic, channel: Channel, pending: dict[bytes, int]) -> None:
+        """Note that a channel was set to a position, or created there; *pending* is body -> sequence."""
+        if any(topic.exclusive.get(seq, channel.name) != channel.name for seq in pending.values()):
             self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
         # Letters that came back to a deleted channel of that name are also in the log.
         for one in topic.channels:

@@ -67,14 +67,14 @@ class Seeks:
         work.rules.sought(topic, made, work.node.owed_by(topic.name, made.name))
         bodies = work.node.owed_bodies(topic.name, made.name, stored=True)
         others = [channel for channel in topic.living if channel is not made]
-        owed = {
+        pending = {
             body
             for one in others
             # Messages that are published and not stored yet will also go to the new channel.
             for body in one.debts.keys() & work.node.owed_by(topic.name, one.name).keys()
             if one.debts[body].is_owed(position) and body not in one.mortal and body not in one.returned
         }
-        missing = owed - bodies - made.debts.keys()
+        missing = pending - bodies - made.debts.keys()
         if missing and not (work.faulty or work.was_faulty):
             work.break_off(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
         # Messages that were finished and dropped, or owed by a former channel, may still be in memory.
@@ -87,11 +87,11 @@ class Seeks:
         if work.faulty:
             self._perhaps(topic, made, bodies, position)
 
-    def _perhaps(self, topic: Topic, channel: Channel, owed: set[bytes], position: int) -> None:
-        """Note that besides *owed* the channel may owe messages that could not be read just now."""
+    def _perhaps(self, topic: Topic, channel: Channel, pending: set[bytes], position: int) -> None:
+        """Note that besides *pending* the channel may owe messages that could not be read just now."""
         for message in topic.messages:
             debt = channel.debts.get(message.body)
-            if message.body not in owed and (debt is None or debt.dropped is not None):
+            if message.body not in pending and (debt is None or debt.dropped is not None):
                 self._work.model.give(channel, message.body, position, stays=False)
 
     async def seek(self) -> None:
@@ -102,13 +102,13 @@ class Seeks:
             return
         topic, channel = found
         log = work.node.broker.topics[topic.name].log
-        if log.kept_from > log.next_seq:
+        if log.log_start > log.next_seq:
             return
-        owed = sorted(work.node.owed_by(topic.name, channel.name).values())
+        pending = sorted(work.node.owed_by(topic.name, channel.name).values())
         to = work.rng.choice(
-            ("earliest", "earliest", "latest", str(work.rng.choice(owed)) if owed else "latest")
+            ("earliest", "earliest", "latest", str(work.rng.choice(pending)) if pending else "latest")
         )
-        if to.isdecimal() and int(to) < log.kept_from:
+        if to.isdecimal() and int(to) < log.log_start:
             return
         work.note(f"seek {topic.name} {channel.name} {to}")
         fact = work.model.fact(work.position)
@@ -151,7 +151,7 @@ class Seeks:
                 for id_ in [id_ for id_, debt in reader.has.items() if debt.dropped is not None]:
                     del reader.has[id_]
 
-    def _look_what_is_kept(self, topic: Topic, channel: Channel, owed: set[bytes]) -> None:
+    def _look_what_is_kept(self, topic: Topic, channel: Channel, pending: set[bytes]) -> None:
         """Check that a channel set to the earliest owes everything that a policy keeps."""
         work = self._work
         young_ns = work.loop.clock.wall_ns - RETAIN_NS
@@ -159,7 +159,7 @@ class Seeks:
         for message in topic.messages:
             at_ns = work.stored_ns.get(message.body, 0)
             if message.stored.answered <= work.position and at_ns > young_ns and message.body not in waiting:
-                if message.body not in owed:
+                if message.body not in pending:
                     work.break_off(f"{topic.name}/{channel.name}: {message.body[:24]!r} is not kept")
                 debt = channel.debts.get(message.body)
                 if debt is not None and debt.finished < NEVER:
@@ -172,11 +172,11 @@ class Seeks:
         if found is None:
             return
         topic, channel = found
-        owed = work.node.owed_by(topic.name, channel.name)
-        if not owed:
+        pending = work.node.owed_by(topic.name, channel.name)
+        if not pending:
             return
-        body = work.rng.choice(sorted(owed))
-        seq, debt = owed[body], channel.debts.get(body)
+        body = work.rng.choice(sorted(pending))
+        seq, debt = pending[body], channel.debts.get(body)
         verb = work.rng.choice(("finish", "requeue", "requeue", "send", "cancel"))
         deferred = work.node.is_deferred(topic.name, channel.name, seq)
         if debt is None or debt.finished < NEVER or (verb in {"send", "cancel"} and not deferred):
@@ -190,7 +190,7 @@ class Seeks:
         answered = self._answer_to(verb, topic, fact)
         came = (NEVER, work.loop.clock.wall_ns + delay_ms * MILLISECOND if delay_ms else 0)
 
-        def put_off(ok: bool) -> None:
+        def defer(ok: bool) -> None:
             answered(ok)
             if ok and came in debt.dues:
                 debt.dues[debt.dues.index(came)] = (work.position, came[1])
@@ -199,7 +199,7 @@ class Seeks:
             debt.dropped = debt.dropped or fact
         else:
             debt.dues.append(came)
-        told = answered if verb in {"finish", "cancel"} else put_off
+        told = answered if verb in {"finish", "cancel"} else defer
         work.ask(f"message/{verb}", arguments, told)
         # One that is about to become a dead letter is refused.
         if verb in {"finish", "cancel"} and work.node.is_alive(topic.name, channel.name, seq):

@@ -19,7 +19,7 @@ from tests.campaign.model import NEVER, After, Fact, Model
 from tests.campaign.node import KEEPS, Node
 from tests.campaign.places import CHANNELS, MILLISECOND, TOPICS
 from tests.campaign.profiles import Profile
-from tests.campaign.refusals import MARK, Room
+from tests.campaign.refusals import MARK, DedupBudget
 from tests.campaign.requests import Requests
 from tests.campaign.ruled import MORE, Rules
 from tests.campaign.seeks import Seeks
@@ -278,7 +278,7 @@ class Workload:
         self.done[Deed.PUBLISHED] += len(bodies)
         self.done[Deed.HEADED] += sum(map(bool, map(expected, bodies)))
 
-        def answered(some: list[tuple[bytes, Fact]], before: Room, ok: bool, data: bytes) -> None:
+        def answered(some: list[tuple[bytes, Fact]], before: DedupBudget, ok: bool, data: bytes) -> None:
             if self.rules.refusals.judge(name, len(some), before, data):
                 self.done[Deed.REFUSED] += len(some)
                 for body, _ in some:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nsqd.engine.owed import Owed
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
@@ -115,7 +115,7 @@ def story(request):
     return story
 
 
-def owed_by(topic: Topic, owed: Owed) -> Counter[bytes]:
+def owed_by(topic: Topic, owed: Backlog) -> Counter[bytes]:
     """The bodies of the owed messages, counted."""
     found: Counter[bytes] = Counter()
     for start, end in owed.owed(0, topic.log.next_seq):

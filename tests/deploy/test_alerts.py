@@ -162,7 +162,7 @@ def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, tmp_pat
     before = snapshot(nsqd, BROKER)
     nsqd.post("/channel/empty?topic=orders&channel=billing")
     nsqd.post("/drain")
-    assert nsqd.get("/drain")["scraped_as_owing"]  # so the drain command waits for one more scrape
+    assert nsqd.get("/drain")["scraped_with_backlog"]  # so the drain command waits for one more scrape
     timeline = [*held(before, 3), snapshot(nsqd, BROKER), *[None] * 30]
 
     assert firing(tmp_path, rules, [timeline, two_lookups(34)], 31, {}) == ""

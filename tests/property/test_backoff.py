@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from nsqclient._backoff import Backoff, Phase
 
-happenings = st.lists(st.sampled_from(["fail", "succeed", "put off", "wait"]), max_size=80)
+tail_records = st.lists(st.sampled_from(["fail", "succeed", "put off", "wait"]), max_size=80)
 
 
-@given(happenings, st.floats(0.01, 10), st.floats(0.01, 300), st.floats(0, 1), st.booleans())
+@given(tail_records, st.floats(0.01, 10), st.floats(0.01, 300), st.floats(0, 1), st.booleans())
 def test_every_pause_is_a_power_of_two_within_the_limit(what, multiplier, longest, chance, full_jitter):
     backoff = Backoff(multiplier, longest, full_jitter=full_jitter)
     for one in what:

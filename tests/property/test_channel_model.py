@@ -4,12 +4,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Consumer
-from nsqd.engine.inflight import NotInFlight
-from nsqd.engine.owed import Owed
+from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.state import take_change
 from nsqd.log.batches import Batch
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from tests.support.engine import SECOND, Node, Outlet
 
@@ -201,10 +201,10 @@ class ChannelMachine(RuleBasedStateMachine):
         change = take_change(owed)
         self.chain = [] if whole or not self.chain else self.chain
         added = {owed: change} if self.chain else None
-        self.chain.append(checkpoint.encoder(topic, 1, Mark(), added)())
+        self.chain.append(checkpoint.encoder(topic, 1, CheckpointPosition(), added)())
 
         state = checkpoint.decode(b"".join(self.chain)).channels["c"]
-        again = Owed()
+        again = Backlog()
         state.fill(again, topic.wall.offset_ns)
 
         deferred = {seq: due for due, seq in owed.deferred}

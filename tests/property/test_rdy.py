@@ -23,12 +23,14 @@ events = st.one_of(
 
 
 @given(st.integers(0, 30), st.lists(events, max_size=60), st.randoms(use_true_random=False))
-def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_in_flight, happenings, chance):
+def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(
+    max_in_flight, tail_records, chance
+):
     rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, 10, 30)
     alive: dict[int, int] = {}
     told: dict[int, int] = {}
     phase = Phase.RUNNING
-    for step, (what, *arguments) in enumerate(happenings):
+    for step, (what, *arguments) in enumerate(tail_records):
         now = step * 7.0
         changes: dict[int, int] = {}
         if what == "add":
@@ -69,12 +71,12 @@ def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_i
     st.lists(st.tuples(st.sampled_from(("message", "answer", "rotate")), keys), max_size=100),
     st.randoms(use_true_random=False),
 )
-def test_taking_turns_never_brings_more_messages_than_max_in_flight(max_in_flight, happenings, chance):
+def test_taking_turns_never_brings_more_messages_than_max_in_flight(max_in_flight, tail_records, chance):
     rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
     for key in range(7):
         rdy.add(key, 2500, 0)
     in_flight = dict.fromkeys(range(7), 0)
-    for step, (what, key) in enumerate(happenings):
+    for step, (what, key) in enumerate(tail_records):
         now = step * 7.0
         if what == "message" and in_flight[key] < rdy.count(key):
             in_flight[key] += 1

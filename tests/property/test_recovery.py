@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.limits import Limits
-from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions, store_of
 from nsqd.storage.metadata import Metadata
@@ -45,7 +45,7 @@ class Written:
         self.shop.new(segment=segment)
         self.segment = segment
         self.bodies = []
-        self.mark = Mark()
+        self.mark = CheckpointPosition()
         for number, bodies in enumerate([*appends, None]):
             if number == synced:
                 self.sync()
@@ -61,7 +61,7 @@ class Written:
     def sync(self):
         assert self.shop.sync() is None
         store = self.shop.store
-        self.mark = Mark(0, 0, store.synced, store.end)
+        self.mark = CheckpointPosition(0, 0, store.synced, store.end)
 
     @property
     def whole(self):

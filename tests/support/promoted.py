@@ -1,13 +1,13 @@
 """A promoted copy of a topic in memory: another node delivers the messages of the first node."""
 
-from nsqd.engine import promoted, withholding
+from nsqd.engine import promoted, suspension
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import Gap, Why
-from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail import NoSource
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint, restoring
 from tests.support.engine import NODE_ID, Node
 
@@ -17,11 +17,11 @@ OWNER_ID = NODE_ID + 1
 def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic:
     """Return what *node* recovers from an up-to-date copy; its messages are read from the origin's log."""
     end = topic.log.next_seq
-    state = checkpoint.decode(checkpoint.encoder(topic, 1, Mark(end, 0, end, end))())
+    state = checkpoint.decode(checkpoint.encoder(topic, 1, CheckpointPosition(end, 0, end, end))())
     copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), topic.log, node.broker.wall)
     restoring.fill(copy, state)
     copy.log.next_seq = end
-    copy.log.had.begin(state.had or [], end)
+    copy.log.stored_ranges.begin(state.stored_ranges or [], end)
     copy.pump()
     return copy
 
@@ -54,19 +54,19 @@ class Owner(Node):
         super().__init__(**limits)
         self.broker.ids = MessageIds(OWNER_ID)
 
-    def promote(self, topic: Topic, withheld: Ranges | None = None) -> ReplicaTopic:
-        """Attach a promoted copy; messages in *withheld* are not delivered."""
+    def promote(self, topic: Topic, suspended: Ranges | None = None) -> ReplicaTopic:
+        """Attach a promoted copy; messages in *suspended* are not delivered."""
         copy = copy_of(topic, self)
-        copy.withheld = withheld or []
+        copy.suspended = suspended or []
         promoted.attach(self.broker, copy, self.now_ns)
-        self.turn()
+        self.write_batch()
         return copy
 
 
-def withhold_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
+def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
     """Withhold these messages of a promoted copy and no others, as replication does."""
-    copy.withheld = ranges
+    copy.suspended = ranges
     for channel in copy.channels.values():
-        withholding.withhold_only(channel, ranges)
+        suspension.suspend_only(channel, ranges)
         node.broker.serve(channel)
-    node.turn()
+    node.write_batch()

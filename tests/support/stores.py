@@ -9,10 +9,10 @@ from nsqd.log.encoder import Encoder
 from nsqd.log.finding import Found
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
-from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import RangeSet
 from nsqd.log.syncing import SyncJob
+from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 from nsqd.log.wanted import WantedPositions
 from nsqd.storage.topic_store import TopicStore
 
@@ -38,11 +38,13 @@ class Shop:
         )
         return self.store
 
-    def reopen(self, mark: Mark | None = None, disk: Disk | None = None, *, segment: int = 1 << 20) -> Found:
+    def reopen(
+        self, mark: CheckpointPosition | None = None, disk: Disk | None = None, *, segment: int = 1 << 20
+    ) -> Found:
         """Forget the store and recover what is on disk."""
         self.store.close()
         self.new(disk, segment=segment)
-        self.found = self.store.recover(mark or Mark())
+        self.found = self.store.recover(mark or CheckpointPosition())
         self.encoder.skip_to(max(self.encoder.next_seq, self.store.end))
         return self.found
 
@@ -66,7 +68,7 @@ class Shop:
         self.store.remove_files()
         return dropped
 
-    def mark(self) -> Mark:
+    def mark(self) -> CheckpointPosition:
         return self.store.mark(self.store.end)
 
     def bodies(self) -> dict[int, bytes]:
@@ -138,11 +140,13 @@ def read_all(
 
 def stored(found: Found) -> list[tuple[int, int, int]]:
     """Return (first, next, due) of the blocks after the checkpoint."""
-    return [(one.first, one.next, one.due_ns) for one in found.happenings if isinstance(one, Stored)]
+    return [
+        (one.first, one.next, one.due_ns) for one in found.tail_records if isinstance(one, RecoveredMessages)
+    ]
 
 
 def noted(found: Found) -> list[tuple[int, bytes]]:
-    return [(one.number, one.content) for one in found.happenings if isinstance(one, Noted)]
+    return [(one.number, one.content) for one in found.tail_records if isinstance(one, RecoveredNote)]
 
 
 def flip(path: Path, bit: int) -> None:

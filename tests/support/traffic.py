@@ -28,7 +28,7 @@ class Ledger:
     due: dict[int, float] = field(default_factory=dict)
     handled: dict[str, Counter[int]] = field(default_factory=lambda: {name: Counter() for name in CHANNELS})
     finished: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
-    put_off: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
+    defer: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
     # False if the network loses answers, because a FIN may then not have arrived.
     may_not_come_again: bool = True
     complaints: list[str] = field(default_factory=list)
@@ -52,8 +52,8 @@ class Ledger:
         if finished is not None and self.may_not_come_again:
             self.complaints.append(f"{number} came again on {channel} after {now - finished:.1f} s")
         # A stalling network may delay a delivery until it has timed out; nsqd then refuses its REQ.
-        put_off = self.put_off[channel].get(number, 0) if self.may_not_come_again else 0
-        due = max(self.due.get(number, 0), put_off)
+        defer = self.defer[channel].get(number, 0) if self.may_not_come_again else 0
+        due = max(self.due.get(number, 0), defer)
         if now < due - 0.05:
             self.complaints.append(f"{number} came {due - now:.2f} s too soon on {channel}")
         self.handled[channel][number] += 1
@@ -128,7 +128,7 @@ class Traffic:
             # nsqd may not have received the last of these requeues.
             for number, when in asked.items():
                 if when > time.time() - FORGIVEN_S:
-                    self.ledger.put_off[channel].pop(number, None)
+                    self.ledger.defer[channel].pop(number, None)
 
     def _handle(self, wire: Wire, channel: str, asked: dict[int, float]) -> None:
         wire.send(sub(TOPIC, channel))
@@ -148,7 +148,7 @@ class Traffic:
             self.ledger.came(channel, number)
             if self._rng.random() < 0.1:
                 delay_ms = self._rng.choice((0, 300))
-                self.ledger.put_off[channel][number] = time.time() + delay_ms / 1000
+                self.ledger.defer[channel][number] = time.time() + delay_ms / 1000
                 asked[number] = time.time()
                 wire.send(req(message, delay_ms))
             else:

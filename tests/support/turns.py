@@ -13,12 +13,12 @@ from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import APPEND_MAGIC, FILE_HEADER_BYTES
 from nsqd.server.auth import AuthServers
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.fsync import THREADS, Fsync
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
-from nsqd.server.turn import Turn
-from nsqd.server.upkeep import Checkpoints
+from nsqd.server.write_batch import WriteBatch
 from nsqd.storage.data_path import DataPath, StorageOptions
 from tests.support.unreplicated import unreplicated
 
@@ -44,7 +44,7 @@ class Bench:
         threads = ThreadPoolExecutor(THREADS + 1)
         self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, threads=threads, **pace)
         self.replication = unreplicated(self.broker, self.data, self.fsync, log)
-        self.turn = Turn(
+        self.write_batch = WriteBatch(
             self.broker,
             self.data,
             self.health,
@@ -54,12 +54,12 @@ class Bench:
             on_event=self._happened,
         )
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
-        self.clients = Clients(self.broker, self.turn, log, None, auth, self.replication.take)
+        self.clients = Clients(self.broker, self.write_batch, log, None, auth, self.replication.take)
 
-    def checkpoints(self) -> Checkpoints:
+    def checkpoints(self) -> Checkpointer:
         """Return what writes the checkpoints of the topics."""
         log = Log("[test] ", LogLevel.FATAL)
-        return Checkpoints(self.broker, self.data, self.health, log, self.replication.checkpointed)
+        return Checkpointer(self.broker, self.data, self.health, log, self.replication.checkpointed)
 
     def _happened(self, event: Event) -> None:
         self.on_event(event)  # looked up at each event, because a test may replace the listener
@@ -75,7 +75,7 @@ class Bench:
 
     async def rest(self) -> None:
         """Finish the turn and its fsyncs."""
-        self.turn.run()
+        self.write_batch.run()
         await self.fsync.synced()
 
 
@@ -129,7 +129,7 @@ class Client:
 
     def says(self, data: bytes, *, waits: bool = False) -> None:
         self.session.receive(data, time.time_ns())
-        self.bench.turn.ask_for(self.connection, waits=waits)
+        self.bench.write_batch.ask_for(self.connection, waits=waits)
 
     @property
     def sent(self) -> bytes:

@@ -13,6 +13,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.figures.replication import replication_metrics
 from nsqd.server.fsync import Fsync
@@ -21,7 +22,6 @@ from nsqd.server.http.drain import Drain
 from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
-from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
 from nsqd.storage.topic_store import store_of
 
@@ -89,14 +89,14 @@ _LET_GO: Final[tuple[_ChannelFigure, ...]] = (
 
 
 class _Owed:
-    """Whether one scrape shows messages that are owed."""
+    """Whether one scrape shows messages that are pending."""
 
     def __init__(self) -> None:
         self.any = False
 
     def seen(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         for labels, figure in samples:
-            # As in a drain, ephemeral topics and channels owe nothing: they end with the node.
+            # As in a drain, ephemeral topics and channels have no pending messages: they end with the node.
             self.any = self.any or (figure > 0 and not any(map(is_ephemeral, labels)))
             yield labels, figure
 
@@ -107,7 +107,7 @@ class NsqdCollector(PacedCollector):
     def __init__(
         self,
         broker: Broker,
-        checkpoints: Checkpoints,
+        checkpoints: Checkpointer,
         clients: Clients,
         health: Health,
         lookups: LookupPeers,
@@ -131,12 +131,12 @@ class NsqdCollector(PacedCollector):
     def families(self) -> Iterator[Family]:
         yield from self._node()
         yield from replication_metrics(self._replication)
-        owed = _Owed()
+        pending = _Owed()
         name, text, of_topic = _TOPIC_OWED
-        yield Family(f"nsqd_topic_{name}", text, owed.seen(self._of_topics(of_topic)), _TOPIC)
+        yield Family(f"nsqd_topic_{name}", text, pending.seen(self._of_topics(of_topic)), _TOPIC)
         for name, text, of_channel in ((*_DEPTH, self._depth), *_CHANNEL_OWED):
-            yield Family(f"nsqd_channel_{name}", text, owed.seen(self._of_channels(of_channel)), _CHANNEL)
-        self._drain.scraped_as_owing = owed.any
+            yield Family(f"nsqd_channel_{name}", text, pending.seen(self._of_channels(of_channel)), _CHANNEL)
+        self._drain.scraped_with_backlog = pending.any
         for name, text, figure in _TOPIC_GAUGES:
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC)
         unreadable = {channel.topic_name for channel in self._broker.stalled}
@@ -153,7 +153,7 @@ class NsqdCollector(PacedCollector):
         yield Family(
             "nsqd_channel_oldest_message_age_seconds",
             "age of the oldest pending message, 0 without one",
-            owed.seen(self._oldest(time.time_ns())),
+            pending.seen(self._oldest(time.time_ns())),
             _CHANNEL,
         )
         for name, text, of_channel in _CHANNEL_COUNTERS:

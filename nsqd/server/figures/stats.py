@@ -155,7 +155,7 @@ class StatsReport:
             "dropped_count": channel.dropped_count,
             "expired_count": channel.expired_count,
             "dead_count": channel.dead_count,
-            # When the oldest owed message was published, in ns since 1970, or 0.
+            # When the oldest pending message was published, in ns since 1970, or 0.
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
             # Messages of promoted copies: waiting, in flight and deferred; they are also counted above.
             "promoted_depth": all_logs.promoted_depth(channel),

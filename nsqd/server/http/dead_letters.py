@@ -5,8 +5,8 @@
     &contains=...&json=...      those that a filter finds
     &dry_run=true               none: they are counted
 
-Each letter is published again to its topic, and only its channel owes it. Once that is durable, the letter is
-finished in the dead-letter topic: a crash in between leaves the message in both, never in none.
+Each letter is published again to its topic, and only its channel must deliver it. Once that is durable, the
+letter is finished in the dead-letter topic: a crash in between leaves the message in both, never in none.
 """
 
 import time
@@ -24,7 +24,7 @@ from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
 from nsqd.server.messages.query import MessageQuery, parse_query, refused, truth
 from nsqd.server.messages.shown import headers_and_body
-from nsqd.server.turn import NotStored, Turn
+from nsqd.server.write_batch import NotStored, WriteBatch
 
 _DEFAULT_LIMIT: Final = "1000"
 
@@ -32,10 +32,10 @@ _DEFAULT_LIMIT: Final = "1000"
 class DeadLettersApi:
     """See the module."""
 
-    def __init__(self, broker: Broker, finder: Finder, turn: Turn, log: Log) -> None:
+    def __init__(self, broker: Broker, finder: Finder, write_batch: WriteBatch, log: Log) -> None:
         self._broker = broker
         self._finder = finder
-        self._turn = turn
+        self._write_batch = write_batch
         self._log = log
         # Letters that are being sent back, so that no other request sends them meanwhile.
         self._moving: set[tuple[Topic, int]] = set()
@@ -131,7 +131,7 @@ class DeadLettersApi:
                 continue
             try:
                 origin.stage_for(channel_name, batch_of(letters), clock_ns())
-                await self._turn.durable(origin)
+                await self._write_batch.durable(origin)
             except Refused as full:
                 raise ApiError(429, f"{topic_name}: {full}; {sent} were sent back") from full
             except NotStored as error:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
+from nsqd.engine.drain_report import sentence
 from nsqd.engine.draining import report
-from nsqd.engine.remains import sentence
 from nsqd.engine.unread import Unread
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
@@ -32,8 +32,8 @@ class Drain:
         self._clients = clients
         self._log = log
         self._unread = Unread()
-        # Whether the last scrape of /metrics was told of messages that are owed here.
-        self.scraped_as_owing = False
+        # Whether the last scrape of /metrics was told of messages that are pending here.
+        self.scraped_with_backlog = False
 
     async def begin(self, request: Request) -> Response:
         """Refuse publishes, after ``grace`` milliseconds; with ``cancel=true`` accept them again.
@@ -106,6 +106,6 @@ class Drain:
 
     def _report(self) -> dict[str, Any]:
         found = report(self._broker, self._unread, clock_ns())
-        if found["drained"] and self.scraped_as_owing:
-            found["scraped_as_owing"] = True
+        if found["drained"] and self.scraped_with_backlog:
+            found["scraped_with_backlog"] = True
         return found

@@ -20,7 +20,7 @@ from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.plain_publish import MAX_HEAD, PlainPublish, may_become_plain, understand
-from nsqd.server.turn import Turn
+from nsqd.server.write_batch import WriteBatch
 
 # A connection that is silent this long is closed, in the middle of a body or between requests.
 IDLE_S: Final = 120.0
@@ -30,7 +30,7 @@ LAST_LOOK_S: Final = 0.05
 MAX_BATCH: Final = 256
 # A longer body of lines is published in slices, which only the fallback does.
 MAX_LINES: Final = 64 << 10
-# Bytes that are read ahead while answers are owed; then reading pauses.
+# Bytes that are read ahead while answers are pending; then reading pauses.
 READ_AHEAD: Final = 64 << 10
 # How many understood heads are remembered: a publisher repeats its head for every body of the same length.
 MAX_KNOWN: Final = 1024
@@ -41,9 +41,9 @@ Fallback: TypeAlias = Callable[[], asyncio.Protocol]
 class FastPublish:
     """Makes the protocol of each HTTP connection, and closes those that did not fall back."""
 
-    def __init__(self, broker: Broker, turn: Turn) -> None:
+    def __init__(self, broker: Broker, write_batch: WriteBatch) -> None:
         self.broker = broker
-        self.turn = turn
+        self.write_batch = write_batch
         self.connections: set[FrontConnection] = set()
         self._known: dict[bytes, PlainPublish] = {}
         self._ok = b""
@@ -227,7 +227,7 @@ class FrontConnection(asyncio.Protocol):
             topics = set(batch)
             self._waiting_for = len(topics)
             for topic in topics:
-                fast.turn.when_stored(topic, partial(self._stored, topic))
+                fast.write_batch.when_stored(topic, partial(self._stored, topic))
 
     def _stored(self, topic: Topic, reason: str) -> None:
         self._waiting_for -= 1

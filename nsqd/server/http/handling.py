@@ -19,7 +19,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine import handling
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.standing import MessageState, Sorting
+from nsqd.engine.message_status import MessageState, StateFilter
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import ID_LENGTH
@@ -29,7 +29,7 @@ from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.messages.finding import Finder, cannot_read
 from nsqd.server.messages.query import MAX_LIMIT, MessageQuery, parse_query, refused, truth
-from nsqd.server.turn import NotStored, Turn
+from nsqd.server.write_batch import NotStored, WriteBatch
 
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,12}")
 _NS_PER_MS: Final = 1_000_000
@@ -41,10 +41,10 @@ Deed = Callable[[Topic, Channel, list[int]], int]
 class HandlingApi:
     """Applies an operator's requests to messages. A crash does not undo an answered request."""
 
-    def __init__(self, broker: Broker, finder: Finder, turn: Turn, log: Log) -> None:
+    def __init__(self, broker: Broker, finder: Finder, write_batch: WriteBatch, log: Log) -> None:
         self._broker = broker
         self._finder = finder
-        self._turn = turn
+        self._write_batch = write_batch
         self._log = log
 
     async def finish(self, request: Request) -> Response:
@@ -88,11 +88,11 @@ class HandlingApi:
             if channel.deleted:
                 raise ApiError(404, "CHANNEL_NOT_FOUND")
         # Messages may have changed since they were found; from here to the deed they do not.
-        meant = handling.deferred_of(channel, seqs) if deferred else handling.owed_of(channel, seqs)
+        meant = handling.deferred_of(channel, seqs) if deferred else handling.pending_of(channel, seqs)
         if message_id is not None and not meant:
-            if deferred and handling.owed_of(channel, seqs):
+            if deferred and handling.pending_of(channel, seqs):
                 raise ApiError(409, "NOT_DEFERRED: the message waits or is in flight, and is not deferred")
-            raise ApiError(409, "NOT_OWED: the channel does not owe this message, or not yet")
+            raise ApiError(409, "NOT_OWED: the channel does not deliver this message, or not yet")
         count = len(meant)
         if meant and not dry:
             refuse_when_decommissioning(self._broker)
@@ -105,14 +105,14 @@ class HandlingApi:
         self, topic: Topic, channel: Channel, request: Request, *, deferred: bool
     ) -> tuple[list[int], int, bool]:
         query = self._query(request, deferred=deferred)
-        first, end = topic.log.kept_from, topic.log.next_seq
+        first, end = topic.log.log_start, topic.log.next_seq
         try:
             start = max(first, query.place.position(topic.log, first, end))
         except CannotRead as error:
             raise cannot_read(error) from error
         if start > end:
             raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {start}")
-        sorting = Sorting(channel, topic.backlog, query.state) if query.state else None
+        sorting = StateFilter(channel, topic.backlog, query.state) if query.state else None
         found = await self._finder.find(topic, sorting, query.wanted, start, end, limit=query.limit)
         return found.matches, found.position, found.position < end
 
@@ -142,7 +142,7 @@ class HandlingApi:
         seq = self._broker.ids.decode(message_id.encode()) if len(message_id) == ID_LENGTH else -1
         if seq < 0:
             raise refused("ID", "that is no id of a message of this node")
-        if not topic.log.kept_from <= seq < topic.log.next_seq:
+        if not topic.log.log_start <= seq < topic.log.next_seq:
             raise ApiError(404, "MESSAGE_NOT_FOUND")
         return seq
 
@@ -156,7 +156,7 @@ class HandlingApi:
 
     async def _durable(self, topic: Topic) -> None:
         try:
-            await self._turn.note_durable(topic)
+            await self._write_batch.note_durable(topic)
         except NotStored as error:
             self._log.error("what was done to messages is not on the disk yet - %s", error)
             raise ApiError(503, "NOT_STORED") from error

@@ -2,13 +2,13 @@
 
     GET  /log/bounds?topic=T[&channel=C]          what can be read, and how far each channel is
     GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as a consumer gets them
-    POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
+    POST /channel/commit?topic=T&channel=C&sequence=S   the channel has nothing pending below S any more
 
 With ``log=IDENTITY`` they are about the log of that origin: this nsqd's own, or a promoted copy here.
 
-All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
-its messages; reading does not change any state. Missing messages are part of the answer, as named gaps.
-Messages that cannot be read at the moment are an error, never an answer that looks complete.
+All three may be repeated without harm. A range gives the same bytes each time, as long as some channel must
+deliver its messages; reading does not change any state. Missing messages are part of the answer, as named
+gaps. Messages that cannot be read at the moment are an error, never an answer that looks complete.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.ranges import Ranges, merged, within, without
 from nsqd.server.http.messages import of_log
 from nsqd.server.http.topics import refuse_when_decommissioning
-from nsqd.server.turn import NotStored, Turn
+from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
 
@@ -50,10 +50,10 @@ _MAX_GAPS: Final = 64
 class LogApi:
     """The topic log over HTTP."""
 
-    def __init__(self, broker: Broker, data: DataPath, turn: Turn) -> None:
+    def __init__(self, broker: Broker, data: DataPath, write_batch: WriteBatch) -> None:
         self._broker = broker
         self._data = data
-        self._turn = turn
+        self._write_batch = write_batch
 
     async def bounds(self, request: Request) -> Response:
         """``first <= sequence < end`` can be read; ``acknowledged`` is the position of each channel.
@@ -155,7 +155,7 @@ class LogApi:
         self._broker.commit_channel(topic, channel, sequence)
         try:
             # An answered commit survives the death of the process, so no reader reads its messages again.
-            await self._turn.note_stored(topic)
+            await self._write_batch.note_stored(topic)
         except NotStored as error:
             raise ApiError(503, "NOT_STORED") from error
         return empty_reply()
@@ -174,24 +174,24 @@ class LogApi:
     @staticmethod
     def _losses(topic: Topic, channel_name: str) -> list[dict[str, int | str]]:
         store = store_of(topic)
-        losses = [] if store is None else store.losses(topic.log.kept_from)
+        losses = [] if store is None else store.losses(topic.log.log_start)
         return [
             {"start": start, "end": end, "why": gap.why.value}
             for gap in losses
-            if gap.end > topic.log.kept_from
+            if gap.end > topic.log.log_start
             for start, end in _seen(topic, channel_name, [(gap.start, gap.end)])
         ]
 
 
 def _seen(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
     """What a reader with this channel sees of sorted *ranges*; without a channel it sees all."""
-    return topic.alone.without_others(channel_name, ranges) if channel_name else ranges
+    return topic.exclusive.without_others(channel_name, ranges) if channel_name else ranges
 
 
 def _first(topic: Topic, channel_name: str) -> int:
     """Where a reader with this channel may begin: it was sent nothing between there and what is kept."""
-    kept_from = topic.log.kept_from
-    return topic.alone.others_from(channel_name, kept_from) if channel_name else kept_from
+    log_start = topic.log.log_start
+    return topic.exclusive.start_of_others(channel_name, log_start) if channel_name else log_start
 
 
 def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
@@ -208,16 +208,16 @@ def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tup
 def _named(topic: Topic, start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
     """The parts of a gap as the header names them.
 
-    A compacted gap includes numbers that no message had. Compaction keeps every message that a channel owes.
-    So messages of a compacted gap that *channel* owes, or that were absent when it was created at a place or
-    set to one, were removed before that.
+    A compacted gap includes numbers that no message had. Compaction keeps every message that a channel must
+    deliver. So messages of a compacted gap that *channel* must deliver, or that were absent when it was
+    created at a place or set to one, were removed before that.
     """
     if why is not Why.COMPACTED:
         return [f"{start}-{end} {why.value}"]
-    unused = topic.log.had.unused(start, end)
+    unused = topic.log.stored_ranges.unused(start, end)
     earlier: Ranges = []
     if channel is not None:
-        earlier = merged([*channel.owed(start, end), *within(channel.absent, start, end)])
+        earlier = merged([*channel.pending(start, end), *within(channel.absent, start, end)])
         earlier = without(earlier, unused)
     parts = [(*one, Why.UNUSED.value) for one in unused] + [(*one, EARLIER) for one in earlier]
     parts += [(*one, why.value) for one in without([(start, end)], merged(unused + earlier))]

@@ -12,8 +12,8 @@ from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
+from nsqd.engine.message_status import MessageState, MessageStatus, StatusSnapshot, work_on
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.standing import MessageState, Standing, Standings, work_on
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
@@ -42,7 +42,7 @@ class MessagesApi:
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         others = [
-            {"log": one.origin, "first": one.log.kept_from, "end": one.log.next_seq}
+            {"log": one.origin, "first": one.log.log_start, "end": one.log.next_seq}
             for one in topic.promoted
             if isinstance(one, ReplicaTopic)
         ]
@@ -66,7 +66,7 @@ class MessagesApi:
         answer = {
             "topic": topic.name,
             **({"channel": channel.name} if channel else {}),
-            "first": topic.log.kept_from,
+            "first": topic.log.log_start,
             "end": topic.log.next_seq,
             "next": onward,
             "more": _more(topic, picked, query),
@@ -82,17 +82,17 @@ class MessagesApi:
         self, topic: Topic, channel: Channel | None, picked: Picked, query: MessageQuery
     ) -> list[bytes]:
         pace = Pace(_AT_ONCE)
-        found: list[Standing] | None = None
+        found: list[MessageStatus] | None = None
         if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
             # All messages at once, because each resolution goes through everything that waits.
             seqs = [seq for seq, _ in picked.messages]
-            found = await self._finder.aside(Standings(channel, topic.backlog, seqs).resolve)
+            found = await self._finder.aside(StatusSnapshot(channel, topic.backlog, seqs).resolve)
         pieces: list[bytes] = []
         for first in range(0, len(picked.messages), _AT_ONCE):
             some = picked.messages[first : first + _AT_ONCE]
             standings = [] if found is None else found[first : first + _AT_ONCE]
             if channel is not None and found is None:
-                standings = Standings(channel, topic.backlog, [seq for seq, _ in some]).resolve()
+                standings = StatusSnapshot(channel, topic.backlog, [seq for seq, _ in some]).resolve()
             for place, (seq, block) in enumerate(some):
                 message = shown(block, seq, query.most_body, exact=query.exact)
                 if channel is not None:
@@ -102,11 +102,11 @@ class MessagesApi:
         return pieces
 
     @staticmethod
-    def _state(topic: Topic, channel: Channel, seq: int, standing: Standing) -> dict[str, Any]:
-        owed = channel if seq < channel.end else topic.backlog
-        attempts = owed.attempts.get(seq, 1 if standing.state is MessageState.IN_FLIGHT else 0)
-        state = state_of(standing, attempts, topic.wall.offset_ns, _client(standing.consumer))
-        if standing.state is MessageState.FINISHED:
+    def _state(topic: Topic, channel: Channel, seq: int, message_status: MessageStatus) -> dict[str, Any]:
+        pending = channel if seq < channel.end else topic.backlog
+        attempts = pending.attempts.get(seq, 1 if message_status.state is MessageState.IN_FLIGHT else 0)
+        state = state_of(message_status, attempts, topic.wall.offset_ns, _client(message_status.consumer))
+        if message_status.state is MessageState.FINISHED:
             # The number of attempts is forgotten when a message is finished.
             del state["attempts"]
         return state
@@ -148,7 +148,7 @@ def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
     """The ``from`` with which to go on; forward there always is one, because messages may still come."""
     if picked.behind is not None:
         return "{}.{}".format(*picked.behind) if picked.full else None
-    if query.forward or picked.position >= topic.log.kept_from:
+    if query.forward or picked.position >= topic.log.log_start:
         return str(picked.position)
     return None
 
@@ -157,7 +157,7 @@ def _more(topic: Topic, picked: Picked, query: MessageQuery) -> bool:
     """Whether more messages are available now."""
     if picked.behind is not None:
         return picked.full
-    return picked.position < topic.log.next_seq if query.forward else picked.position >= topic.log.kept_from
+    return picked.position < topic.log.next_seq if query.forward else picked.position >= topic.log.log_start
 
 
 def _client(consumer: Credit | None) -> dict[str, str]:

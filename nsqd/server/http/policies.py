@@ -58,7 +58,9 @@ class PoliciesApi:
         except BadPolicy as error:
             raise ApiError(400, str(error)) from error
         try:
-            await self._policies.put(policies, alone=name is None, apply=apply, dry=request.flag("dry_run"))
+            await self._policies.put(
+                policies, exclusive=name is None, apply=apply, dry=request.flag("dry_run")
+            )
         except (NotYours, WouldDelete, BadPolicy, OSError) as error:
             raise self._refused(error) from error
         return json_reply(self._answer())

@@ -16,7 +16,7 @@ from nsqd.protocol.batch import Slices, TooLong, read_batch
 from nsqd.protocol.lines import MessageTooBig, TextSlices
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.plain_publish import EXTENSION_PREFIX
-from nsqd.server.turn import NotStored, Turn
+from nsqd.server.write_batch import NotStored, WriteBatch
 
 _MILLISECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NS_PER_MS: Final = 1_000_000
@@ -27,9 +27,9 @@ _RETRY_AFTER_S: Final = 1
 class PublishApi:
     """Publishing over HTTP; the reply OK means the same as over TCP: stored."""
 
-    def __init__(self, broker: Broker, turn: Turn, log: Log) -> None:
+    def __init__(self, broker: Broker, write_batch: WriteBatch, log: Log) -> None:
         self._broker = broker
-        self._turn = turn
+        self._write_batch = write_batch
         self._log = log
 
     async def pub(self, request: Request) -> Response:
@@ -149,7 +149,7 @@ class PublishApi:
                     if topic.deleted:
                         raise ApiError(503, "EXITING")
                     topic.stage_batch(batch, clock_ns(), due_ns=due_ns)
-                    waiting.append(self._turn.stored(topic))
+                    waiting.append(self._write_batch.stored(topic))
                 if slices.done:
                     break
                 await asyncio.sleep(0)
@@ -171,7 +171,7 @@ class PublishApi:
         if topic.deleted:
             raise ApiError(503, "EXITING")
         try:
-            await self._turn.stored(topic)
+            await self._write_batch.stored(topic)
         except NotStored as error:
             # The original answers EXITING for a full disk as well, and clients know only that word.
             raise ApiError(503, "EXITING") from error

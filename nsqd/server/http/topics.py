@@ -15,16 +15,16 @@ from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead
 from nsqd.log.holes import holes_in, largest
-from nsqd.log.place import Place, Where
+from nsqd.log.position import LogPosition, Where
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.segment import Segment
-from nsqd.server.changes import Changes
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.messages.finding import cannot_read
 from nsqd.server.messages.query import place_of
-from nsqd.server.turn import NotStored, Turn
-from nsqd.server.upkeep import Checkpoints
+from nsqd.server.topology_events import TopologyEvents
+from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, claim
 from nsqd.storage.topic_store import store_of
 
@@ -43,10 +43,10 @@ class TopicsApi:
         self,
         broker: Broker,
         data: DataPath,
-        turn: Turn,
+        write_batch: WriteBatch,
         fsync: Fsync,
-        changes: Changes,
-        checkpoints: Checkpoints,
+        changes: TopologyEvents,
+        checkpoints: Checkpointer,
         log: Log,
         *,
         placed: Callable[[Topic, Channel], None] = _nobody,
@@ -55,7 +55,7 @@ class TopicsApi:
         self._placed = placed
         self._broker = broker
         self._data = data
-        self._turn = turn
+        self._write_batch = write_batch
         self._fsync = fsync
         self._changes = changes
         self._checkpoints = checkpoints
@@ -77,15 +77,15 @@ class TopicsApi:
     async def delete_topic(self, request: Request) -> Response:
         topic = await self._existing_topic(request)
         store = store_of(topic)
-        async with self._checkpoints.at_rest(topic):
+        async with self._checkpoints.quiesced(topic):
             if store is not None:
-                await self._fsync.rest(store)
+                await self._fsync.quiesce(store)
             try:
                 self._delete_topic(topic)
             finally:
                 if store is not None:
-                    self._fsync.go_on(store)
-        await self._stored(self._turn.names_durable())
+                    self._fsync.resume(store)
+        await self._stored(self._write_batch.names_durable())
         await self._promoted_saved(topic)
         return empty_reply()
 
@@ -139,7 +139,9 @@ class TopicsApi:
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
-        """Create a channel as the original does; with ``start`` it owes all that is kept from there on."""
+        """Create a channel as the original does; with ``start`` it must deliver all that is kept from there
+        on.
+        """
         topic, name = await self._topic_and_channel_name(request)
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
@@ -159,7 +161,9 @@ class TopicsApi:
         return await self._saved(topic)
 
     async def seek_channel(self, request: Request) -> Response:
-        """Set a channel to a place: it owes all messages that are kept from there on, and none before."""
+        """Set a channel to a place: it must deliver all messages that are kept from there on, and none
+        before.
+        """
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
         # Other requests may have run meanwhile.
@@ -171,9 +175,11 @@ class TopicsApi:
         if place.where is not Where.SEQUENCE:
             # A sequence is a place in this node's own log only.
             promoted.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
-        owed = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
+        pending = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
-        return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
+        return json_reply(
+            {"topic": topic.name, "channel": channel.name, "sequence": position, "pending": pending}
+        )
 
     async def _holes(self, topic: Topic, position: int) -> Ranges:
         """The sequences that compacted files lack from *position* on; valid until the next await.
@@ -194,7 +200,7 @@ class TopicsApi:
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place among the kept messages. Raises ApiError."""
         place = place_of(request.require(name), name, self._broker.ids, time.time_ns())
-        first, end = topic.log.kept_from, topic.log.next_seq
+        first, end = topic.log.log_start, topic.log.next_seq
         try:
             position = place.position(topic.log, first, end)
         except CannotRead as error:
@@ -245,7 +251,7 @@ class TopicsApi:
     async def _saved(self, topic: Topic) -> Response:
         """Wait until the change is durable, so that no crash or power cut undoes an answered request."""
         self._changes.persist_soon()
-        await self._stored(self._turn.note_durable(topic))
+        await self._stored(self._write_batch.note_durable(topic))
         await self._promoted_saved(topic)
         return empty_reply()
 
@@ -282,9 +288,9 @@ def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges
     return {one: holes_in(disk, one) for one in segments}
 
 
-def _place_in(topic: Topic, place: Place) -> int:
+def _place_in(topic: Topic, place: LogPosition) -> int:
     """The sequence of *place* in the log; the log's beginning if it cannot be read at the moment."""
-    first, end = topic.log.kept_from, topic.log.next_seq
+    first, end = topic.log.log_start, topic.log.next_seq
     try:
         return place.position(topic.log, first, end)
     except CannotRead:

@@ -132,7 +132,7 @@ class LookupSession:
             self._told_obstacle = ""
             everything = self._take_obstacle() + encode_registrations(self._announcer.registrations())
             for start in range(0, len(everything), PIPELINE):
-                await self._tell(connection, everything[start : start + PIPELINE])
+                await self._notify(connection, everything[start : start + PIPELINE])
             served = True
             self.last_error = ""
             self._connection = connection
@@ -204,14 +204,14 @@ class LookupSession:
                     raise TimeoutError
             except TimeoutError:
                 self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
-                await self._tell(connection, [PING])
+                await self._notify(connection, [PING])
                 self.last_ping_ns = time.time_ns()
                 ping_at = loop.time() + self._announcer.ping_interval_s
                 continue
             self._changed.clear()
             if connection.lost is not None:
                 raise connection.lost
-            await self._tell(connection, self._take_obstacle())
+            await self._notify(connection, self._take_obstacle())
 
     def _take_obstacle(self) -> list[bytes]:
         # The original does not know the command and would hang up.
@@ -242,7 +242,7 @@ class LookupSession:
         connection.send(commands)
         self._sent.extend(commands)
 
-    async def _tell(self, connection: LookupConnection, commands: list[bytes]) -> None:
+    async def _notify(self, connection: LookupConnection, commands: list[bytes]) -> None:
         """Send commands, and read their replies."""
         self._send(connection, commands)
         await self._receive(connection)

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from nsqcore.http.api import ApiError
 from nsqcore.http.pace import Pace
 from nsqd.engine.channel import Channel
-from nsqd.engine.standing import MessageState, Sorting
+from nsqd.engine.message_status import MessageState, StateFilter
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk, words_of
@@ -22,7 +22,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.matching import All
-from nsqd.log.place import Where
+from nsqd.log.position import Where
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
 from nsqd.server.messages.query import MessageQuery
@@ -107,7 +107,7 @@ class Finder:
         """The messages that *query* selects, as many as fit into an answer. Raises ApiError."""
         if channel is not None and query.by_due_time:
             return await self._pick_deferred(topic, channel, query)
-        first, end = topic.log.kept_from, topic.log.next_seq
+        first, end = topic.log.log_start, topic.log.next_seq
         try:
             position = (query.place.position if query.forward else query.place.last)(topic.log, first, end)
         except CannotRead as error:
@@ -121,7 +121,7 @@ class Finder:
         if not query.filters:
             ranges = [(start, stop)]
         else:
-            sorting = Sorting(channel, topic.backlog, query.state) if channel and query.state else None
+            sorting = StateFilter(channel, topic.backlog, query.state) if channel and query.state else None
             found = await self.find(
                 topic, sorting, query.wanted, start, stop, forward=query.forward, limit=query.limit
             )
@@ -160,7 +160,7 @@ class Finder:
         behind = query.behind or (0, 0)
         if query.behind is None and query.place.where is Where.TIME:
             behind = (max(0, query.place.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
-        sorting = Sorting(channel, topic.backlog, MessageState.DEFERRED)
+        sorting = StateFilter(channel, topic.backlog, MessageState.DEFERRED)
         most = query.limit if query.wanted is None else max(query.limit, _DEFERRED_AT_ONCE)
         listed = await self.aside(partial(sorting.by_due_time, behind, most))
         picked = Picked(position=0, behind=behind)
@@ -183,7 +183,7 @@ class Finder:
     async def find(
         self,
         topic: Topic,
-        sorting: Sorting | None,
+        sorting: StateFilter | None,
         wanted: All | None,
         start: int,
         end: int,
@@ -211,7 +211,7 @@ class Finder:
         return found
 
     async def _sort(
-        self, sorting: Sorting | None, there: Ranges, left: int, found: Matches, *, forward: bool
+        self, sorting: StateFilter | None, there: Ranges, left: int, found: Matches, *, forward: bool
     ) -> None:
         """Add the next messages of *there* that are in the state of *sorting*."""
         low, high = there[0] if forward else there[-1]
@@ -231,7 +231,7 @@ class Finder:
     async def _search(
         self,
         topic: Topic,
-        sorting: Sorting | None,
+        sorting: StateFilter | None,
         wanted: All,
         there: Ranges,
         found: Matches,

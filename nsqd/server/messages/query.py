@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqcore.http.api import FALSE, TRUE, ApiError
-from nsqd.engine.standing import MessageState
+from nsqd.engine.message_status import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
-from nsqd.log.place import BadPlace, Place, Where, parse_place
+from nsqd.log.position import BadPosition, LogPosition, Where, parse_position
 
 MAX_LIMIT: Final = 10_000
 _DEFAULT_LIMIT: Final = 100
@@ -26,7 +26,7 @@ class MessageQuery:
     A body is cut to *most_body* bytes; with *exact* every body is shown as base64.
     """
 
-    place: Place
+    place: LogPosition
     behind: tuple[int, int] | None
     forward: bool
     limit: int
@@ -90,11 +90,11 @@ def truth(query: dict[str, str], name: str) -> bool:
     return text in TRUE
 
 
-def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> Place:
+def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> LogPosition:
     """The place that an argument names. Raises ApiError."""
     try:
-        return parse_place(text, ids, now_ns)
-    except BadPlace as error:
+        return parse_position(text, ids, now_ns)
+    except BadPosition as error:
         raise refused(name.upper(), str(error)) from error
 
 
@@ -121,10 +121,10 @@ def _direction(query: dict[str, str]) -> bool:
 
 def _place(
     query: dict[str, str], ids: MessageIds, now_ns: int, *, forward: bool, by_due_time: bool
-) -> tuple[Place, tuple[int, int] | None]:
+) -> tuple[LogPosition, tuple[int, int] | None]:
     text = query.get("from") or ("earliest" if forward else "latest")
     if by_due_time and (cursor := _CURSOR.fullmatch(text)):
-        return Place(Where.EARLIEST), (int(cursor[1]), int(cursor[2]))
+        return LogPosition(Where.EARLIEST), (int(cursor[1]), int(cursor[2]))
     place = place_of(text, "from", ids, now_ns)
     if by_due_time:
         if place.where not in {Where.EARLIEST, Where.TIME}:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nsqd.engine.standing import Standing
+from nsqd.engine.message_status import MessageStatus
 from nsqd.log.frames import FRAME_OVERHEAD, ID_SPAN, Block
 from nsqd.log.headers import BadHeaders, message
 
@@ -64,15 +64,17 @@ def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:
     return "text", text
 
 
-def state_of(standing: Standing, attempts: int, offset_ns: int, client: dict[str, str]) -> dict[str, Any]:
+def state_of(
+    message_status: MessageStatus, attempts: int, offset_ns: int, client: dict[str, str]
+) -> dict[str, Any]:
     """The state of a message on a channel; *offset_ns* converts the engine's clock to the wall clock."""
-    state: dict[str, Any] = {"state": standing.state.value}
-    if standing.place:
-        state["place"] = standing.place
-    if standing.since_ns:
-        state["since"] = time_text(standing.since_ns + offset_ns)
-    if standing.until_ns:
-        state["until"] = time_text(standing.until_ns + offset_ns)
+    state: dict[str, Any] = {"state": message_status.state.value}
+    if message_status.place:
+        state["place"] = message_status.place
+    if message_status.since_ns:
+        state["since"] = time_text(message_status.since_ns + offset_ns)
+    if message_status.until_ns:
+        state["until"] = time_text(message_status.until_ns + offset_ns)
     if client:
         state["client"] = client
     return state | {"attempts": attempts}

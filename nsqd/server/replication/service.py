@@ -36,13 +36,13 @@ from nsqd.replication.startup import (
     refuse_old_copies,
     remove_transferred,
 )
+from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.replication.choice import ReplicaChoice
 from nsqd.server.replication.connection import Acceptor, Connections, own_certificate_hash
 from nsqd.server.replication.connector import Connector
 from nsqd.server.replication.options import ReplicationOptions
-from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -164,7 +164,7 @@ class Replication:
         if copied:
             self._log.info("REPLICATION: %d topics are those of the node whose data path was copied", copied)
 
-    async def watch(self, checkpoints: Checkpoints) -> None:
+    async def watch(self, checkpoints: Checkpointer) -> None:
         """Drive everything that depends on time, until cancelled; *checkpoints* writes those of replicas."""
         node = self.node
         if node is None:
@@ -330,7 +330,7 @@ class Replication:
 
     # --- jobs ---
 
-    def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpoints) -> None:
+    def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
         for job in node.holders.take_jobs():
             self._start(self._do(node, job))
         for topic in list(node.state.to_checkpoint):
@@ -354,7 +354,7 @@ class Replication:
         self.flush()
         self._ask_turn()
 
-    async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpoints) -> None:
+    async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpointer) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
         if not await checkpoints.write_at_once(topic) and not topic.deleted:
             node.state.to_checkpoint[topic] = None

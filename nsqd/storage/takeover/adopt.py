@@ -1,10 +1,10 @@
 """Taking over what the original left in the data path: its disk queues go to the end of the topics' logs.
 
 Before anything of a topic is read, a file in its folder says from which sequence on the log is being filled
-and from which files. When all messages are on the disk and a checkpoint owes them, that file says so; then
-the old files that were read get the suffix ``.adopted``. If nsqd ends before that, the next start lets go of
-what was taken and begins again; if it ends after that, the next start goes on with the renaming. The old
-files are kept, so that a return to the original is possible; removing them is left to the operator.
+and from which files. When all messages are on the disk and a checkpoint must deliver them, that file says so;
+then the old files that were read get the suffix ``.adopted``. If nsqd ends before that, the next start lets
+go of what was taken and begins again; if it ends after that, the next start goes on with the renaming. The
+old files are kept, so that a return to the original is possible; removing them is left to the operator.
 """
 
 import json
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.broker import Broker
-from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
@@ -101,7 +101,7 @@ class Adoption:
             for record in queue.records(self._disk, self._warn):
                 filling.add(record, [topic.channels[name]])
         for record in own.records(self._disk, self._warn) if own is not None else ():
-            filling.add(record, topic.owing())
+            filling.add(record, topic.backlogs())
         filling.write()
         job = store.begin_sync()
         if job is not None:
@@ -144,12 +144,12 @@ class _Filling:
         self._store = store
         self._encoder = Encoder(broker.ids, topic.log.next_seq)
 
-    def add(self, record: Record, owing: list[Owed]) -> None:
+    def add(self, record: Record, backlogs: list[Backlog]) -> None:
         self.taken += 1
         seq = self._encoder.next_seq
         full = self._encoder.put(record.body, record.timestamp_ns)
-        for owed in owing:
-            owed.extend(seq, seq + 1, attempts=record.attempts)
+        for pending in backlogs:
+            pending.extend(seq, seq + 1, attempts=record.attempts)
         if full:
             self.write()
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
-from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.limits import Limits
 from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
@@ -383,7 +383,7 @@ class SimulatedNode:
                 continue
             low_water = topic.unwanted_below()
             if store.can_drop_below(low_water, store.notes):
-                topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
+                topic.log.log_start = max(topic.log.log_start, store.kept_after_drop(low_water, store.notes))
                 # Files are removed when both checkpoints agree.
                 topic.changed = True
             self.write_checkpoint(topic)

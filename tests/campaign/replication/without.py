@@ -57,7 +57,7 @@ def _begin_in_sync(original: Any) -> Any:
 
 def _merge_absent(original: Any) -> Any:
     def merge(broker: Any, topic: Topic, state: Any) -> bool:
-        finished = without(facts.had(topic), merged(list(state.pending))) if state.channel else []
+        finished = without(facts.stored_ranges(topic), merged(list(state.pending))) if state.channel else []
         return original(broker, topic, replace(state, finished=tuple(merged([*state.finished, *finished]))))
 
     return merge

@@ -376,7 +376,7 @@ async def test_troubles_are_series_and_can_be_muted():
         nodes=1, topics=1, before=lambda stubs: setattr(stubs.nodes[0], "edit", edit)
     ) as site:
         address = site.address(0)
-        series = f'nsqadmin_trouble{{channel="",node="{address}",state="unhealthy",topic=""}}'
+        series = f'nsqadmin_problem{{channel="",node="{address}",state="unhealthy",topic=""}}'
 
         async def value():
             lines = (await site.get("/metrics")).html.splitlines()

@@ -151,7 +151,7 @@ def test_it_is_a_command_of_its_own(nsqd):
 
 def test_the_summary_says_what_each_channel_is_owed(nsqd):
     empty, t = (json.loads(line) for line in lines(nsqd, "summary", "--json"))
-    assert (empty["topic"], empty["channels"], empty["owed"]["waiting"]) == ("empty", [], 1)
+    assert (empty["topic"], empty["channels"], empty["pending"]["waiting"]) == ("empty", [], 1)
     ch, other = sorted(t["channels"], key=lambda channel: channel["channel"])
     assert (ch["waiting"], ch["delivered_before"], ch["paused"]) == (2 * BATCHES - 1, 1, False)
     assert (other["waiting"], other["delivered_before"], other["paused"]) == (2 * BATCHES, 0, True)
@@ -167,15 +167,15 @@ def test_the_summary_says_what_each_channel_is_owed(nsqd):
 
 
 def test_the_dump_has_every_message_once_and_in_order(nsqd):
-    binary, *messages = (json.loads(line) for line in lines(nsqd, "dump", "--owed"))
+    binary, *messages = (json.loads(line) for line in lines(nsqd, "dump", "--pending"))
     assert binary["body_base64"] == "//4gYmluYXJ5"
-    assert (binary["owed_by"], binary["no_channel_yet"]) == ([], True)
+    assert (binary["pending_on"], binary["no_channel_yet"]) == ([], True)
     assert [message["body"] for message in messages] == BODIES
     assert [message["sequence"] for message in messages] == sorted(
         message["sequence"] for message in messages
     )
-    assert messages[0]["owed_by"] == ["other"]
-    assert all(message["owed_by"] == ["ch", "other"] for message in messages[1:])
+    assert messages[0]["pending_on"] == ["other"]
+    assert all(message["pending_on"] == ["ch", "other"] for message in messages[1:])
     assert messages[1]["attempts"] == {"ch": 1}
 
 
@@ -197,7 +197,7 @@ def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, 
     assert lines(nsqd, "verify") == []
 
 
-@pytest.mark.parametrize("command", ["dump --owed", "summary"])
+@pytest.mark.parametrize("command", ["dump --pending", "summary"])
 def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
     tool = f"{sys.executable} -m nsqd.data {command} --data-path={clean.folder}"
     # The reader of the pipe ends before there is anything to read.

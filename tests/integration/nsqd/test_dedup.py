@@ -81,7 +81,7 @@ def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):
 
 
 @pytest.mark.parametrize("restart", [crash, stop], ids=["kill -9", "clean stop"])
-@pytest.mark.parametrize("finished", [True, False], ids=["finished", "owed"])
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "pending"])
 def test_ids_hold_over_restarts(nsqd, connect, topic, restart, finished):
     with connect(nsqd) as wire:
         wire.subscribe(topic)

@@ -185,12 +185,12 @@ def test_the_command_waits_until_a_scrape_that_saw_messages_sees_that_they_are_g
     assert owed_by_metrics(node) == 1
     hook = drain(node.http_address)
     wait_until(lambda: node.get("/drain")["draining"], "the drain began")
-    assert "scraped_as_owing" not in node.get("/drain")
+    assert "scraped_with_backlog" not in node.get("/drain")
     consumer = connect(node)
     consumer.subscribe("t", "c", ready=1)
     consumer.send(fin(consumer.message()))
 
-    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is drained, which no scrape has seen")
+    wait_until(lambda: node.get("/drain").get("scraped_with_backlog"), "it is drained, unseen by a scrape")
     with pytest.raises(subprocess.TimeoutExpired):
         hook.wait(timeout=1)
     assert owed_by_metrics(node) == 0
@@ -205,7 +205,7 @@ def test_the_command_does_not_wait_for_a_scrape_that_saw_ephemeral_messages_only
         connect(node).publish(topic, b"1")
     assert owed_by_metrics(node) == 2
 
-    assert "scraped_as_owing" not in begin(node)
+    assert "scraped_with_backlog" not in begin(node)
 
 
 def test_the_command_does_not_wait_for_a_scrape_longer_than_it_may(node, connect):
@@ -224,7 +224,7 @@ def test_a_node_that_ends_while_the_command_waits_for_a_scrape_is_drained_all_th
     hook = drain(node.http_address)
     wait_until(lambda: node.get("/drain")["draining"], "the drain began")
     node.post("/channel/empty?topic=t&channel=c")
-    wait_until(lambda: node.get("/drain").get("scraped_as_owing"), "it is drained, which no scrape has seen")
+    wait_until(lambda: node.get("/drain").get("scraped_with_backlog"), "it is drained, unseen by a scrape")
     time.sleep(0.5)  # the command has seen it, too
     node.stop()
 

@@ -230,7 +230,7 @@ def test_a_channel_is_replayed_from_its_beginning_and_that_survives_a_crash(node
     wait_until(lambda: set(states(node).values()) == {"finished"}, "the FINs")
     wire.close()
 
-    assert seek(node, "earliest")["owed"] == 3
+    assert seek(node, "earliest")["pending"] == 3
     crash(node)
 
     _, again = consume(connect, node, 3)

@@ -6,7 +6,7 @@ from nsqd.log.tail import MessageLog
 from tests.support.engine import SECOND
 
 
-class Stored:
+class RecoveredMessages:
     """All messages of a topic, as if on the disk; counts how often they are read."""
 
     def __init__(self, log):
@@ -23,7 +23,7 @@ class Stored:
 
 def stored(topic):
     """Move all messages of the topic out of memory; returns where they are read from."""
-    source = Stored(topic.log)
+    source = RecoveredMessages(topic.log)
     topic.log = MessageLog(source, topic.log.next_seq, 0)
     return source
 

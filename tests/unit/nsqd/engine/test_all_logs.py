@@ -2,9 +2,9 @@
 
 import pytest
 
-from nsqd.engine import all_logs, draining, withholding
+from nsqd.engine import all_logs, draining, suspension
 from nsqd.engine.age import Ages
-from nsqd.engine.deaths import REQUEUED
+from nsqd.engine.dead_letter_queue import REQUEUED
 from nsqd.engine.unread import Unread
 from tests.support.engine import SECOND, Node
 from tests.support.promoted import Owner
@@ -45,11 +45,11 @@ def test_messages_moving_to_the_dead_letters_are_counted(owner):
     sibling = channel.siblings[0]
     for one in (channel, sibling):
         (first, _), *_ = one.give_up_below(one.end)
-        one.dying.add(first, first + 1, REQUEUED)
+        one.dead_letter_queue.add(first, first + 1, REQUEUED)
 
     assert all_logs.depth(channel) == 2
     assert all_logs.promoted_depth(channel) == 2
-    assert all_logs.owed_at_most(owner.topic().promoted[0]) == 2
+    assert all_logs.pending_at_most(owner.topic().promoted[0]) == 2
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["own", "promoted"])
@@ -57,7 +57,7 @@ def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
     channel = owner.channel()
     one = all_logs.logs_of(channel)[which]
     before, waiting = all_logs.depth(channel), one.depth
-    withholding.withhold(one, [(0, one.end)])
+    suspension.suspend(one, [(0, one.end)])
 
     assert all_logs.depth(channel) == before - waiting
     assert all_logs.depth(channel, asks_holders=True) >= before

@@ -71,7 +71,7 @@ def pause(broker, topic, on):
 
 
 def hold(broker, topic, on):
-    broker.hold_topic(topic, held=on)
+    broker.set_awaiting_registration(topic, awaiting_registration=on)
 
 
 def accepted(node, body=b"x", topic="t", most=1000):
@@ -176,7 +176,7 @@ def test_what_is_acknowledged_while_the_topic_holds_it_back_does_not_count():
 
     node.broker.commit_channel(node.topic(), channel, first + 3)
     assert accepted(node) == 3
-    finishing.unite(channel, [(first + 2, first + 7)], node.topic().log.next_seq)
+    finishing.merge_finished(channel, [(first + 2, first + 7)], node.topic().log.next_seq)
     assert accepted(node) == 4
 
     pause(node.broker, node.topic(), False)

@@ -2,10 +2,10 @@ import pytest
 
 from nsqd.engine.channel import Consumer, TooManyConsumers
 from nsqd.engine.delivering import TAKE_BYTES
-from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
-from nsqd.engine.waiting import Span
+from nsqd.engine.pending_ranges import PendingRange
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ranges import merged
@@ -255,7 +255,7 @@ def test_an_ephemeral_channel_with_a_ready_consumer_owes_no_message_that_was_not
 
     taken = outlet.taken()
     assert [body for _, _, body in taken] == [b"1", b"2", b"3", b"4", b"5"]
-    assert channel.log.had.ranges(channel.log.next_seq) == channel.log.extents()
+    assert channel.log.stored_ranges.ranges(channel.log.next_seq) == channel.log.extents()
     for message_id, _, _ in taken:
         node.finish(consumer, message_id)
     assert consumer.in_flight == 0
@@ -380,12 +380,12 @@ def test_what_came_back_in_any_order_is_taken_in_the_order_of_the_file_when_it_l
 def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, backlog):
     consumer, _outlet = node.subscribe(backlog, rdy=1)
     first = backlog.log.next_seq - 8
-    backlog.pending.append(Span(first + 8, first + 8 + 1000, again=False))
+    backlog.queue.append(PendingRange(first + 8, first + 8 + 1000, redelivered=False))
 
     backlog.requeue(first, consumer, 0, node.now_ns)
     backlog._gather()
 
-    assert [(span.start - first, span.again) for span in backlog.pending] == [
+    assert [(span.start - first, span.redelivered) for span in backlog.queue] == [
         (1, False),
         (8, False),
         (0, True),

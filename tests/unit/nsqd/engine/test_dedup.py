@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.engine.dedup import MOST_IDS, Published, Room, key_of
+from nsqd.engine.dedup import MOST_IDS, DedupBudget, DedupWindow, key_of
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topic import Refused
 from nsqd.log.batches import Batch
@@ -182,7 +182,7 @@ def test_what_lies_in_the_log_is_found_again(node):
     node.advance(6)
     publish(node, "a", "", "b")
     node.advance(5)
-    found = Published(WINDOW, Room())
+    found = DedupWindow(WINDOW, DedupBudget())
 
     found.recall(node.topic().log, node.topic().wall, node.now_ns)
 
@@ -194,7 +194,7 @@ def test_what_lies_in_the_future_after_a_start_counts_as_published_at_the_start(
     publish(node, "a")
     wall = node.topic().wall
     wall.offset_ns -= 3600 * SECOND
-    found = Published(WINDOW, Room())
+    found = DedupWindow(WINDOW, DedupBudget())
 
     found.recall(node.topic().log, wall, node.now_ns)
 
@@ -214,8 +214,8 @@ def test_what_the_disk_may_not_have_may_be_published_again(node):
 
 
 def test_the_oldest_ids_make_room():
-    room = Room(3)
-    one, other = Published(WINDOW, room), Published(WINDOW, room)
+    room = DedupBudget(3)
+    one, other = DedupWindow(WINDOW, room), DedupWindow(WINDOW, room)
     for key in range(3):
         one.remember(key, key)
     other.remember(0, 3)
@@ -228,7 +228,7 @@ def test_the_oldest_ids_make_room():
 
 
 def test_the_room_of_a_node_has_an_end():
-    assert Room().most == MOST_IDS
+    assert DedupBudget().most == MOST_IDS
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_the_id_is_a_header(encoded, has):
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6)), max_size=60))
 def test_it_is_as_a_table_of_times_says(publishes):
-    room, table, now = Room(), {}, 1000
-    published = Published(10, room)
+    room, table, now = DedupBudget(), {}, 1000
+    published = DedupWindow(10, room)
     for name, later in publishes:
         now += later
         key = ord(name)

@@ -109,9 +109,9 @@ def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
     deferred.put(1, 2, SECOND - 5)
     deferred.put(3, 4, SECOND + MILLISECOND)
 
-    rest = [seq for _ in range(4) for seq in taken(deferred, SECOND + 2 * MILLISECOND)]
-    assert {1, 3} < set(rest)
-    assert len(rest) == STEP + 2
+    remaining = [seq for _ in range(4) for seq in taken(deferred, SECOND + 2 * MILLISECOND)]
+    assert {1, 3} < set(remaining)
+    assert len(remaining) == STEP + 2
     assert not deferred
 
 

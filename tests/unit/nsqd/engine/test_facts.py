@@ -5,8 +5,8 @@ import pytest
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.batches import Batch
-from nsqd.log.had import MAX_REMEMBERED_RANGES
 from nsqd.log.ranges import within, without
+from nsqd.log.stored_ranges import MAX_REMEMBERED_RANGES
 from tests.support.promoted import lose_all_but
 
 
@@ -53,8 +53,8 @@ def test_numbers_that_no_message_has_are_not_told(node, channel, first):
 
     channel.empty()
 
-    assert facts.had(topic) == [(first, first + 10), (first + 1000, first + 1001)]
-    assert told(node) == facts.had(topic)
+    assert facts.stored_ranges(topic) == [(first, first + 10), (first + 1000, first + 1001)]
+    assert told(node) == facts.stored_ranges(topic)
 
 
 def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel, first):
@@ -64,10 +64,10 @@ def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel,
         topic.abandon()
         node.publish(b"stored")
 
-    assert facts.had(topic) == [(first, topic.log.next_seq)]
+    assert facts.stored_ranges(topic) == [(first, topic.log.next_seq)]
     # They are all owed and can be read.
-    assert facts.settled(topic, topic.log.extents()) == facts.had(topic)
-    assert told(node) == without(facts.had(topic), topic.log.extents())
+    assert facts.settled(topic, topic.log.extents()) == facts.stored_ranges(topic)
+    assert told(node) == without(facts.stored_ranges(topic), topic.log.extents())
 
 
 def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
     assert [body for _, _, body in outlet.taken()] == [b"5", b"6", b"7", b"8", b"9"]
     assert channel.lowest() == first + 5
     assert told(node) == []
-    assert facts.had(topic) == [(first + 5, first + 10)]
+    assert facts.stored_ranges(topic) == [(first + 5, first + 10)]
 
 
 def test_what_is_owed_by_one_channel_alone_is_finished_on_the_others(node, channel, first):
@@ -107,9 +107,9 @@ def test_a_channel_made_again_or_set_back_has_another_generation(node, channel, 
     node.broker.seek_channel(topic, channel, first, [(first, first + 10)])
     sought = channel.generation
     node.broker.delete_channel(topic, "c")
-    again = node.channel().generation
+    redelivered = node.channel().generation
 
-    assert len({before, sought, again}) == 3
+    assert len({before, sought, redelivered}) == 3
 
 
 def test_what_is_finished_elsewhere_and_held_back_here_is_told(node, channel, first):
@@ -126,7 +126,7 @@ def test_what_is_owed_by_any_is_what_a_copy_is_there_for(node, channel, first):
     channel.commit(first + 12)
     other.commit(first + 11)
 
-    assert facts.owed_by_any(node.topic()) == [(first + 11, first + 12)]
+    assert facts.pending_anywhere(node.topic()) == [(first + 11, first + 12)]
 
 
 def test_what_is_owed_and_cannot_be_read_is_not_settled(node, channel, first):
@@ -141,7 +141,7 @@ def test_what_was_never_had_is_neither_readable_nor_settled_whatever_a_file_spea
     topic = node.topic()
     topic.skip_to(first + 1000)
     node.publish(b"in another life")
-    node.topic().log.had.take_out(first + 8, first + 10)
+    node.topic().log.stored_ranges.take_out(first + 8, first + 10)
     has = [(first, first + 8), (first + 1000, first + 1001)]
 
     assert facts.readable(topic, [(first, first + 1001)]) == has

@@ -3,7 +3,7 @@
 import pytest
 
 from nsqd.engine import finishing
-from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.in_flight import NotInFlight
 from tests.support.engine import SECOND
 
 
@@ -62,13 +62,13 @@ def test_what_is_deferred_is_finished(node, channel, first):
 def test_what_is_dying_is_finished_and_its_dead_letters_do_not_finish_it_again(channel, first):
     channel.give_up_first(0)
     channel.take_out(set(range(first, first + 6)))
-    channel.dying.add(first, first + 6, "requeued")
-    (death,) = channel.dying.take(6)
+    channel.dead_letter_queue.add(first, first + 6, "requeued")
+    (move,) = channel.dead_letter_queue.take(6)
 
     finishing.finish(channel, [(first + 2, first + 4)])
 
-    assert sorted(channel.dying.ranges()) == [(first, first + 2), (first + 4, first + 6)]
-    assert not channel.dying.done(death)
+    assert sorted(channel.dead_letter_queue.ranges()) == [(first, first + 2), (first + 4, first + 6)]
+    assert not channel.dead_letter_queue.done(move)
 
 
 def test_what_was_finished_is_no_news(channel, first):
@@ -84,8 +84,8 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
     node.publish(b"20", b"21", b"22")
     end = topic.log.next_seq
 
-    assert finishing.unite(channel, [(first, end - 1)], end) == [(first, end - 1)]
-    assert finishing.unite(channel, [(first, end - 1)], end) == []
+    assert finishing.merge_finished(channel, [(first, end - 1)], end) == [(first, end - 1)]
+    assert finishing.merge_finished(channel, [(first, end - 1)], end) == []
     assert channel.depth == 0
 
     node.broker.pause_topic(topic, paused=False)
@@ -96,6 +96,6 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
 def test_what_lies_behind_the_log_is_not_remembered(channel):
     end = channel.log.next_seq
 
-    finishing.unite(channel, [(end, end + 100)], end)
+    finishing.merge_finished(channel, [(end, end + 100)], end)
 
     assert channel.ahead == []

@@ -1,8 +1,8 @@
 import pytest
 
 from nsqd.engine import replay
-from nsqd.engine.inflight import NotInFlight
-from nsqd.engine.standing import Standings
+from nsqd.engine.in_flight import NotInFlight
+from nsqd.engine.message_status import StatusSnapshot
 from nsqd.engine.state import take_change
 from tests.support.engine import SECOND, Node
 
@@ -25,7 +25,7 @@ def consumer(node, channel, first):
 
 
 def states(node, channel, first):
-    found = Standings(channel, node.topic().backlog, range(first, first + 6)).resolve()
+    found = StatusSnapshot(channel, node.topic().backlog, range(first, first + 6)).resolve()
     return "".join(one.state.value[0] for one in found)
 
 
@@ -33,7 +33,7 @@ def finish(node, channel, *seqs):
     return node.broker.finish_messages(node.topic(), channel, seqs)
 
 
-def put_off(node, channel, *seqs, seconds=0):
+def defer(node, channel, *seqs, seconds=0):
     return node.broker.put_off_messages(node.topic(), channel, seqs, seconds * SECOND, node.now_ns)
 
 
@@ -60,16 +60,16 @@ def test_what_is_finished_already_is_not_counted(node, channel, first):
 
 
 def test_a_message_in_flight_waits_again_behind_the_others_and_was_delivered(node, channel, first, consumer):
-    assert put_off(node, channel, first) == 1
+    assert defer(node, channel, first) == 1
 
     assert states(node, channel, first) == "wiwwwd"
     assert channel.attempts == {first: 1}
-    assert [span.start for span in channel.pending] == [first + 2, first]
+    assert [span.start for span in channel.queue] == [first + 2, first]
     assert consumer.in_flight == 1
 
 
 def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
-    put_off(node, channel, first, first + 2, seconds=5)
+    defer(node, channel, first, first + 2, seconds=5)
 
     assert states(node, channel, first) == "didwwd"
     node.advance(6)
@@ -78,7 +78,7 @@ def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
 
 
 def test_a_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first):
-    put_off(node, channel, first + 5)
+    defer(node, channel, first + 5)
 
     assert states(node, channel, first) == "wwwwww"
     assert channel.attempts == {}
@@ -92,34 +92,34 @@ def test_what_a_paused_topic_holds_back_is_left_alone(node, channel):
     node.publish(b"a")
 
     assert finish(node, channel, first) == 0
-    assert put_off(node, channel, first, seconds=1) == 0
+    assert defer(node, channel, first, seconds=1) == 0
 
 
 def test_notes_do_the_same_once_and_twice(node, channel, first):
     other = Node()
-    again = other.channel()
+    redelivered = other.channel()
     other.topic().skip_to(first)
     other.publish(b"a", b"b", b"c", b"d", b"e")
     other.topic().stage(b"f", other.now_ns, due_ns=other.now_ns + 9 * SECOND)
     other.publish()
     finish(node, channel, first, first + 1)
-    put_off(node, channel, first + 2, seconds=4)
-    put_off(node, channel, first + 5)
+    defer(node, channel, first + 2, seconds=4)
+    defer(node, channel, first + 5)
 
     for _ in range(2):
         for note in node.topic()._notes:
             replay.apply(other.topic(), note)
-        again.release_due(other.now_ns)
-        assert states(other, again, first) == states(node, channel, first) == "ffdwww"
-        assert sorted(again.deferred) == sorted(channel.deferred)
-        assert again.attempts == channel.attempts == {}
+        redelivered.release_due(other.now_ns)
+        assert states(other, redelivered, first) == states(node, channel, first) == "ffdwww"
+        assert sorted(redelivered.deferred) == sorted(channel.deferred)
+        assert redelivered.attempts == channel.attempts == {}
 
 
 def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
     """The checkpoint gives it a due time that has passed, so after a start it is delivered at once."""
     take_change(channel)
 
-    put_off(node, channel, first + 5)
+    defer(node, channel, first + 5)
 
     dues = take_change(channel).journals[0].dues
     assert list(dues) == [node.now_ns, first + 5, first + 6]

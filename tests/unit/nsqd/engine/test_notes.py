@@ -28,8 +28,8 @@ class Twin:
             for note in noted:
                 replay.apply(self.topic, note)
         for block in topic.staged():
-            for owed in self.topic.owing():
-                owed.extend(block.first, block.next, block.due_ns)
+            for pending in self.topic.backlogs():
+                pending.extend(block.first, block.next, block.due_ns)
         self.source.turn()
 
 
@@ -37,13 +37,13 @@ def state(topic):
     """The state that survives a restart: what each channel and the topic owe, and which are paused."""
     return {
         owner: (
-            sorted((span.start, span.end) for span in owed.pending),
-            sorted(owed.deferred),
-            dict(owed.attempts),
-            getattr(owed, "paused", topic.paused),
+            sorted((span.start, span.end) for span in pending.queue),
+            sorted(pending.deferred),
+            dict(pending.attempts),
+            getattr(pending, "paused", topic.paused),
         )
-        for owner, owed in [("", topic.backlog), *topic.channels.items()]
-    } | {"held": topic.held}
+        for owner, pending in [("", topic.backlog), *topic.channels.items()]
+    } | {"held": topic.awaiting_registration}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
     node.broker.channel(topic, "later", [(end - 2, end)])
     twin.learn(times)
 
-    assert twin.topic.channels["later"].owed(0, end) == [(end - 2, end)]
+    assert twin.topic.channels["later"].pending(0, end) == [(end - 2, end)]
     assert state(twin.topic) == state(topic)
 
 
@@ -83,10 +83,10 @@ def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, time
         lambda: topic.stage(b"held back again", node.now_ns),
         lambda: broker.pause_topic(topic, paused=False),
         lambda: broker.commit_channel(topic, topic.channels["a"], topic.log.next_seq - 1),
-        lambda: broker.hold_topic(topic, held=True),
+        lambda: broker.set_awaiting_registration(topic, awaiting_registration=True),
         lambda: topic.stage(b"for c too", node.now_ns),
         lambda: broker.channel(topic, "c"),
-        lambda: broker.hold_topic(topic, held=False),
+        lambda: broker.set_awaiting_registration(topic, awaiting_registration=False),
         lambda: broker.empty_channel(topic, topic.channels["b"]),
         lambda: broker.pause_channel(topic, topic.channels["b"], paused=False),
         lambda: broker.delete_channel(topic, "a"),
@@ -120,8 +120,8 @@ def test_emptying_a_topic_drops_nothing_that_waits_because_an_earlier_note_is_lo
     twin.learn(times)
 
     end = topic.log.next_seq
-    assert topic.channels["a"].owed(0, end) == [(end - 2, end - 1)]
-    assert twin.topic.backlog.owed(0, end) == [(end - 2, end - 1)]
+    assert topic.channels["a"].pending(0, end) == [(end - 2, end - 1)]
+    assert twin.topic.backlog.pending(0, end) == [(end - 2, end - 1)]
 
 
 def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
@@ -142,13 +142,13 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
     consumer, _ = node.subscribe(channel, rdy=3)
     second = channel.in_flight.lowest() + 1
     channel.requeue(second, consumer, 5 * SECOND, node.now_ns)
-    node.broker.put_off(channel, second, node.now_ns + 5 * SECOND)
+    node.broker.defer(channel, second, node.now_ns + 5 * SECOND)
 
     for _ in range(2):
         note = node.topic().staged_notes()[-1]
         replay.apply(twin.topic, note)
         restored = twin.topic.channels["c"]
-        assert [(span.start, span.end) for span in restored.pending] == [
+        assert [(span.start, span.end) for span in restored.queue] == [
             (second - 1, second),
             (second + 1, second + 2),
         ]
@@ -241,7 +241,7 @@ def test_a_refused_publish_leaves_the_notes_of_other_clients(node):
     topic, consumer = node.topic(), node.subscribe(channel, rdy=1)[0]
     node.broker.pause_channel(topic, channel, paused=True)
     channel.requeue(channel.in_flight.lowest(), consumer, 5 * SECOND, node.now_ns)
-    node.broker.put_off(channel, 1, node.now_ns + 5 * SECOND)
+    node.broker.defer(channel, 1, node.now_ns + 5 * SECOND)
     topic.stage_for(channel.name, Batch([b"refused"]), node.now_ns)
 
     topic.refuse()
@@ -262,7 +262,7 @@ def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):
     topic.take_changed()
     channel.requeue(first, consumer, 5 * SECOND, node.now_ns)
     for _ in range(2):
-        node.broker.put_off(channel, first, node.now_ns + 5 * SECOND)
+        node.broker.defer(channel, first, node.now_ns + 5 * SECOND)
         topic.staged_notes()
         topic.abandon()
 

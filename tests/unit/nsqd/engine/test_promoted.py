@@ -8,7 +8,7 @@ from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.generations import draw
 from nsqd.engine.settings import Settings
 from tests.support.engine import SECOND, Node, bodies
-from tests.support.promoted import Owner, copy_of, lose_all_but, withhold_only
+from tests.support.promoted import Owner, copy_of, lose_all_but, suspend_only
 
 
 @pytest.fixture
@@ -339,7 +339,7 @@ def test_policies_of_the_own_channel_apply_to_a_copy(origin, owner):
 
     say(owner, consumer, b"REQ " + message_id + b" 0\n")
 
-    assert copy.channels["c"].dying.count == 1
+    assert copy.channels["c"].dead_letter_queue.count == 1
 
 
 def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, first):
@@ -349,7 +349,7 @@ def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, fi
 
     assert len(bodies(outlet)) == 5
     assert copy.channels["c"].lost_count == 0
-    assert facts.had(copy) == [(first + 5, first + 10)]
+    assert facts.stored_ranges(copy) == [(first + 5, first + 10)]
 
 
 # --- counted
@@ -394,7 +394,7 @@ def test_withheld_messages_are_not_delivered(origin, owner, first):
     assert copy.channels["c"].depth == 0
     assert facts.facts(copy, "c").finished == []
 
-    withhold_only(owner, copy, [])
+    suspend_only(owner, copy, [])
     assert len(bodies(outlet)) == 7
 
 
@@ -406,7 +406,7 @@ def test_withheld_messages_without_a_channel_go_to_no_channel(owner):
     _, outlet = owner.subscribe(owner.channel("a"), rdy=100)
     assert bodies(outlet) == [b"0"]
 
-    withhold_only(owner, copy, [])
+    suspend_only(owner, copy, [])
 
     assert bodies(outlet) == [b"1"]
 
@@ -435,16 +435,16 @@ def test_learn_finishes_and_notes_messages_of_the_own_topic(origin, owner, first
     consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
     say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
     told = facts.facts(copy, "c")
-    again = copy_of(origin.topic(), origin)
+    redelivered = copy_of(origin.topic(), origin)
 
     learned = promoted.learn(origin.broker, origin.topic(), "c", told, stored=list)
 
     assert learned == 4
     assert origin.channel().lowest() == first + 4
     (noted,) = origin.topic().staged_notes()
-    replay.apply(again, noted)
-    replay.apply(again, noted)
-    assert again.channels["c"].lowest() == first + 4
+    replay.apply(redelivered, noted)
+    replay.apply(redelivered, noted)
+    assert redelivered.channels["c"].lowest() == first + 4
 
 
 def test_channel_state_of_another_generation_is_ignored(origin, first):
@@ -487,7 +487,9 @@ def test_many_finished_ranges_become_several_notes(origin, monkeypatch):
     topic.staged_notes().clear()
     first = topic.log.next_seq - 100
     monkeypatch.setattr(promoted, "_NOTED_AT_ONCE", 20)
-    promoted.unite(origin.broker, topic, channel, [(first + at, first + at + 1) for at in range(0, 100, 2)])
+    promoted.merge_finished(
+        origin.broker, topic, channel, [(first + at, first + at + 1) for at in range(0, 100, 2)]
+    )
 
     assert len(topic.staged_notes()) == 3
     assert all(notes.FINISH.encode() in note for note in topic.staged_notes())

@@ -31,12 +31,12 @@ def test_a_change_is_not_noted_but_marks_the_topic_as_changed(topic):
 def test_a_new_channel_withholds_what_the_topic_withholds(topic):
     topic.backlog.extend(0, 10)
     topic.log.next_seq = 10
-    topic.withheld = [(4, 10)]
+    topic.suspended = [(4, 10)]
 
     channel = topic.add_channel("c")
 
     assert channel.waiting() == [(0, 4)]
-    assert channel.owed(0, 10) == [(0, 10)]
+    assert channel.pending(0, 10) == [(0, 10)]
 
 
 def test_no_message_ids_are_remembered():

@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine import replay, seeking
-from nsqd.engine.standing import MessageState, Standings
+from nsqd.engine.message_status import MessageState, StatusSnapshot
 from nsqd.log.disk import Disk
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.slots import CheckpointSlots
 from tests.support.engine import SECOND, Node
 
@@ -23,7 +23,7 @@ def seek(node, channel, position, kept=None):
 
 
 def states(node, channel, first):
-    found = Standings(channel, node.topic().backlog, range(first, node.topic().log.next_seq)).resolve()
+    found = StatusSnapshot(channel, node.topic().backlog, range(first, node.topic().log.next_seq)).resolve()
     return [one.state.value[0] for one in found]
 
 
@@ -132,17 +132,17 @@ def test_the_note_does_the_same_once_and_twice(node, channel):
     first = publish(node)
     channel.commit(first + 10)
     other = Node()
-    again = other.channel()
+    redelivered = other.channel()
     other.broker.topics["t"].skip_to(first)
     publish(other)
-    again.commit(first + 10)
+    redelivered.commit(first + 10)
     seek(node, channel, first + 4)
     note = node.topic()._notes[-1] if node.topic()._notes else None
     assert note is not None
 
     for _ in range(2):
         replay.apply(other.topic(), note)
-        assert states(other, again, first) == states(node, channel, first)
+        assert states(other, redelivered, first) == states(node, channel, first)
 
 
 @given(
@@ -169,7 +169,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     first = topic.log.next_seq
     slots = CheckpointSlots(Disk(), folder)
     consumer, outlet = node.subscribe(channel)
-    held = []
+    awaiting_registration = []
     for what, n in steps:
         if what == "publish":
             publish(node, n)
@@ -179,33 +179,38 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
         elif what == "seek":
             position = min(first + n, topic.log.next_seq)
             seeking.seek(topic, channel, position, [(first, topic.log.next_seq)])
-            held = [seq for seq in held if seq >= position]
-        elif what == "finish" and held:
-            channel.finish(held.pop(n % len(held)), consumer, node.now_ns)
+            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
+        elif what == "finish" and awaiting_registration:
+            channel.finish(awaiting_registration.pop(n % len(awaiting_registration)), consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            held += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
+            awaiting_registration += [
+                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
+            ]
             node.ready(consumer, 0)
-        elif what == "requeue" and held:
-            channel.requeue(held.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and awaiting_registration:
+            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
         elif what == "checkpoint":
-            job = slots.begin(topic, Mark(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n)
+            job = slots.begin(
+                topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n
+            )
             job.run(Disk())
             slots.end(job)
             state = CheckpointSlots(Disk(), folder).load(lambda _: None)
             read = Node()
             restored = read.channel()
             state.channels["c"].fill(restored)
-            assert restored.owed(0, 1 << 54) == channel.owed(0, 1 << 54)
+            assert restored.pending(0, 1 << 54) == channel.pending(0, 1 << 54)
             assert sorted(restored.deferred) == sorted(channel.deferred)
-            flying = {seq: channel.attempts.get(seq, 1) for seq in held}
+            flying = {seq: channel.attempts.get(seq, 1) for seq in awaiting_registration}
             assert restored.attempts == channel.attempts | flying
             assert state.channels["c"].committed == channel.committed
     assert channel.depth + len(channel.deferred) + channel.in_flight.count == sum(
-        end - start for start, end in channel.owed(0, 1 << 54)
+        end - start for start, end in channel.pending(0, 1 << 54)
     )
     assert all(
-        one.state is not MessageState.FINISHED for one in Standings(channel, topic.backlog, held).resolve()
+        one.state is not MessageState.FINISHED
+        for one in StatusSnapshot(channel, topic.backlog, awaiting_registration).resolve()
     )
 
 
@@ -231,7 +236,7 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
     channel, topic = node.channel(), node.topic()
     first = topic.log.next_seq
     consumer, outlet = node.subscribe(channel)
-    held: list[int] = []
+    awaiting_registration: list[int] = []
     for what, n in steps:
         position = min(first + n, topic.log.next_seq)
         if what == "publish":
@@ -245,18 +250,20 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
             node.broker.empty_topic(topic)
         elif what == "seek":
             node.broker.seek_channel(topic, channel, position, [(first, topic.log.next_seq)])
-            held = [seq for seq in held if seq >= position]
+            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
         elif what == "commit":
             node.broker.commit_channel(topic, channel, position)
-            held = [seq for seq in held if seq >= position]
-        elif what == "finish" and held:
-            channel.finish(held.pop(n % len(held)), consumer, node.now_ns)
+            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
+        elif what == "finish" and awaiting_registration:
+            channel.finish(awaiting_registration.pop(n % len(awaiting_registration)), consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            held += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
+            awaiting_registration += [
+                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
+            ]
             node.ready(consumer, 0)
-        elif what == "requeue" and held:
-            channel.requeue(held.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and awaiting_registration:
+            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
         elif what == "time":
             node.advance(n)
         in_turn = [
@@ -268,11 +275,11 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
         ]
         places = [seq for ranges in in_turn for start, end in ranges for seq in range(start, end)]
         assert len(places) == len(set(places)), (what, n)
-        assert set(held) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        assert set(awaiting_registration) == {seq for start, end in in_turn[2] for seq in range(start, end)}
         beyond = topic.backlog.lowest()
-        owed = {seq for start, end in channel.owed(0, 1 << 54) for seq in range(start, end)}
+        pending = {seq for start, end in channel.pending(0, 1 << 54) for seq in range(start, end)}
         here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}
-        assert owed == here or (beyond is not None and here == {seq for seq in owed if seq < beyond})
+        assert pending == here or (beyond is not None and here == {seq for seq in pending if seq < beyond})
 
 
 @pytest.fixture
@@ -282,7 +289,7 @@ def keeper(node, channel, tmp_path):
 
     def keeper():
         topic = node.topic()
-        job = slots.begin(topic, Mark(topic.log.next_seq, 0, 0, topic.log.next_seq))
+        job = slots.begin(topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq))
         job.run(Disk())
         slots.end(job)
         restored = Node().channel()
@@ -313,8 +320,8 @@ def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back
 
     seek(node, channel, first)
 
-    assert keeper().owed(0, first + 99) == [(first, first + 10)]
-    assert keeper().owed(0, first + 99) == [(first, first + 10)]
+    assert keeper().pending(0, first + 99) == [(first, first + 10)]
+    assert keeper().pending(0, first + 99) == [(first, first + 10)]
 
 
 def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keeper):

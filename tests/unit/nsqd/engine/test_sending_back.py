@@ -30,9 +30,9 @@ def depths(node):
     return {name: channel.depth for name, channel in node.topic().channels.items()}
 
 
-def owed(node, name):
+def pending(node, name):
     channel = node.topic().channels[name]
-    return channel.owed(0, node.topic().log.next_seq)
+    return channel.pending(0, node.topic().log.next_seq)
 
 
 def test_one_channel_is_owed_it_and_no_other(node):
@@ -43,8 +43,8 @@ def test_one_channel_is_owed_it_and_no_other(node):
 
     end = node.topic().log.next_seq
     assert depths(node) == {"mine": 4, "other": 2}
-    assert owed(node, "mine") == [(end - 4, end)]
-    assert owed(node, "other") == [(end - 4, end - 3), (end - 1, end)]
+    assert pending(node, "mine") == [(end - 4, end)]
+    assert pending(node, "other") == [(end - 4, end - 3), (end - 1, end)]
     assert [channel.message_count for channel in node.topic().channels.values()] == [4, 2]
 
 
@@ -78,7 +78,7 @@ def test_after_a_crash_it_is_owed_as_before(node, name):
 
     assert depths(node) == {"mine": 6 if name == "mine" else 4, "other": 4}
     channel = topic.channels["other"]
-    assert channel.owed(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
+    assert channel.pending(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
 
 
 def test_what_could_not_be_stored_is_forgotten(node):
@@ -120,7 +120,7 @@ def test_what_waits_is_there_until_it_is_finished(node):
 
     assert not is_there(topic, first)
     assert depths(node) == {"mine": 1, "other": 1}
-    assert owed(node, "mine") == [(first + 1, first + 2)]
+    assert pending(node, "mine") == [(first + 1, first + 2)]
 
 
 def test_what_is_in_hand_is_not_there_and_stays_there(node):
@@ -134,7 +134,7 @@ def test_what_is_in_hand_is_not_there_and_stays_there(node):
     finish(topic, [seq])
 
     assert [channel.in_flight.count for channel in topic.channels.values()] == [1, 1]
-    assert owed(node, "mine") == [(seq, seq + 1)]
+    assert pending(node, "mine") == [(seq, seq + 1)]
 
 
 def test_before_the_first_channel_it_is_there_as_well():

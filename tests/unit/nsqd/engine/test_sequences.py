@@ -39,9 +39,9 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
         topic.abandon()
     broker.delete_topic("t")
 
-    again = broker.topic("t", NOW + 1000)
+    redelivered = broker.topic("t", NOW + 1000)
 
-    assert again.log.next_seq >= first + 6000
+    assert redelivered.log.next_seq >= first + 6000
 
 
 def test_the_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():

@@ -21,7 +21,7 @@ def test_a_later_channel_can_be_given_what_is_kept(node):
     later = topic.add_channel("later", [(end - 3, end - 2), (end - 1, end)])
     node.publish(b"4")
 
-    assert later.owed(0, end + 1) == [(end - 3, end - 2), (end - 1, end + 1)]
+    assert later.pending(0, end + 1) == [(end - 3, end - 2), (end - 1, end + 1)]
     assert (later.depth, later.message_count) == (3, 3)
     assert topic.low_water() == end - 3
 
@@ -45,7 +45,7 @@ def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
     end = topic.log.next_seq
 
     later = topic.add_channel("later", [(end - 2, end)])
-    assert later.owed(0, end) == [(end - 2, end - 1)]
+    assert later.pending(0, end) == [(end - 2, end - 1)]
 
     node.broker.pause_topic(topic, paused=False)
     assert later.depth == 2
@@ -67,12 +67,12 @@ def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
 
 def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
     topic = node.topic()
-    node.broker.hold_topic(topic, held=True)
+    node.broker.set_awaiting_registration(topic, awaiting_registration=True)
     channel = node.channel()
     node.publish(b"1")
     assert channel.depth == 0
 
-    node.broker.hold_topic(topic, held=False)
+    node.broker.set_awaiting_registration(topic, awaiting_registration=False)
 
     assert channel.depth == 1
 
@@ -114,7 +114,7 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
         (soon, first + 6, first + 7),
         (late, first + 3, first + 6),
     ]
-    assert [(span.start, span.end) for span in channel.pending] == [
+    assert [(span.start, span.end) for span in channel.queue] == [
         (first + 2, first + 3),
         (first + 7, first + 8),
     ]

@@ -6,15 +6,15 @@ import pytest
 from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING, Gap, Why
-from nsqd.log.happened import Mark
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.topic_store import TopicStore
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
 from tests.support.stores import FIRST, Shop, deferred, flip, stored, wanting
 
 NEWEST = (FIRST + 100, FIRST + 101)
-DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
+DURABLE = CheckpointPosition(FIRST + 101, 0, FIRST + 101, FIRST + 101)
 
 
 class Ledger(Shop):
@@ -29,11 +29,11 @@ class Ledger(Shop):
         assert self.sync() is None
         return self
 
-    def compact(self, *owed):
+    def compact(self, *pending):
         """Compact as the server does; returns the bytes saved."""
         if not self.store.wants_compaction(self.store.checkpoints.covered_notes):
             return 0
-        job = self.store.begin_compaction(wanting(*owed), self.store.checkpoints.covered_notes)
+        job = self.store.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
         job.run()
         saved = self.store.end_compaction(job)
         self.store.remove_files()
@@ -58,7 +58,7 @@ def losses(ledger):
 def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
     assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
     assert {one.header.log_id for one in ledger.store.segments} == {ledger.store.log_id}
-    for mark in (None, DURABLE, Mark()):
+    for mark in (None, DURABLE, CheckpointPosition()):
         assert ledger.bodies() == bodies(15, 16, 99)
         assert losses(ledger) == []
         if mark is not None:
@@ -187,7 +187,9 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
 
     ledger.compact((later.first, later.next))
 
-    assert stored(ledger.reopen(Mark(FIRST, 0, FIRST + 51, FIRST))) == [(FIRST + 50, FIRST + 51, 99)]
+    assert stored(ledger.reopen(CheckpointPosition(FIRST, 0, FIRST + 51, FIRST))) == [
+        (FIRST + 50, FIRST + 51, 99)
+    ]
 
 
 def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_finished(tmp_path):
@@ -202,7 +204,7 @@ def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_fini
 
     ledger.compact((first + 2, first + 4), (first + 9, first + 10))
 
-    found = stored(ledger.reopen(Mark(FIRST, 0, FIRST + 100, FIRST)))
+    found = stored(ledger.reopen(CheckpointPosition(FIRST, 0, FIRST + 100, FIRST)))
     assert found == [(first + 2, first + 4, 99), (first + 9, first + 10, 99)]
     assert ledger.bodies() == {first + 2: b"2", first + 3: b"3", first + 9: b"9"}
 
@@ -259,7 +261,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
         try:
             ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
         except OSError:
-            for mark in (DURABLE, Mark()):
+            for mark in (DURABLE, CheckpointPosition()):
                 ledger.reopen(mark)
                 found = ledger.bodies()
                 assert found in (bodies(*range(100)), bodies(15)), calls
@@ -480,10 +482,10 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     consumer, _ = node.subscribe(channel, rdy=3)
     channel.requeue(first, consumer, 10**12, node.now_ns)
     channel.finish(first + 1, consumer, node.now_ns)
-    owed = wanted_of(node.topic())
+    pending = wanted_of(node.topic())
     channel.empty()
 
-    assert owed.ranges(0, EVERYTHING) == [(first, first + 1), (first + 2, first + 10)]
+    assert pending.ranges(0, EVERYTHING) == [(first, first + 1), (first + 2, first + 10)]
 
 
 def test_what_waits_at_the_topic_is_owed_too():

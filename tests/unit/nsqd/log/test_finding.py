@@ -8,8 +8,8 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.disk import Disk
 from nsqd.log.finding import UNREADABLE
 from nsqd.log.gaps import Gap, Why
-from nsqd.log.happened import Mark
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
@@ -30,7 +30,7 @@ def shop(tmp_path):
 
 
 def all_of_it(shop):
-    return Mark(shop.store.end, shop.store.notes, shop.store.end, shop.store.end)
+    return CheckpointPosition(shop.store.end, shop.store.notes, shop.store.end, shop.store.end)
 
 
 def sequences(shop):
@@ -159,7 +159,7 @@ def test_a_power_cut_that_kept_a_later_file_and_lost_the_end_of_an_earlier_one_l
     # The size of the earlier file had not reached the disk: it ends behind a whole append.
     shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
 
-    found = shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2))
+    found = shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2))
 
     assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != FIRST + 3]
     assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.REMOVED)]
@@ -169,7 +169,7 @@ def test_a_power_cut_that_kept_a_later_file_and_lost_the_end_of_an_earlier_one_l
 def test_a_power_cut_that_lost_the_name_of_a_file_in_the_middle_leaves_a_gap(shop):
     shop.log(3).unlink()
 
-    found = shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2))
+    found = shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2))
 
     assert sequences(shop) == [*range(FIRST, FIRST + 4), FIRST + 6, FIRST + 7]
     assert lost(shop) == [Gap(FIRST + 4, FIRST + 6, Why.REMOVED)]
@@ -335,7 +335,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
 
 @pytest.mark.parametrize("remaining", [0, 2])
 def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(shop, remaining):
-    mark = Mark(FIRST, 0, FIRST, FIRST)
+    mark = CheckpointPosition(FIRST, 0, FIRST, FIRST)
     assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.notes) == (2 if remaining else 3)
     kept = shop.publish(b"kept")
     assert shop.sync() is None
@@ -353,7 +353,7 @@ def test_when_all_had_to_go_what_comes_next_is_kept(tmp_path):
     assert shop.drop(FIRST + 1, 0) == 1
     kept = shop.publish(b"kept")
 
-    shop.reopen(Mark(FIRST, 0, FIRST, FIRST))
+    shop.reopen(CheckpointPosition(FIRST, 0, FIRST, FIRST))
 
     assert shop.bodies() == {kept.first: b"kept"}
 
@@ -384,7 +384,7 @@ def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
 
 
 def test_of_an_oldest_file_that_is_gone_what_no_checkpoint_has_is_owed_and_found_missing(shop):
-    checkpoint_of_one = Mark(FIRST + 1, 0, FIRST + 1, FIRST + 1)
+    checkpoint_of_one = CheckpointPosition(FIRST + 1, 0, FIRST + 1, FIRST + 1)
     for number in (1, 2):
         shop.log(number).unlink()
 
@@ -437,7 +437,7 @@ def test_a_file_in_the_place_of_another_costs_what_that_one_had_and_nothing_come
     content = shop.log(source).read_bytes()
     shop.log(place).write_bytes(content)
     gone = {FIRST + 2 * place - 2, FIRST + 2 * place - 1}
-    mark = Mark(FIRST + known, 0, FIRST + known, FIRST + 8) if known else None
+    mark = CheckpointPosition(FIRST + known, 0, FIRST + known, FIRST + 8) if known else None
 
     found = shop.reopen(mark)
 
@@ -481,7 +481,7 @@ def test_a_compacted_file_in_the_place_of_an_older_one_speaks_for_none_of_those_
     assert compacted.name > shop.log(3).name[:8]
     shop.log(1).write_bytes(compacted.read_bytes())
 
-    shop.reopen(Mark(FIRST + 8, 0, FIRST + 8, FIRST + 8))
+    shop.reopen(CheckpointPosition(FIRST + 8, 0, FIRST + 8, FIRST + 8))
 
     assert sequences(shop) == [FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 6, FIRST + 7]
 
@@ -529,8 +529,8 @@ def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
     assert shop.sync() is None
     before = shop.log(1).read_bytes()
     mark = all_of_it(shop)
-    owed = [(FIRST + 2, FIRST + 8)]
-    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
+    pending = [(FIRST + 2, FIRST + 8)]
+    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
     assert shop.store.end_compaction(job) > 0
     shop.store.remove_files()
@@ -547,8 +547,8 @@ def test_a_file_for_which_a_compacted_one_before_it_speaks_is_not_counted_again(
     assert shop.sync() is None
     before = shop.log(2).read_bytes()
     mark = all_of_it(shop)
-    owed = [(FIRST + 5, FIRST + 8)]
-    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
+    pending = [(FIRST + 5, FIRST + 8)]
+    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
     assert shop.store.end_compaction(job) > 0
     shop.store.remove_files()
@@ -593,7 +593,7 @@ def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(sh
 def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(shop):
     disk = FaultyDisk()
 
-    shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
+    shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
 
     assert disk.calls.count("sync") == 3
     assert disk.calls.count("sync_folder") == 2

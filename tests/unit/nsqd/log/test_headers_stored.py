@@ -34,8 +34,8 @@ def messages(read, seq, end):
     return found
 
 
-def compact(shop, *owed):
-    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
+def compact(shop, *pending):
+    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
     shop.store.end_compaction(job)
     shop.store.remove_files()
@@ -95,7 +95,7 @@ def test_headers_outlive_a_restart_and_a_compaction(shop):
     assert messages(shop.store, FIRST, newest.next) == wanted
     found = shop.reopen()
     assert messages(shop.store, FIRST, newest.next) == wanted
-    assert [one.due_ns for one in found.happenings][:1] == [99]
+    assert [one.due_ns for one in found.tail_records][:1] == [99]
 
 
 def test_what_is_cut_out_of_a_block_in_memory_keeps_its_headers():

@@ -25,8 +25,8 @@ class Merged(Shop):
         self.store.seal()
         self.publish(b"newest")
         assert self.sync() is None
-        owed = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
-        job = self.store.begin_compaction(owed, self.store.checkpoints.covered_notes)
+        pending = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
+        job = self.store.begin_compaction(pending, self.store.checkpoints.covered_notes)
         job.run()
         assert self.store.end_compaction(job) > 0
         self.store.remove_files()

@@ -10,7 +10,6 @@ from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.finding import NO_LIMIT
 from nsqd.log.gaps import Gap, Why
-from nsqd.log.happened import Mark, Stored
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
@@ -24,12 +23,13 @@ from nsqd.log.pages import read_page
 from nsqd.log.recovery import open_segment, recover
 from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter
+from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, deferred, flip, zero
 
 # Long enough that a sector of zeros can lie in the middle of an append.
 BODY = b"x" * 3000
-DURABLE = Mark(FIRST + 5, 0, FIRST + 5, FIRST + 5)
+DURABLE = CheckpointPosition(FIRST + 5, 0, FIRST + 5, FIRST + 5)
 
 
 class Slip:
@@ -71,8 +71,8 @@ def slip(tmp_path):
 
 def happened(found):
     return [
-        (one.first, one.next, one.due_ns) if isinstance(one, Stored) else (one.number, one.content)
-        for one in found.happenings
+        (one.first, one.next, one.due_ns) if isinstance(one, RecoveredMessages) else (one.number, one.content)
+        for one in found.tail_records
     ]
 
 
@@ -82,7 +82,7 @@ def happened(found):
 def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
     found = slip.recover()
 
-    assert (found.torn, found.damages, found.happenings) == (0, 0, [])
+    assert (found.torn, found.damages, found.tail_records) == (0, 0, [])
     for name in ("next", "size", "messages", "page_firsts", "page_offsets", "page_times"):
         assert getattr(found.segment, name) == getattr(slip.segment, name), name
 
@@ -92,7 +92,7 @@ def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
     slip.append(slip.encoder.batch(Batch([b"y"] * 2), 1), slip.encoder.batch(Batch([b"z"]), 1))
     slip.append(notes=[(3, b"three")])
 
-    found = slip.recover(Mark(FIRST + 4, 1, FIRST, FIRST + 4))
+    found = slip.recover(CheckpointPosition(FIRST + 4, 1, FIRST, FIRST + 4))
 
     assert happened(found) == [
         (FIRST + 4, FIRST + 5, 0),
@@ -106,21 +106,26 @@ def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
 def test_messages_that_were_put_off_together_are_told_together(slip):
     slip.append(deferred(slip.encoder, *[b"later"] * 3), deferred(slip.encoder, b"later", b"too"))
 
-    found = happened(slip.recover(Mark(FIRST + 6, 0, FIRST, FIRST + 6)))
+    found = happened(slip.recover(CheckpointPosition(FIRST + 6, 0, FIRST, FIRST + 6)))
     assert found == [(FIRST + 6, FIRST + 8, 99), (FIRST + 8, FIRST + 10, 99)]
 
 
 def test_an_append_across_the_checkpoint_counts_from_there(slip):
     slip.append(slip.encoder.batch(Batch([b"y"] * 10), 1))
 
-    assert happened(slip.recover(Mark(FIRST + 9, 0, FIRST, FIRST + 9))) == [(FIRST + 9, FIRST + 15, 0)]
+    assert happened(slip.recover(CheckpointPosition(FIRST + 9, 0, FIRST, FIRST + 9))) == [
+        (FIRST + 9, FIRST + 15, 0)
+    ]
 
 
 def test_messages_of_one_run_are_told_as_one_but_not_across_unused_numbers(slip):
     slip.encoder.skip_to(FIRST + 20)
     slip.append(slip.encoder.batch(Batch([b"y"]), 1))
 
-    assert happened(slip.recover(Mark())) == [(FIRST, FIRST + 5, 0), (FIRST + 20, FIRST + 21, 0)]
+    assert happened(slip.recover(CheckpointPosition())) == [
+        (FIRST, FIRST + 5, 0),
+        (FIRST + 20, FIRST + 21, 0),
+    ]
 
 
 def test_an_index_spares_the_walk_when_the_checkpoint_covers_the_segment(slip):
@@ -135,7 +140,11 @@ def test_an_index_spares_the_walk_when_the_checkpoint_covers_the_segment(slip):
 
 @pytest.mark.parametrize(
     "mark",
-    [Mark(FIRST + 4, 0, FIRST + 4, FIRST + 4), Mark(FIRST + 5, 0, FIRST + 4, FIRST + 5), Mark()],
+    [
+        CheckpointPosition(FIRST + 4, 0, FIRST + 4, FIRST + 4),
+        CheckpointPosition(FIRST + 5, 0, FIRST + 4, FIRST + 5),
+        CheckpointPosition(),
+    ],
     ids=["not covered", "not durable", "no checkpoint"],
 )
 def test_an_index_does_not_spare_the_walk_otherwise(slip, mark):
@@ -193,7 +202,7 @@ def test_a_durable_file_that_was_cut_short_keeps_what_it_has(slip):
 def test_what_was_lost_before_the_mark_but_behind_the_checkpoint_is_owed_and_so_counted(slip):
     zero(slip.path, slip.ends[1], slip.ends[3])
 
-    found = slip.recover(Mark(FIRST, 0, FIRST + 5, FIRST))
+    found = slip.recover(CheckpointPosition(FIRST, 0, FIRST + 5, FIRST))
 
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
@@ -204,7 +213,7 @@ def test_what_was_lost_before_the_mark_but_behind_the_checkpoint_is_owed_and_so_
 def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
     for size in range(slip.ends[2] + 1, slip.ends[3], 97):
         slip.path.write_bytes(slip.path.read_bytes()[:size])
-        found = slip.recover(Mark())
+        found = slip.recover(CheckpointPosition())
         assert (found.segment.next, found.segment.size) == (FIRST + 2, slip.ends[2])
         assert found.torn == size - slip.ends[2]
         assert happened(found) == [(FIRST, FIRST + 2, 0)]
@@ -214,7 +223,7 @@ def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
 def test_a_last_append_of_which_a_part_never_reached_the_disk_is_cut_off(slip):
     zero(slip.path, slip.ends[4] + 700, slip.ends[4] + 2000)
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.segment.next, found.segment.size) == (FIRST + 4, slip.ends[4])
     assert (found.torn, found.damages) == (slip.ends[5] - slip.ends[4], 0)
@@ -226,7 +235,7 @@ def test_a_last_append_of_which_a_part_never_reached_the_disk_is_cut_off(slip):
 def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, start):
     zero(slip.path, slip.ends[place] + start, slip.ends[place] + 2000)
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
     assert [one for one in slip.found if isinstance(one, Gap)] == [
@@ -240,7 +249,7 @@ def test_of_two_holes_only_the_one_at_the_end_is_cut_off(slip):
     zero(slip.path, slip.ends[1] + 700, slip.ends[1] + 2000)
     zero(slip.path, slip.ends[3], slip.ends[5])
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.segment.next, found.damages) == (FIRST + 3, 1)
     assert slip.found == [
@@ -255,7 +264,7 @@ def test_damage_right_before_a_torn_end_was_the_power_cut_too(slip):
     flip(slip.path, 8 * (slip.ends[4] - 1))
     zero(slip.path, slip.ends[4], slip.ends[5])
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.segment.next, found.segment.size, found.damages) == (FIRST + 3, slip.ends[3], 0)
     assert happened(found) == [(FIRST, FIRST + 3, 0)]
@@ -265,7 +274,7 @@ def test_damage_right_before_a_torn_end_was_the_power_cut_too(slip):
 def test_a_flipped_bit_in_what_was_never_synced_costs_its_append_and_no_more(slip):
     flip(slip.path, 8 * (slip.ends[2] - 100))
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
     assert slip.found == [
@@ -280,7 +289,7 @@ def test_only_what_lies_behind_the_durable_mark_can_be_torn(slip):
     zero(slip.path, slip.ends[1], slip.ends[2])
     zero(slip.path, slip.ends[4], slip.ends[5])
 
-    found = slip.recover(Mark(FIRST + 3, 0, FIRST + 3, FIRST + 3))
+    found = slip.recover(CheckpointPosition(FIRST + 3, 0, FIRST + 3, FIRST + 3))
 
     assert (found.segment.next, bool(found.torn), found.damages) == (FIRST + 4, True, 1)
     assert slip.found == [
@@ -293,7 +302,7 @@ def test_only_what_lies_behind_the_durable_mark_can_be_torn(slip):
 def test_a_message_full_of_zeros_is_no_hole(slip):
     slip.append(slip.encoder.batch(Batch([bytes(5000)]), 1))
 
-    found = slip.recover(Mark())
+    found = slip.recover(CheckpointPosition())
 
     assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 6)
 
@@ -303,7 +312,7 @@ def test_a_message_that_contains_a_whole_segment_is_not_walked_into(slip):
     start = slip.ends[-2]
     zero(slip.path, start, start + APPEND_HEADER_BYTES)
 
-    assert slip.recover(Mark()).segment.next == FIRST + 5
+    assert slip.recover(CheckpointPosition()).segment.next == FIRST + 5
 
 
 def test_a_torn_note_is_not_told(slip):
@@ -321,7 +330,7 @@ def test_a_torn_note_is_not_told(slip):
 
 
 def test_what_follows_the_limit_was_refused_and_is_not_stored(slip):
-    found = slip.recover(Mark(), limit=FIRST + 3)
+    found = slip.recover(CheckpointPosition(), limit=FIRST + 3)
 
     assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
     assert happened(found) == [(FIRST, FIRST + 3, 0)]
@@ -331,7 +340,7 @@ def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):
     zero(slip.path, slip.ends[1], slip.ends[1] + APPEND_HEADER_BYTES)
     zero(slip.path, slip.ends[2], slip.ends[2] + APPEND_HEADER_BYTES)
 
-    found = slip.recover(Mark(synced=FIRST + 5), limit=FIRST + 2)
+    found = slip.recover(CheckpointPosition(synced=FIRST + 5), limit=FIRST + 2)
 
     assert happened(found) == [(FIRST, FIRST + 2, 0)]
 
@@ -345,7 +354,7 @@ def test_an_index_does_not_tell_of_what_was_refused(slip):
 def test_half_a_refused_append_is_no_torn_end(slip):
     Disk().truncate(slip.path, slip.ends[3] + 10)
 
-    found = slip.recover(Mark(), limit=FIRST + 3)
+    found = slip.recover(CheckpointPosition(), limit=FIRST + 3)
 
     assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
 
@@ -358,7 +367,7 @@ def test_a_compacted_segment_is_never_torn_for_it_got_its_name_when_it_was_durab
     Disk().close(writer.fd)
     zero(segment.path, segment.size - 2000, segment.size)
 
-    found = recover(Disk(), Segment(tmp_path, 1, segment.header, 1), Mark(), NO_LIMIT)
+    found = recover(Disk(), Segment(tmp_path, 1, segment.header, 1), CheckpointPosition(), NO_LIMIT)
 
     assert (found.torn, found.segment.next) == (0, FIRST + 50)
 
@@ -386,13 +395,13 @@ def test_an_append_of_a_newer_version_stops_the_start_instead_of_being_lost(slip
         file.write(append_header(77, FIRST + 5, 1, 0, data, 0x0004) + data)
 
     with pytest.raises(NewerVersion):
-        slip.recover(Mark())
+        slip.recover(CheckpointPosition())
 
 
 @pytest.mark.parametrize("call", ["open_read", "read", "size"])
 def test_a_disk_that_cannot_be_read_stops_the_start_instead_of_losing_anything(slip, call):
     with pytest.raises(OSError, match="Input/output error"):
-        slip.recover(Mark(), disk=FaultyDisk(**{call: errno.EIO}))
+        slip.recover(CheckpointPosition(), disk=FaultyDisk(**{call: errno.EIO}))
 
 
 def test_a_disk_that_reads_less_than_it_has_stops_the_start(slip):
@@ -401,4 +410,4 @@ def test_a_disk_that_reads_less_than_it_has_stops_the_start(slip):
             return super().read(fd, size - 1, offset)
 
     with pytest.raises(OSError, match="short read"):
-        slip.recover(Mark(), disk=Stingy())
+        slip.recover(CheckpointPosition(), disk=Stingy())

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsqd.log.retention import Age, Extent, Kept, is_enough, kept_from, plan
+from nsqd.log.retention import Age, RetentionLimit, SegmentStats, is_enough, plan, retention_start
 
 FULL, WORTH = 1000, 100
 TINY = 64 << 10
 
 
 def extents(*wanted, size=1000, kind=0):
-    return [Extent(place, size, one, kind) for place, one in enumerate(wanted)]
+    return [SegmentStats(place, size, one, kind) for place, one in enumerate(wanted)]
 
 
 def places(found):
@@ -24,7 +24,7 @@ def planned(found, *, resting=True, full=FULL, worth=WORTH):
 
 def big(*wanted):
     """Segments so large that none is merged with a neighbour for being small."""
-    return [Extent(place, 1000 * TINY, share * TINY, 0) for place, share in enumerate(wanted)]
+    return [SegmentStats(place, 1000 * TINY, share * TINY, 0) for place, share in enumerate(wanted)]
 
 
 def planned_big(found, *, resting=True):
@@ -44,8 +44,8 @@ def test_a_sparse_segment_and_its_finished_neighbours_become_one():
 
 
 def test_what_is_left_of_an_earlier_compaction_is_put_together_with_what_is_finished_next():
-    left = Extent(0, 40, 40)
-    assert planned([left, Extent(1, 1000, 0)]) == [[0, 1]]
+    left = SegmentStats(0, 40, 40)
+    assert planned([left, SegmentStats(1, 1000, 0)]) == [[0, 1]]
 
 
 def test_a_full_segment_is_not_copied_to_be_rid_of_its_neighbour():
@@ -60,18 +60,18 @@ def test_a_file_is_no_larger_than_a_segment():
 
 
 def test_logs_of_two_nodes_are_not_put_together():
-    found = [Extent(0, 1000, 0, kind=1), Extent(1, 1000, 0, kind=2)]
+    found = [SegmentStats(0, 1000, 0, kind=1), SegmentStats(1, 1000, 0, kind=2)]
     assert sorted(planned(found)) == [[0], [1]]
 
 
 def test_segments_that_are_not_neighbours_are_not_put_together():
-    found = [Extent(0, 1000, 0), Extent(2, 1000, 0)]
+    found = [SegmentStats(0, 1000, 0), SegmentStats(2, 1000, 0)]
     assert sorted(planned(found)) == [[0], [2]]
 
 
 def test_a_little_waste_in_a_small_segment_is_not_worth_it():
-    assert planned([Extent(0, 100, 20)]) == []
-    assert planned([Extent(0, 100, 0)]) == [[0]]
+    assert planned([SegmentStats(0, 100, 20)]) == []
+    assert planned([SegmentStats(0, 100, 0)]) == [[0]]
 
 
 def test_what_gives_most_for_what_it_costs_comes_first():
@@ -110,7 +110,7 @@ shares = st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 1)), max_size=30)
 @given(shares, st.booleans())
 @example([(1777, 0.625), (1777, 0.625), (0, 0.0), (1777, 0.625)], False)
 def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares, resting):
-    found = [Extent(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
+    found = [SegmentStats(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
 
     for _ in range(200):
         runs = plan(found, FULL, WORTH, resting=resting)
@@ -123,8 +123,8 @@ def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_i
         # The result fits into a full segment, unless one segment of the run was larger already.
         assert wanted <= max(FULL, *(one.wanted for one in run))
         assert sum(one.waste for one in run) > 0
-        found[first : first + len(run)] = [Extent(0, wanted, wanted)]
-        found = [Extent(place, one.size, one.wanted) for place, one in enumerate(found)]
+        found[first : first + len(run)] = [SegmentStats(0, wanted, wanted)]
+        found = [SegmentStats(place, one.size, one.wanted) for place, one in enumerate(found)]
     else:
         raise AssertionError("it never comes to an end")
     left = [one for one in found if resting or one.sparse >= 1 / 8]
@@ -140,42 +140,42 @@ def ages(*segments):
     ("kept", "now", "newest", "expected"),
     [
         # By time: a segment goes when the next segment began at least *time_ns* ago.
-        (Kept(time_ns=100), 150, 150, 10),
-        (Kept(time_ns=100), 199, 150, 10),
-        (Kept(time_ns=100), 200, 150, 20),
-        (Kept(time_ns=100), 300, 250, 30),
+        (RetentionLimit(time_ns=100), 150, 150, 10),
+        (RetentionLimit(time_ns=100), 199, 150, 10),
+        (RetentionLimit(time_ns=100), 200, 150, 20),
+        (RetentionLimit(time_ns=100), 300, 250, 30),
         # The last segment goes when its newest message is that old.
-        (Kept(time_ns=100), 349, 250, 30),
-        (Kept(time_ns=100), 350, 250, 40),
+        (RetentionLimit(time_ns=100), 349, 250, 30),
+        (RetentionLimit(time_ns=100), 350, 250, 40),
         # By size: a segment goes when the segments behind it have at least *size* bytes.
-        (Kept(size=5), 0, 0, 30),
-        (Kept(size=50), 0, 0, 30),
-        (Kept(size=51), 0, 0, 20),
-        (Kept(size=100), 0, 0, 20),
-        (Kept(size=101), 0, 0, 10),
+        (RetentionLimit(size=5), 0, 0, 30),
+        (RetentionLimit(size=50), 0, 0, 30),
+        (RetentionLimit(size=51), 0, 0, 20),
+        (RetentionLimit(size=100), 0, 0, 20),
+        (RetentionLimit(size=101), 0, 0, 10),
         # Of two bounds the stricter one decides.
-        (Kept(time_ns=100, size=5), 150, 150, 30),
-        (Kept(time_ns=100, size=1000), 200, 150, 20),
+        (RetentionLimit(time_ns=100, size=5), 150, 150, 30),
+        (RetentionLimit(time_ns=100, size=1000), 200, 150, 20),
     ],
 )
 def test_whole_segments_are_kept_by_time_and_by_size(kept, now, newest, expected):
-    assert kept_from(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
+    assert retention_start(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
 
 
 def test_of_a_log_without_segments_nothing_is_kept():
-    assert kept_from([], Kept(time_ns=1), 5, lambda: 0) == 0
+    assert retention_start([], RetentionLimit(time_ns=1), 5, lambda: 0) == 0
 
 
 def test_nobody_asks_for_the_newest_message_while_the_index_says_enough():
     def newest():
         raise AssertionError
 
-    assert kept_from(ages((50, 50), (50, 100)), Kept(time_ns=100), 180, newest) == 10
+    assert retention_start(ages((50, 50), (50, 100)), RetentionLimit(time_ns=100), 180, newest) == 10
 
 
 def test_a_segment_ends_while_it_is_a_part_of_what_is_kept():
-    by_time, by_size = Kept(time_ns=800), Kept(size=80 << 20)
+    by_time, by_size = RetentionLimit(time_ns=800), RetentionLimit(size=80 << 20)
 
     assert [by_time.is_full(0, age) for age in (99, 100)] == [False, True]
     assert [by_size.is_full(size, 0) for size in ((10 << 20) - 1, 10 << 20)] == [False, True]
-    assert [Kept(size=1).is_full(size, 0) for size in ((1 << 20) - 1, 1 << 20)] == [False, True]
+    assert [RetentionLimit(size=1).is_full(size, 0) for size in ((1 << 20) - 1, 1 << 20)] == [False, True]

@@ -59,9 +59,9 @@ def test_what_will_be_kept_after_a_drop_is_known_before(shop):
         shop.publish(b"x" * 60)
 
     assert shop.store.kept_after_drop(FIRST + 1, 0) == 0
-    kept_from = shop.store.kept_after_drop(FIRST + 5, 0)
+    log_start = shop.store.kept_after_drop(FIRST + 5, 0)
     shop.drop(FIRST + 5, 0)
-    assert kept_from == shop.store.first_seq
+    assert log_start == shop.store.first_seq
 
 
 def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):

@@ -140,7 +140,7 @@ def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
 
     log.keep_only([(102, 106)])
 
-    assert (log.resident_from, log.kept_from) == (102, 102)
+    assert (log.resident_from, log.log_start) == (102, 102)
     assert log.read(100) == Gap(100, 102, Why.COMPACTED)
 
 
@@ -199,7 +199,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
     assert size / 2 < log.resident_bytes < size * 6 / 9
     assert log.read(100) == Gap(100, 101, Why.COMPACTED)
     assert log.read(107) == Gap(107, 108, Why.COMPACTED)
-    assert log.kept_from == 101
+    assert log.log_start == 101
 
 
 def test_a_block_that_is_wanted_whole_is_not_copied():

@@ -16,20 +16,20 @@ owners = st.lists(st.tuples(st.lists(spans, max_size=8), ends), max_size=3)
 
 
 @given(st.sampled_from(BASES), owners, st.one_of(st.none(), ends), spans)
-def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, kept_from, asked):
+def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, log_start, asked):
     start, length = asked
-    owing, model = [], set()
+    backlogs, model = [], set()
     for finished, end in owners:
         found = RangeSet(base)
         there = set(range(end))
         for low, count in finished:
             found.add(base + low, base + low + count)
             there -= set(range(low, low + count))
-        owing.append((found, base + end))
+        backlogs.append((found, base + end))
         model |= there
-    if kept_from is not None:
-        model |= set(range(kept_from, start + length))
-    wanted = WantedPositions(owing, EVERYTHING if kept_from is None else base + kept_from)
+    if log_start is not None:
+        model |= set(range(log_start, start + length))
+    wanted = WantedPositions(backlogs, EVERYTHING if log_start is None else base + log_start)
     model &= set(range(start, start + length))
 
     ranges = wanted.ranges(base + start, base + start + length)
@@ -43,8 +43,8 @@ def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, 
 
 
 @pytest.mark.parametrize("owing", [[], [(RangeSet(7), 7)]])
-def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(owing):
-    wanted = WantedPositions(owing)
+def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(backlogs):
+    wanted = WantedPositions(backlogs)
 
     assert wanted.ranges(0, EVERYTHING) == []
     assert wanted.totals(0, EVERYTHING) == (0, 0)

@@ -7,7 +7,7 @@ import pytest
 from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead, Gap, Why
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.topic_store import topic_folder
 from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
@@ -87,7 +87,7 @@ def test_numbers_of_notes_go_on_after_a_restart(shop):
 
 def test_numbers_of_notes_go_on_behind_those_that_only_the_checkpoint_knows(shop):
     shop.publish(b"a")
-    shop.reopen(Mark(FIRST + 1, 7, FIRST + 1, FIRST + 1))
+    shop.reopen(CheckpointPosition(FIRST + 1, 7, FIRST + 1, FIRST + 1))
     shop.note(b"8")
 
     assert noted(shop.reopen()) == [(8, b"8")]

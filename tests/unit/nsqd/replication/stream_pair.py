@@ -10,9 +10,9 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
-from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready, is_copied_name
 from nsqd.replication.log_stream import LogStream
@@ -125,7 +125,7 @@ class Origin:
                 store.checkpoints.begin_anew()
             low_water = topic.unwanted_below()
             if store.can_drop_below(low_water, store.notes):
-                topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
+                topic.log.log_start = max(topic.log.log_start, store.kept_after_drop(low_water, store.notes))
             job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
             store.make_folder()
             job.run(self.disk)
@@ -148,7 +148,9 @@ class Origin:
     def pending(self, name: str) -> set[int]:
         """The messages that are pending on any channel, or wait for the first one."""
         return {
-            seq for start, end in facts.owed_by_any(self.broker.topics[name]) for seq in range(start, end)
+            seq
+            for start, end in facts.pending_anywhere(self.broker.topics[name])
+            for seq in range(start, end)
         }
 
     def files(self, name: str = "t") -> dict[str, bytes]:
@@ -306,7 +308,7 @@ class StreamPair:
                 continue
             copies.settle(record)
             store = TopicStore(disk, copies.folder(record, name).path, SEGMENT, lambda _text: None)
-            store.recover(Mark())
+            store.recover(CheckpointPosition())
             start = store.end if store.first_seq is None else store.first_seq
             found |= read_all(store.read, start, store.end)[0].keys()
         return found

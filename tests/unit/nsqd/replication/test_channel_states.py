@@ -137,9 +137,9 @@ def test_deleted_channel_of_another_copy_finishes_messages_without_a_channel(nod
     node.publish("new", b"one")
     node.turn()
     topic = node.broker.topics["new"]
-    had = [(topic.log.next_seq - 1, topic.log.next_seq)]
+    stored_ranges = [(topic.log.next_seq - 1, topic.log.next_seq)]
 
-    assert merge(node.broker, topic, state_of(topic, "heard", 77, finished=had, live=False))
+    assert merge(node.broker, topic, state_of(topic, "heard", 77, finished=stored_ranges, live=False))
     assert pending_of(topic) == {}
     assert not topic.channels
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nsqd.log.happened import Mark
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.frames import Appends, CopiedFile, Have, Seal, Snapshot, Sync
 from tests.support.stores import Shop
 from tests.unit.nsqd.replication.replica_end import FIRST, Shelf, part, primary_file
@@ -94,7 +94,7 @@ def test_messages_behind_damage_are_reported_and_stay_in_the_copy(damage, shop, 
     after.send(Snapshot(1, resume=False))
     again = Shop(folder.parent)
     again.new(after.disk)
-    again.store.recover(Mark())
+    again.store.recover(CheckpointPosition())
     again.encoder.skip_to(again.store.end)
     assert len(again.bodies()) == 6 - len(places)
 

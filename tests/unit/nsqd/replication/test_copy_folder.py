@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from nsqd.log.happened import Mark
 from nsqd.log.layout import FILE_MAGIC, append_header
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.frames import Appends, FilePart, Have, Refuse, Rename, Seal, Sync
 from nsqd.replication.framing import encode
 from nsqd.storage.checkpoint import Sealed
@@ -41,7 +41,7 @@ def test_copy_recovers_as_the_primary_would(shelf, shop, sent):
 
     again = Shop(shelf.folder().parent)
     again.new(shelf.disk)
-    found = again.store.recover(Mark())
+    found = again.store.recover(CheckpointPosition())
 
     assert again.store.extents() == shop.store.extents()
     assert [segment.size for segment in found.segments] == [one.size for one in shop.store.segments]

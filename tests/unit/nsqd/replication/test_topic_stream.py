@@ -169,9 +169,9 @@ def finish(node, *, but):
     seqs = [seq for start, end in extents_of(topic) for seq in range(start, end)]
     node.broker.finish_messages(topic, channel, seqs[: len(seqs) - but])
     node.turn()
-    for gap in store.losses(topic.log.kept_from):
-        topic.log.had.take_out(gap.start, gap.end)
-        channel.take_out_ranges([(gap.start, gap.end)])
+    for gap in store.losses(topic.log.log_start):
+        topic.log.stored_ranges.take_out(gap.start, gap.end)
+        channel.remove_ranges([(gap.start, gap.end)])
         channel.finished.add(gap.start, gap.end)
     for _ in range(3):
         node.checkpoint()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsqcore.process.logs import Log, LogLevel
-from nsqd.engine.deaths import REQUEUED
+from nsqd.engine.dead_letter_queue import REQUEUED
 from nsqd.log.disk import Disk
 from nsqd.server import dead_letters
 from nsqd.server.clock import now_ns
@@ -24,7 +24,9 @@ def bench(tmp_path, monkeypatch):
 
     async def make(disk=None, **pace):
         bench = Bench(tmp_path, disk, **pace)
-        bench.turn.bury = DeadLetters(bench.broker, bench.turn, Log("[test] ", LogLevel.FATAL), "node").bury
+        bench.write_batch.move_to_dead_letters = DeadLetters(
+            bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL), "node"
+        ).move_to_dead_letters
         return bench
 
     return make
@@ -42,19 +44,19 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
     topic.log.release(topic.log.next_seq)
     store_of(topic).segments[0].path.unlink()
     channel.give_up_below(channel.end)
-    channel.dying.add(channel.end - 2, channel.end, REQUEUED)
+    channel.dead_letter_queue.add(channel.end - 2, channel.end, REQUEUED)
 
     bench.broker.tell_disk_low(True)
-    bench.turn.bury(channel)
+    bench.write_batch.move_to_dead_letters(channel)
     await asyncio.sleep(0.1)
-    assert channel.dying.count == 2
+    assert channel.dead_letter_queue.count == 2
     bench.broker.tell_disk_low(False)
-    await eventually(lambda: not channel.dying.count, "they are in the dead letters")
+    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
 
     assert (channel.lost_count, channel.dead_count) == (1, 1)
     assert bench.broker.topics["t.c.dead"].backlog.depth == 1
     await bench.rest()
-    bench.turn.close()
+    bench.write_batch.close()
 
 
 class OneTopic(Disk):
@@ -77,21 +79,21 @@ async def test_dead_letters_that_can_be_written_and_not_synced_are_stored_once_a
     channel = bench.broker.channel(topic, "c")
     for _ in range(3):
         topic.stage(b"m", now_ns())
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
     disk.broken = True
     channel.give_up_below(channel.end)
-    channel.dying.add(channel.end - 3, channel.end, REQUEUED)
+    channel.dead_letter_queue.add(channel.end - 3, channel.end, REQUEUED)
 
-    bench.turn.bury(channel)
+    bench.write_batch.move_to_dead_letters(channel)
     await eventually(lambda: disk.failed > 5, "trials fail")
     # It was tried as often.
     assert bench.broker.topics["t.c.dead"].backlog.depth == 3
-    assert channel.dying.count == 3
+    assert channel.dead_letter_queue.count == 3
     disk.broken = False
-    await eventually(lambda: not channel.dying.count, "they are in the dead letters")
+    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
 
     # Nobody knows whether those of the first attempt are on the disk.
     assert bench.broker.topics["t.c.dead"].backlog.depth == 6
     assert channel.dead_count == 3
     await bench.rest()
-    bench.turn.close()
+    bench.write_batch.close()

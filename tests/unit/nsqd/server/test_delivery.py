@@ -80,7 +80,7 @@ def test_what_comes_back_goes_to_the_nearest_as_well(node):
     channel.requeue(node.broker.ids.decode(message_id), far, 0, node.now_ns)
     channel.refresh(far)
     node.broker.serve(channel)
-    node.turn()
+    node.write_batch()
 
     assert bodies(zone) == [b"1"]
 
@@ -281,7 +281,7 @@ def scattered(tmp_path):
         if (seq - first) % 2:
             channel.finished.add_one(seq)
         else:
-            channel.put_off(seq, seq + 1, SECOND)
+            channel.defer(seq, seq + 1, SECOND)
     topic.log.release(topic.log.next_seq)
     channel.expire(2 * SECOND)
     yield broker, channel, disk

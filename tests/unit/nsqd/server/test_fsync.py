@@ -14,7 +14,7 @@ from nsqd.engine.settings import Settings
 from nsqd.log.disk import Disk
 from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
-from nsqd.server.turn import NotStored
+from nsqd.server.write_batch import NotStored
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
@@ -72,7 +72,7 @@ async def fast(tmp_path, disk):
 
 async def settled(bench, *clients, replies=1):
     """Wait until each client has *replies* replies."""
-    bench.turn.run()
+    bench.write_batch.run()
     async with asyncio.timeout(20):
         while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads tell nobody
             await asyncio.sleep(0.001)
@@ -94,7 +94,7 @@ async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(stri
     disk.broken.add("bad")
     bad, good = publish(strict, b"bad"), publish(strict, b"good")
 
-    await strict.rest()
+    await strict.quiesce()
 
     assert (bad.replies, bad.closed) == ([FAILED], True)
     assert (good.replies, good.closed) == ([OK], False)
@@ -120,7 +120,7 @@ async def test_an_error_that_was_waited_for_is_logged_like_any_other(strict, dis
     disk.broken.add("bad")
     publish(strict, b"bad")
 
-    await strict.rest()
+    await strict.quiesce()
 
     assert any(line.endswith("] - E_PUB_FAILED PUB failed input/output error") for line in logged), logged
 
@@ -130,7 +130,7 @@ async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict,
     client = strict.connect()
     client.says(b"".join(b"PUB %b\n" % topic + sized(b"m") for topic in (b"good", b"bad", b"good")))
 
-    await strict.rest()
+    await strict.quiesce()
 
     assert client.replies == [OK, FAILED]
     assert client.closed
@@ -138,14 +138,14 @@ async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict,
 
 async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
     gate = disk.gates["held"] = threading.Event()
-    held, free = publish(strict, b"held"), publish(strict, b"free")
+    awaiting_registration, free = publish(strict, b"held"), publish(strict, b"free")
 
     await settled(strict, free)
 
-    assert (free.replies, held.replies) == ([OK], [])
+    assert (free.replies, awaiting_registration.replies) == ([OK], [])
     gate.set()
-    await strict.rest()
-    assert held.replies == [OK]
+    await strict.quiesce()
+    assert awaiting_registration.replies == [OK]
 
 
 async def test_publishers_wait_for_no_thread_that_others_keep_busy(strict):
@@ -167,9 +167,9 @@ async def test_replies_keep_their_order_whichever_topic_is_synced_first(strict, 
     gate = disk.gates["held"] = threading.Event()
     client, other = strict.connect(), strict.connect()
     client.says(b"PUB held\n" + sized(b"m"))
-    strict.turn.run()
+    strict.write_batch.run()
     client.says(b"MPUB free\n" + sized(struct.pack(">I", 1) + sized(b"m")))
-    strict.turn.run()
+    strict.write_batch.run()
     client.says(b"CLS\n")
     other.says(b"PUB free\n" + sized(b"m"))
 
@@ -185,7 +185,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
     gate = disk.gates["/"] = threading.Event()
     topics = [b"t%d" % n for n in range(40)]
     clients = [publish(strict, topic) for topic in topics]
-    strict.turn.run()
+    strict.write_batch.run()
     async with asyncio.timeout(20):
         # A topic waits for the data path only after its own fsync.
         while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads tell nobody
@@ -193,7 +193,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
     assert not any(client.replies for client in clients)
     gate.set()
 
-    await strict.rest()
+    await strict.quiesce()
 
     assert all(client.replies == [OK] for client in clients)
     assert set(disk.folders) == {tmp_path, *(tmp_path / f"{topic.decode()}.topic" for topic in topics)}
@@ -207,7 +207,7 @@ async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, 
     names = [f"new{n}" for n in range(2 * THREADS)]
     disk.gates.update(dict.fromkeys(names, gate))
     new = [publish(strict, name.encode()) for name in names]
-    strict.turn.run()
+    strict.write_batch.run()
     await asyncio.sleep(0)
     old = publish(strict, b"old")
 
@@ -216,7 +216,7 @@ async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, 
     assert old.replies == [OK]
     assert not any(client.replies for client in new)
     gate.set()
-    await strict.rest()
+    await strict.quiesce()
     assert all(client.replies == [OK] for client in new)
 
 
@@ -224,25 +224,25 @@ async def test_in_every_mode_publishers_of_a_topic_that_cannot_be_synced_are_tol
     bench = Bench(tmp_path, disk, sync_every=10)
     disk.broken.add("t")
     client = publish(bench, b"t")
-    await bench.rest()
+    await bench.quiesce()
     assert client.replies == [OK]
     assert str(bench.health) == "NOK - input/output error"
 
     for _ in range(5):
         client, other = publish(bench, b"t"), publish(bench, b"other")
-        await bench.rest()
+        await bench.quiesce()
         assert (client.replies, other.replies) == ([FAILED], [OK])
         assert str(bench.health) == "NOK - input/output error"
 
     disk.broken.clear()
     client = publish(bench, b"t")
-    await bench.rest()
+    await bench.quiesce()
     assert client.replies == [OK]
     assert bench.health.ok
     # Publishers no longer wait for an fsync.
     disk.gates["t"] = threading.Event()
     client = publish(bench, b"t")
-    bench.turn.run()
+    bench.write_batch.run()
     assert client.replies == [OK]
     disk.gates["t"].set()
 
@@ -251,7 +251,7 @@ async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(t
     bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
     disk.broken.add("t")
     publish(bench, b"t")
-    await bench.rest()
+    await bench.quiesce()
     tried = len(disk.synced)
     async with asyncio.timeout(20):
         while len(disk.synced) < tried + 3:  # noqa: ASYNC110 - nobody is told of a trial
@@ -296,14 +296,14 @@ async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on
     disk.broken.add("t")
     disk.error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     publish(bench, b"t")
-    await bench.rest()
+    await bench.quiesce()
     store = store_of(bench.broker.topics["t"])
     await eventually(lambda: len(list((tmp_path / "t.topic").glob("*.log"))) > 3, "trials fail")
 
     async with asyncio.timeout(20):
         await bench.fsync.synced()
-        await bench.fsync.rest(store)
-    bench.fsync.go_on(store)
+        await bench.fsync.quiesce(store)
+    bench.fsync.resume(store)
     bench.broker.topics["t"].take_changed()
     disk.broken.clear()
     disk.error = None
@@ -323,17 +323,17 @@ async def test_a_job_that_cannot_end_keeps_nobody_waiting(tmp_path):
     disk.error = ValueError("a bug")
     first = disk.gates["/"] = threading.Event()
     clients = [publish(bench, b"bad")]
-    bench.turn.run()
+    bench.write_batch.run()
     await eventually(lambda: disk.folders_reached, "it waits for the data path")
     second = disk.gates["/"] = threading.Event()
     clients.append(publish(bench, b"t0"))
-    bench.turn.run()
+    bench.write_batch.run()
     await eventually(lambda: bench.fsync.count == 2, "the next one does")
     first.set()
     # Behind that, a trial that cannot end and two others wait for one sync of the data path.
     await eventually(lambda: bench.fsync.count == 3, "the trial waits for the data path")
     clients += [publish(bench, b"t1"), publish(bench, b"t2")]
-    bench.turn.run()
+    bench.write_batch.run()
     await eventually(lambda: bench.fsync.count == 5, "the others do")
     second.set()
 
@@ -353,25 +353,25 @@ async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_w
     bench = Bench(tmp_path, disk, sync_every=10, trial_s=60)
     disk.broken.add("t")
     publish(bench, b"t")
-    await bench.rest()
+    await bench.quiesce()
     disk.broken.clear()
     gate = disk.gates["t"] = threading.Event()
     client = bench.connect()
     message = b"PUB t\n" + sized(b"m")
     client.says(message)
-    bench.turn.run()
+    bench.write_batch.run()
     async with asyncio.timeout(20):
         while not disk.reached:  # noqa: ASYNC110 - threads tell nobody
             await asyncio.sleep(0.001)
     client.says(message)
-    bench.turn.run()  # this one waits for the job after it
+    bench.write_batch.run()  # this one waits for the job after it
     disk.gates["t"] = threading.Event()
     gate.set()
     await settled(bench, client)
     assert not bench.fsync.failing
 
     client.says(message)
-    bench.turn.run()
+    bench.write_batch.run()
     assert client.replies == [OK]
     disk.gates["t"].set()
     await settled(bench, client, replies=3)
@@ -395,7 +395,7 @@ async def test_the_names_of_deleted_topics_are_synced_again_after_a_failure(tmp_
     disk.sync_folder = failing
     bench.data.delete(bench.broker.topics["t"])
     with pytest.raises(NotStored):
-        await bench.turn.names_durable()
+        await bench.write_batch.names_durable()
     assert len(bench.data.deleted_unsynced) == 1
 
     async with asyncio.timeout(20):
@@ -409,7 +409,7 @@ async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast
     disk.synced.clear()
     client = publish(fast, b"t")
 
-    fast.turn.run()
+    fast.write_batch.run()
 
     assert client.replies == [OK]
     assert disk.synced == [("t", True)]
@@ -420,7 +420,7 @@ async def test_an_fsync_in_the_loop_that_fails_is_no_ok(fast, disk):
     disk.broken.add("t")
     client = publish(fast, b"t")
 
-    fast.turn.run()
+    fast.write_batch.run()
 
     assert (client.replies, client.closed) == ([FAILED], True)
     assert not fast.health.ok
@@ -432,9 +432,9 @@ async def test_who_sends_ahead_is_synced_by_a_thread(fast, disk):
     client = fast.connect()
     client.says((b"PUB t\n" + sized(b"m")) * 2)
 
-    fast.turn.run()
+    fast.write_batch.run()
     assert client.replies == []
-    await fast.rest()
+    await fast.quiesce()
 
     assert client.replies == [OK, OK]
     assert disk.synced == [("t", False)]
@@ -458,10 +458,10 @@ async def test_it_is_known_how_long_the_last_ones_took(strict):
 async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
-    strict.turn.run()
+    strict.write_batch.run()
     await asyncio.sleep(0)
     store = store_of(strict.broker.topics["t"])
-    resting = asyncio.create_task(strict.fsync.rest(store))
+    resting = asyncio.create_task(strict.fsync.quiesce(store))
     await asyncio.sleep(0)
     assert not resting.done()
     gate.set()
@@ -469,12 +469,12 @@ async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     assert first.replies == [OK]
 
     second = publish(strict, b"t")
-    strict.turn.run()
+    strict.write_batch.run()
     other = publish(strict, b"other")
     await settled(strict, other)
     assert second.replies == []
-    strict.fsync.go_on(store)
-    await strict.rest()
+    strict.fsync.resume(store)
+    await strict.quiesce()
 
     assert second.replies == [OK]
 
@@ -482,17 +482,17 @@ async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
 async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncing_it(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
-    strict.turn.run()
+    strict.write_batch.run()
     await asyncio.sleep(0)
-    resting = asyncio.create_task(strict.fsync.rest(store_of(strict.broker.topics["t"])))
+    resting = asyncio.create_task(strict.fsync.quiesce(store_of(strict.broker.topics["t"])))
     await asyncio.sleep(0)
     second = publish(strict, b"t")
-    strict.turn.run()
+    strict.write_batch.run()
     resting.cancel()
     gate.set()
 
     async with asyncio.timeout(20):
-        await strict.rest()
+        await strict.quiesce()
 
     assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
@@ -502,12 +502,12 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
 ):
     await settled(strict, publish(strict, b"t"))
     topic = strict.broker.topics["t"]
-    await strict.fsync.rest(store_of(topic))
+    await strict.fsync.quiesce(store_of(topic))
     client = publish(strict, b"t")
-    strict.turn.run()
+    strict.write_batch.run()
     gate = disk.gates["/"] = threading.Event()
     strict.data.delete(topic)
-    strict.fsync.go_on(store_of(topic))
+    strict.fsync.resume(store_of(topic))
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -521,16 +521,16 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
 async def test_who_repeats_a_message_while_its_fsync_fails_is_told_so(strict, disk):
     strict.broker.apply(lambda _topic, _channel: Settings(dedup_window_ns=1 << 50))
     topic = strict.broker.topic("t", 0)
-    await strict.turn.durable(topic)
+    await strict.write_batch.durable(topic)
     disk.broken.add("t")
     gate = disk.gates["t"] = threading.Event()
     with_id = extension({"dedup-id": "1"})
     topic.stage(b"m", 1 << 60, 0, with_id)
-    first = strict.turn.stored(topic)
+    first = strict.write_batch.stored(topic)
     await eventually(lambda: disk.reached, "its fsync runs")
     topic.stage(b"m", 1 << 60, 0, with_id)
-    again = strict.turn.stored(topic)
-    strict.turn.run()
+    again = strict.write_batch.stored(topic)
+    strict.write_batch.run()
     # What the job after it syncs can be made durable.
     gate.set()
     await asyncio.wait([first])
@@ -541,7 +541,7 @@ async def test_who_repeats_a_message_while_its_fsync_fails_is_told_so(strict, di
     assert [str(outcome) for outcome in outcomes] == ["input/output error"] * 2
     # It was not stored by the repetition, so another one is.
     topic.stage(b"m", 1 << 60, 0, with_id)
-    await strict.turn.stored(topic)
+    await strict.write_batch.stored(topic)
     assert topic.published.repeated == 1
 
 
@@ -551,14 +551,14 @@ async def test_who_repeats_a_change_whose_note_could_not_be_synced_is_told_so_un
     bench = Bench(tmp_path, disk, trial_s=0.001)
     checkpoints = bench.checkpoints()
     topic = bench.broker.topic("t", 0)
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
     await checkpoints._round(0.0)
     disk.broken.add("t")
 
     async def create():
         bench.broker.channel(topic, "c")
         try:
-            await bench.turn.durable(topic)
+            await bench.write_batch.durable(topic)
         except NotStored as error:
             return str(error)
         return ""
@@ -571,7 +571,7 @@ async def test_who_repeats_a_change_whose_note_could_not_be_synced_is_told_so_un
     assert await create() == "input/output error"
     # Others are not affected: what they append can be synced.
     topic.stage(b"m", 1 << 60)
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
 
     await checkpoints._round(0.0)
 
@@ -586,17 +586,17 @@ async def test_a_checkpoint_follows_a_note_that_could_not_be_synced_even_if_one_
     topic = bench.broker.topic("t", 0)
     disk.broken.add("t")
     gate = disk.gates["t"] = threading.Event()
-    change = bench.turn.durable(topic)
+    change = bench.write_batch.durable(topic)
     await eventually(lambda: disk.reached, "its fsync runs")
     await checkpoints._round(0.0)
     gate.set()
     await asyncio.wait([change])
     with pytest.raises(NotStored):
-        await bench.turn.durable(topic)
+        await bench.write_batch.durable(topic)
 
     await checkpoints._round(0.0)
 
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
 
 
 async def test_who_repeats_a_change_that_is_durable_is_told_so_though_messages_cannot_be_synced(
@@ -605,14 +605,14 @@ async def test_who_repeats_a_change_that_is_durable_is_told_so_though_messages_c
     bench = Bench(tmp_path, disk)
     topic = bench.broker.topic("t", 0)
     bench.broker.channel(topic, "c")
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
     disk.broken.add("t")
     topic.stage(b"m", 1 << 60)
     with pytest.raises(NotStored):
-        await bench.turn.durable(topic)
+        await bench.write_batch.durable(topic)
 
     bench.broker.channel(topic, "c")
-    await bench.turn.durable(topic)
+    await bench.write_batch.durable(topic)
 
     assert bench.fsync.failing
 
@@ -632,7 +632,7 @@ async def test_what_has_an_id_and_could_not_be_synced_may_be_published_again(tmp
     assert len(topic.published) == 1
 
     bench.broker.dirty[topic] = None
-    await bench.rest()
+    await bench.quiesce()
 
     assert len(topic.published) == 0
 
@@ -646,13 +646,13 @@ async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synce
         disk.gates[name.decode()] = gate
     busy = [publish(strict, name) for name in names]
     before = publish(strict, b"t", b"before")
-    strict.turn.run()
+    strict.write_batch.run()
     await eventually(lambda: len(disk.reached) == THREADS, "busy threads")
     store = store_of(strict.broker.topics["t"])
     shutil.rmtree(store.folder)
     assert not store.look_for_folder()
     after = publish(strict, b"t", b"after")
-    strict.turn.run()
+    strict.write_batch.run()
     gate.set()
 
     await settled(strict, *busy, before, after)

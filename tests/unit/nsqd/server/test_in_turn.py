@@ -6,7 +6,7 @@ from nsqd.engine.delivering import DRAWN_AT_ONCE
 from nsqd.log.gaps import EVERYTHING
 from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.engine import Node, bodies
-from tests.support.promoted import Owner, withhold_only
+from tests.support.promoted import Owner, suspend_only
 
 
 def origin_with(count, body=b"theirs"):
@@ -32,7 +32,7 @@ def take_one_by_one(node, consumer, outlet, count):
             session.receive(b"  V2", node.now_ns)
             session.consumer, session.state = consumer, 3
             session.receive(b"FIN " + message_id + b"\n", node.now_ns)
-            node.turn()
+            node.write_batch()
     return got
 
 
@@ -76,7 +76,7 @@ def test_several_consumers_share_all_logs(owner):
     outlets = [owner.subscribe(channel, rdy=100)[1] for _ in range(2)]
     channel.paused = False
     owner.broker.serve(channel)
-    owner.turn()
+    owner.write_batch()
 
     counts = [len(bodies(outlet)) for outlet in outlets]
 
@@ -96,7 +96,7 @@ def test_a_turn_is_bounded_for_all_logs_together(owner):
 
     owner.broker.serve(channel)
     for _ in range(10):
-        owner.turn()
+        owner.write_batch()
 
     assert len(bodies(outlet)) == 400
 
@@ -106,7 +106,7 @@ def test_a_log_that_cannot_be_read_does_not_hold_up_the_others(owner):
     owner.publish(b"ours")
     copy = owner.promote(origin_with(3).topic(), [(0, EVERYTHING)])
     copy.channels["c"].retry_ns = owner.now_ns + 10**12
-    withhold_only(owner, copy, [])
+    suspend_only(owner, copy, [])
     _, outlet = owner.subscribe(channel, rdy=10)
 
     assert bodies(outlet) == [b"ours"]
@@ -134,7 +134,7 @@ def test_the_nearest_consumer_is_served_first():
     near.nearness, far.nearness = 0, 2
     channel.paused = False
     owner.broker.serve(channel)
-    owner.turn()
+    owner.write_batch()
 
     assert len(bodies(near_outlet)) >= len(bodies(far_outlet))
     assert copy.channels["c"].zones[0] >= 2

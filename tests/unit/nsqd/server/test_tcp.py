@@ -7,7 +7,7 @@ from collections import Counter
 from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import Session
 from nsqd.server.heartbeats import Heartbeats
-from nsqd.server.portions import FIRST, MOST
+from nsqd.server.read_quantum import FIRST, MOST
 from nsqd.server.tcp import ClientConnection
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
@@ -113,7 +113,7 @@ async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     # The turn comes before anything that the connection asks of the loop.
-    bench.turn.ask()
+    bench.write_batch.ask()
     pub = b"PUB t\n\0\0\0\1x"
     identify = b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}')
 

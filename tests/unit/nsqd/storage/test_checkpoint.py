@@ -6,8 +6,8 @@ from xxhash import xxh3_64_intdigest
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.state import take_change
-from nsqd.log.happened import Mark
 from nsqd.log.layout import NewerVersion
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint
 from tests.support.engine import SECOND
@@ -17,7 +17,9 @@ def saved(node, serial=1, mark=None):
     """The decoded checkpoint of the topic as it is now."""
     topic = node.topic()
     end = topic.log.next_seq
-    return checkpoint.decode(checkpoint.encoder(topic, serial, mark or Mark(end, 3, end, end))())
+    return checkpoint.decode(
+        checkpoint.encoder(topic, serial, mark or CheckpointPosition(end, 3, end, end))()
+    )
 
 
 def filled(state, node, name="c", offset_ns=0):
@@ -40,7 +42,7 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     restored = filled(state, node)
 
     assert (state.mark.next, state.channels["c"].paused) == (first + 10, True)
-    assert sorted((span.start, span.end, span.again) for span in restored.pending) == [
+    assert sorted((span.start, span.end, span.redelivered) for span in restored.queue) == [
         (first, first + 1, True),
         (first + 3, first + 4, True),
         (first + 4, first + 10, False),
@@ -55,7 +57,7 @@ def test_answers_after_a_checkpoint_is_begun_do_not_change_its_attempts(node):
     consumer, _ = node.subscribe(channel, rdy=10)
     first = channel.in_flight.lowest()
     end = node.topic().log.next_seq
-    encode = checkpoint.encoder(node.topic(), 1, Mark(end, 0, end, end))
+    encode = checkpoint.encoder(node.topic(), 1, CheckpointPosition(end, 0, end, end))
     channel.finish(first + 5, consumer, node.now_ns)
 
     assert filled(checkpoint.decode(encode()), node).attempts == dict.fromkeys(range(first, end), 1)
@@ -66,10 +68,10 @@ def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
     end = node.topic().log.next_seq
     node.channel("c").empty()
 
-    state = saved(node, 17, Mark(end, 5, end, end + 1, 4))
+    state = saved(node, 17, CheckpointPosition(end, 5, end, end + 1, 4))
 
-    assert (state.serial, state.mark) == (17, Mark(end, 5, end, end + 1, 4))
-    assert (state.kept_from, state.low_water) == (node.topic().log.kept_from, end)
+    assert (state.serial, state.mark) == (17, CheckpointPosition(end, 5, end, end + 1, 4))
+    assert (state.log_start, state.low_water) == (node.topic().log.log_start, end)
 
 
 def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_committed(node):
@@ -102,8 +104,8 @@ def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
     end = node.topic().log.next_seq
     channel.commit(end - 4)
 
-    assert saved(node, mark=Mark(end, 0, end - 8, end)).mark.synced == end - 4
-    assert saved(node, mark=Mark(end, 0, end - 2, end)).mark.synced == end - 2
+    assert saved(node, mark=CheckpointPosition(end, 0, end - 8, end)).mark.synced == end - 4
+    assert saved(node, mark=CheckpointPosition(end, 0, end - 2, end)).mark.synced == end - 2
 
 
 def test_the_backlog_and_the_counters_come_back(node):
@@ -125,7 +127,7 @@ def test_numbers_that_were_skipped_while_a_message_is_owed_are_one_run(node):
     node.topic().skip_to(day_later)
     node.publish(b"next")
 
-    content = checkpoint.encoder(node.topic(), 1, Mark(day_later + 1))()
+    content = checkpoint.encoder(node.topic(), 1, CheckpointPosition(day_later + 1))()
     state = checkpoint.decode(content).channels[channel.name]
 
     assert len(content) < 4000
@@ -133,11 +135,11 @@ def test_numbers_that_were_skipped_while_a_message_is_owed_are_one_run(node):
 
 
 def test_a_topic_that_is_paused_or_held_is_so_again(node):
-    assert (saved(node).paused, saved(node).held) == (False, False)
+    assert (saved(node).paused, saved(node).awaiting_registration) == (False, False)
     node.broker.pause_topic(node.topic(), paused=True)
-    node.broker.hold_topic(node.topic(), held=True)
+    node.broker.set_awaiting_registration(node.topic(), awaiting_registration=True)
 
-    assert (saved(node).paused, saved(node).held) == (True, True)
+    assert (saved(node).paused, saved(node).awaiting_registration) == (True, True)
 
 
 def test_counters_and_the_commit_of_a_channel_come_back(node):
@@ -188,7 +190,7 @@ def test_the_highest_numbers_and_many_attempts_fit(node, bits):
 
     restored = filled(saved(node), node)
 
-    assert [(span.start, span.end, span.again) for span in restored.pending] == [(top - 1, top, True)]
+    assert [(span.start, span.end, span.redelivered) for span in restored.queue] == [(top - 1, top, True)]
     assert restored.attempts == {top - 1: 65_535}
 
 
@@ -198,7 +200,7 @@ def test_the_highest_numbers_and_many_attempts_fit(node, bits):
 def content_of(node):
     node.channel()
     node.publish(b"1")
-    return checkpoint.encoder(node.topic(), 1, Mark())()
+    return checkpoint.encoder(node.topic(), 1, CheckpointPosition())()
 
 
 def test_a_checkpoint_cut_anywhere_is_refused(node):
@@ -250,7 +252,7 @@ def test_a_header_that_makes_no_sense_is_refused(node, rest):
 
 def test_one_from_before_notes_were_said_to_be_durable_says_so_of_none(node):
     node.channel()
-    content = checkpoint.encoder(node.topic(), 1, Mark(0, 7, 0, 0, 7))()[:-8]
+    content = checkpoint.encoder(node.topic(), 1, CheckpointPosition(0, 7, 0, 0, 7))()[:-8]
     line, _, rest = content[24:].partition(b"\n")
     header = json.loads(line)
     del header["synced_notes"]
@@ -275,22 +277,24 @@ def test_one_that_is_added_to_nothing_is_refused(node):
     node.channel()
 
     with pytest.raises(BadCheckpoint):
-        checkpoint.decode(checkpoint.encoder(node.topic(), 1, Mark(), {})())
+        checkpoint.decode(checkpoint.encoder(node.topic(), 1, CheckpointPosition(), {})())
 
 
 def test_a_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     node.subscribe(channel, rdy=2)
-    chain = checkpoint.encoder(node.topic(), 1, Mark())()
+    chain = checkpoint.encoder(node.topic(), 1, CheckpointPosition())()
     node.broker.delete_channel(node.topic(), "c")
-    again = node.channel()
+    redelivered = node.channel()
     node.publish(b"3")
 
-    state = checkpoint.decode(chain + checkpoint.encoder(node.topic(), 2, Mark(), {})()).channels["c"]
+    state = checkpoint.decode(
+        chain + checkpoint.encoder(node.topic(), 2, CheckpointPosition(), {})()
+    ).channels["c"]
 
     assert list(state.tries) == []
-    assert (state.finished.floor, state.end) == (again.lowest(), again.end)
+    assert (state.finished.floor, state.end) == (redelivered.lowest(), redelivered.end)
 
 
 def test_what_is_added_is_in_proportion_to_what_happened(node):
@@ -303,7 +307,7 @@ def test_what_is_added_is_in_proportion_to_what_happened(node):
     before = take_change(channel)
     node.publish(b"x")
 
-    added = checkpoint.encoder(node.topic(), 2, Mark(), {channel: take_change(channel)})()
+    added = checkpoint.encoder(node.topic(), 2, CheckpointPosition(), {channel: take_change(channel)})()
 
     assert before.journals[0].dues
-    assert len(added) < 700 < len(checkpoint.encoder(node.topic(), 1, Mark())()) // 50
+    assert len(added) < 700 < len(checkpoint.encoder(node.topic(), 1, CheckpointPosition())()) // 50

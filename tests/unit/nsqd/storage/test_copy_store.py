@@ -6,8 +6,8 @@ from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.frames import Block
 from nsqd.log.gaps import Gap
-from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.copy_store import CopyStore
 from tests.support.stores import FIRST, Shop
 
@@ -26,7 +26,7 @@ def shop(tmp_path):
 @pytest.fixture
 def store(shop):
     store = CopyStore(Disk(), shop.folder, shop.warnings.append)
-    store.recover(Mark())
+    store.recover(CheckpointPosition())
     return store
 
 

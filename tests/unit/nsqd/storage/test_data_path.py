@@ -253,12 +253,12 @@ def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
         machine.save()
     first = channel.in_flight.lowest()
     channel.requeue(first, consumer, 30 * SECOND, machine.now_ns)
-    machine.broker.put_off(channel, first, machine.now_ns + 30 * SECOND)
+    machine.broker.defer(channel, first, machine.now_ns + 30 * SECOND)
     machine.store()
 
     machine.crash(seconds=20)
-    again, found = machine.consume(10)
-    machine.broker.leave(again)
+    redelivered, found = machine.consume(10)
+    machine.broker.leave(redelivered)
     machine.now_ns += 15 * SECOND
 
     assert [body for _, body in found] == [b"2"]
@@ -273,7 +273,7 @@ def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
     consumer, _ = machine.consume(1)
     seq = channel.in_flight.lowest()
     channel.requeue(seq, consumer, 30 * SECOND, machine.now_ns)
-    machine.broker.put_off(channel, seq, machine.now_ns + 30 * SECOND)
+    machine.broker.defer(channel, seq, machine.now_ns + 30 * SECOND)
     machine.store()
 
     machine.crash(seconds=10)

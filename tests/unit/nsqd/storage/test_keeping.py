@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 BASE_NS = 1_700_000_000 * SECOND
 
 
-class Kept:
+class RetentionLimit:
     """A topic on disk whose messages are published, finished and removed as the server does it."""
 
     def __init__(self, path, **settings):
@@ -47,7 +47,7 @@ def kept(tmp_path):
     made = []
 
     def kept(**settings):
-        made.append(Kept(tmp_path, **settings))
+        made.append(RetentionLimit(tmp_path, **settings))
         return made[-1]
 
     yield kept
@@ -142,5 +142,5 @@ def test_without_a_policy_nothing_is_kept(kept):
     log.publish(0)
     log.finish_all()
 
-    assert log.topic.keeps_from == EVERYTHING
+    assert log.topic.retention_start == EVERYTHING
     assert log.topic.wanted(0, log.topic.log.next_seq) == []

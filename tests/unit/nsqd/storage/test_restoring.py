@@ -5,7 +5,7 @@ import pytest
 from nsqd.engine import facts, finishing, notes
 from nsqd.engine.generations import BEFORE
 from nsqd.log.batches import Batch
-from nsqd.log.happened import Noted
+from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
 from nsqd.storage.topic_store import store_of
 from tests.support.engine import SECOND, Node
@@ -20,7 +20,7 @@ def start(tmp_path):
 
 
 def ranges(node):
-    return facts.had(node.topic())
+    return facts.stored_ranges(node.topic())
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
@@ -152,11 +152,11 @@ def test_generations_outlive_the_process(start):
     sought = node.channel("sought")
     node.broker.seek_channel(node.topic(), sought, node.topic().log.next_seq, [])
     node.turn()
-    again = start()
-    assert again.channel().generation == generation
-    assert again.channel("sought").generation == sought.generation
+    redelivered = start()
+    assert redelivered.channel().generation == generation
+    assert redelivered.channel("sought").generation == sought.generation
 
-    again.checkpoint(again.topic())
+    redelivered.checkpoint(redelivered.topic())
 
     assert start().channel().generation == generation
 
@@ -177,10 +177,10 @@ def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_wha
         node.publish(*between)
     node.broker.seek_channel(node.topic(), late, first, [(first, node.topic().log.next_seq)])
     node.turn()
-    owed = late.owed(0, node.topic().log.next_seq)
+    pending = late.pending(0, node.topic().log.next_seq)
 
-    assert owed == [(first, end + len(between))]
-    assert start().topic().channels["late"].owed(0, end + len(between)) == owed
+    assert pending == [(first, end + len(between))]
+    assert start().topic().channels["late"].pending(0, end + len(between)) == pending
 
 
 def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out_after_a_kill(start):
@@ -191,14 +191,14 @@ def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"b")
     end = node.topic().log.next_seq
-    finishing.unite(channel, [(end - 1, end)], end)
+    finishing.merge_finished(channel, [(end - 1, end)], end)
     node.topic().note(notes.FINISH, "c", sequences=[(end - 1, end)])
     node.broker.dirty[node.topic()] = None
     node.turn()
-    again = start()
-    again.broker.pause_topic(again.topic(), paused=False)
+    redelivered = start()
+    redelivered.broker.pause_topic(redelivered.topic(), paused=False)
 
-    assert again.topic().channels["c"].owed(0, end) == [(end - 2, end - 1)]
+    assert redelivered.topic().channels["c"].pending(0, end) == [(end - 2, end - 1)]
 
 
 def test_deleted_channels_are_remembered(start):
@@ -207,24 +207,24 @@ def test_deleted_channels_are_remembered(start):
     node.publish(b"a")
     node.broker.delete_channel(node.topic(), "c")
     node.turn()
-    again = start()
-    assert again.topic().gone == {"c": generation}
+    redelivered = start()
+    assert redelivered.topic().gone == {"c": generation}
 
-    again.checkpoint(again.topic())
+    redelivered.checkpoint(redelivered.topic())
 
     assert start().topic().gone == {"c": generation}
 
 
 def test_a_channel_of_an_earlier_version_is_like_all_others_of_its_name():
     node = Node()
-    restoring.replay_notes(node.topic(), Noted(1, b'{"note":"create","channel":"c"}'), pytest.fail)
+    restoring.replay_notes(node.topic(), RecoveredNote(1, b'{"note":"create","channel":"c"}'), pytest.fail)
 
     assert node.topic().channels["c"].generation == BEFORE
 
 
 def test_a_note_that_cannot_be_understood_is_one_sentence():
     warnings = []
-    restoring.replay_notes(Node().topic(), Noted(7, b"{"), warnings.append)
+    restoring.replay_notes(Node().topic(), RecoveredNote(7, b"{"), warnings.append)
 
     assert len(warnings) == 1
     assert "note 7 cannot be understood" in warnings[0]

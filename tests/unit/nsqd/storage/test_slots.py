@@ -8,8 +8,8 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk
-from nsqd.log.happened import Mark
 from nsqd.log.layout import NewerVersion
+from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.slots import NAMES, CheckpointSlots
 from tests.support.disks import DyingDisk, FaultyDisk
 from tests.support.engine import SECOND, Node
@@ -41,7 +41,7 @@ class Keeper:
 
     def write(self, *, durable=True):
         self.count += 1
-        job = self.slots.begin(self.topic, Mark(notes=self.count), durable=durable)
+        job = self.slots.begin(self.topic, CheckpointPosition(notes=self.count), durable=durable)
         job.run(self.disk)
         self.slots.end(job)
         return self.count
@@ -130,7 +130,7 @@ def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
     covered = []
     for finished in (0, 0, 1, 1):
         channel.commit(topic.log.next_seq - 2 + finished)
-        job = slots.begin(topic, Mark(topic.log.next_seq))
+        job = slots.begin(topic, CheckpointPosition(topic.log.next_seq))
         job.run(Disk())
         slots.end(job)
         covered.append(slots.covered_low_water)
@@ -142,7 +142,7 @@ def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
 def test_while_one_is_written_nothing_is_covered(keeper):
     keeper.write()
     keeper.write()
-    keeper.slots.begin(keeper.topic, Mark(notes=99))
+    keeper.slots.begin(keeper.topic, CheckpointPosition(notes=99))
 
     assert keeper.slots.covered_notes == 0
 
@@ -225,7 +225,7 @@ def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder
     for round_ in range(100):
         for due_ns in range(100 * round_, 100 * round_ + 100):
             channel.take_out({channel.end - 1})
-            channel.put_off(channel.end - 1, channel.end, 1 + due_ns)
+            channel.defer(channel.end - 1, channel.end, 1 + due_ns)
         with pytest.raises(OSError, match="No space"):
             keeper.write()
     keeper.disk = Disk()
@@ -318,9 +318,9 @@ def test_a_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(f
     keeper.write()
 
     state = CheckpointSlots(Disk(), folder).load(keeper.warnings.append).channels["c"]
-    again = Node()
-    again.now_ns = node.now_ns
-    filled = again.channel()
+    redelivered = Node()
+    redelivered.now_ns = node.now_ns
+    filled = redelivered.channel()
     state.fill(filled, node.broker.wall.offset_ns)
     assert list(filled.deferred) == [(node.now_ns + 2400 * SECOND, late)]
     assert filled.waiting() == [(early, early + 1)]

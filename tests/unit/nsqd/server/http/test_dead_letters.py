@@ -47,7 +47,7 @@ async def finder(bench):
 
 @pytest.fixture
 async def sending(bench, finder):
-    api = DeadLettersApi(bench.broker, finder, bench.turn, Log("[test] ", LogLevel.FATAL))
+    api = DeadLettersApi(bench.broker, finder, bench.write_batch, Log("[test] ", LogLevel.FATAL))
     request = SimpleNamespace(query={"topic": "dead"}, require=lambda _name: "dead")
     return lambda: asyncio.create_task(api.send_back(request))
 
@@ -63,7 +63,7 @@ async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, s
         await task
 
     assert bench.broker.topics["t"].channels["c"].depth == 0
-    assert bench.broker.at_rest
+    assert bench.broker.quiesced
 
 
 async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
@@ -72,11 +72,11 @@ async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending
         assert not task.done()
         await asyncio.sleep(0)
     bench.broker.draining = True
-    assert not bench.broker.at_rest
+    assert not bench.broker.quiesced
 
     await task
 
-    assert bench.broker.at_rest
+    assert bench.broker.quiesced
     assert bench.broker.topics["dead"].backlog.depth == 0
 
 

@@ -38,7 +38,7 @@ async def bench(tmp_path):
 @pytest.fixture
 async def publishing(bench):
     """A batch of which a slice is published."""
-    api = PublishApi(bench.broker, bench.turn, Log("[test] ", LogLevel.FATAL))
+    api = PublishApi(bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL))
     task = asyncio.create_task(api.mpub(Asked(TEXT)))
     topic = bench.broker.topic("t", 0)
     while not topic.message_count:  # noqa: ASYNC110 - turns tell nobody
@@ -48,13 +48,13 @@ async def publishing(bench):
 
 async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain_waits(bench, publishing):
     bench.broker.draining = True
-    assert not bench.broker.at_rest
+    assert not bench.broker.quiesced
 
     answer = await publishing
 
     assert answer.status == 200
     assert bench.broker.topics["t"].message_count == TEXT.count(b"\n")
-    assert bench.broker.at_rest
+    assert bench.broker.quiesced
 
 
 async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publishing):
@@ -63,4 +63,4 @@ async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publi
     with pytest.raises(ApiError, match="EXITING"):
         await publishing
 
-    assert bench.broker.at_rest
+    assert bench.broker.quiesced

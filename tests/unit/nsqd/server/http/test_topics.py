@@ -11,9 +11,9 @@ from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import size_of
-from nsqd.server.changes import Changes
 from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
+from nsqd.server.topology_events import TopologyEvents
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
@@ -56,26 +56,26 @@ class Asked:
 
 
 class Node:
-    """A bench with the API of topics and the `Changes` that follow from it."""
+    """A bench with the API of topics and the `TopologyEvents` that follow from it."""
 
     def __init__(self, path, disk, lookups=None):
         self.bench = bench = Bench(path, disk, sync_every=1)
         self.lookups = lookups or NoLookups()
         checkpoints = bench.checkpoints()
-        self.changes = Changes(
+        self.changes = TopologyEvents(
             bench.broker,
             bench.data,
             self.lookups,
             checkpoints,
             bench.health,
             QUIET,
-            ask_turn=bench.turn.ask,
+            ask_turn=bench.write_batch.ask,
             percentiles=(),
             window_ns=0,
         )
         bench.on_event = self.changes.happened
         self.api = TopicsApi(
-            bench.broker, bench.data, bench.turn, bench.fsync, self.changes, checkpoints, QUIET
+            bench.broker, bench.data, bench.write_batch, bench.fsync, self.changes, checkpoints, QUIET
         )
 
 
@@ -93,7 +93,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"old"))
-    bench.turn.run()
+    bench.write_batch.run()
     # The fsync begins.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(n
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
-    bench.turn.run()
+    bench.write_batch.run()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     deleting = asyncio.create_task(node.api.delete_topic(Asked(topic="t")))
@@ -285,7 +285,7 @@ class Compacted(Node):
 
     async def seek(self, to="earliest"):
         answer = await self.api.seek_channel(Asked(topic="t", channel="c", to=to))
-        return json.loads(answer.body)["owed"]
+        return json.loads(answer.body)["pending"]
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ async def compacted(tmp_path):
     topic = node.bench.broker.topic("t", 0)
     channel = node.bench.broker.channel(topic, "c")
     await node.publish(*[LARGE] * 12)
-    first = topic.log.kept_from
+    first = topic.log.log_start
     store_of(topic).seal()
     await node.bench.rest()
     topic.skip_to(topic.log.next_seq + (1 << 40))
@@ -323,12 +323,12 @@ async def test_both_know_what_was_gone_by_then(compacted):
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
     await compacted.seek()
     made, sought = compacted.topic.channels["new"], compacted.topic.channels["c"]
-    first, end = compacted.topic.log.kept_from, compacted.topic.log.next_seq
+    first, end = compacted.topic.log.log_start, compacted.topic.log.next_seq
 
     for channel in (made, sought):
-        owed = channel.owed(first, end)
-        assert size_of(channel.absent) + size_of(owed) == end - min(channel.absent + owed)[0]
-        assert size_of(owed) == 9
+        pending = channel.pending(first, end)
+        assert size_of(channel.absent) + size_of(pending) == end - min(channel.absent + pending)[0]
+        assert size_of(pending) == 9
 
 
 @pytest.mark.parametrize("name", ["c", "new", ""])
@@ -340,10 +340,10 @@ async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compa
     await compacted.bench.rest()
     assert compacted.compact() > 0
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
-    api = LogApi(compacted.bench.broker, compacted.bench.data, compacted.bench.turn)
+    api = LogApi(compacted.bench.broker, compacted.bench.data, compacted.bench.write_batch)
     topic.log.release(topic.log.next_seq)
     sizes = {}
-    start = topic.log.kept_from
+    start = topic.log.log_start
     while start < topic.log.next_seq:
         channel = {"channel": name} if name else {}
         answer = await api.range(Asked(topic="t", start=str(start), end=str(topic.log.next_seq), **channel))
@@ -373,7 +373,7 @@ async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(
     seeking = asyncio.create_task(compacted.seek())
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
     channel = compacted.topic.channels["c"]
-    left = channel.owed(0, channel.end)
+    left = channel.pending(0, channel.end)
     compacted.bench.broker.finish_messages(compacted.topic, channel, range(left[0][0], left[0][0] + 4))
     compacted.disk.gate.set()
     assert compacted.compact() > 0

@@ -1,9 +1,9 @@
 import pytest
 
 from nsqcore.http.api import ApiError
-from nsqd.engine.standing import MessageState
+from nsqd.engine.message_status import MessageState
 from nsqd.log.ids import MessageIds
-from nsqd.log.place import Place, Where
+from nsqd.log.position import LogPosition, Where
 from nsqd.server.messages.query import parse_query
 
 IDS = MessageIds(5)
@@ -17,7 +17,7 @@ def parse(accept="", **arguments):
 def test_who_says_nothing_sees_the_first_hundred():
     query = parse()
 
-    assert query.place == Place(Where.EARLIEST)
+    assert query.place == LogPosition(Where.EARLIEST)
     assert query.forward
     assert query.limit == 100
     assert not query.filters
@@ -25,7 +25,7 @@ def test_who_says_nothing_sees_the_first_hundred():
 
 
 def test_who_goes_back_begins_with_the_latest():
-    assert parse(direction="back").place == Place(Where.LATEST)
+    assert parse(direction="back").place == LogPosition(Where.LATEST)
 
 
 def test_lines_are_asked_for_by_a_header_or_an_argument():

@@ -3,7 +3,7 @@ import json
 import msgspec
 import pytest
 
-from nsqd.engine.standing import MessageState, Standing
+from nsqd.engine.message_status import MessageState, MessageStatus
 from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.headers import join
@@ -84,9 +84,9 @@ def test_of_a_long_body_so_much_is_shown_and_said_so():
 
 
 def test_a_state_has_its_times_on_the_wall_clock():
-    standing = Standing(MessageState.IN_FLIGHT, since_ns=1_000_000_000, until_ns=61_000_000_000)
+    message_status = MessageStatus(MessageState.IN_FLIGHT, since_ns=1_000_000_000, until_ns=61_000_000_000)
 
-    assert state_of(standing, 2, 1_700_000_000_000_000_000, {"address": "127.0.0.1:5"}) == {
+    assert state_of(message_status, 2, 1_700_000_000_000_000_000, {"address": "127.0.0.1:5"}) == {
         "state": "in_flight",
         "since": "2023-11-14T22:13:21.000000000Z",
         "until": "2023-11-14T22:14:21.000000000Z",

@@ -85,7 +85,7 @@ class Start:
         for topic in self.topics.values():
             store_of(topic).close()
 
-    def owed(self, channel):
+    def pending(self, channel):
         """(attempts, body, timestamp) of everything a channel owes."""
         found = []
         for start, end in channel.waiting():
@@ -97,7 +97,7 @@ class Start:
         return found
 
     def bodies(self, channel):
-        return [body for _, body, _ in self.owed(channel)]
+        return [body for _, body, _ in self.pending(channel)]
 
 
 LISTED = [
@@ -114,7 +114,7 @@ def test_topics_and_channels_owe_what_their_queues_held(tmp_path):
     start = Start(tmp_path, LISTED)
 
     a, b = start.topics["t"].channels["a"], start.topics["t"].channels["b"]
-    assert start.owed(a) == [
+    assert start.pending(a) == [
         (0, b"for a", NOW - 5),
         (2, b"tried", NOW - 5),
         (0, b"not distributed yet", NOW - 5),

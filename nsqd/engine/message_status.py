@@ -1,0 +1,171 @@
+"""The state of messages on a channel: waiting, deferred, in flight or finished. Changes nothing.
+
+To find the state of one message, every waiting span and every deferred run is looked at. So copies are made
+in the loop, and the state is worked out from them in any thread.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from heapq import nsmallest
+
+from nsqd.engine.backlog import Backlog
+from nsqd.engine.channel import Channel
+from nsqd.engine.credit import Credit
+from nsqd.engine.deferred import runs_in
+from nsqd.engine.in_flight import Run
+from nsqd.engine.pending_ranges import PendingList, PendingRange, ranges_waiting
+from nsqd.log.ranges import Ranges, merged, within
+
+
+class MessageState(Enum):
+    """What a channel has done with a message."""
+
+    WAITING = "waiting"
+    DEFERRED = "deferred"
+    IN_FLIGHT = "in_flight"
+    # On its way to the dead letters.
+    DYING = "dying"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """The state of one message; times are those of the engine's clock, 0 where there is none.
+
+    *place* counts from 1, in the order of delivery; 0 when the message waits at the topic. *since_ns* is when
+    it was delivered to *consumer*, *until_ns* its deadline there, or when it is due.
+    """
+
+    state: MessageState
+    place: int = 0
+    since_ns: int = 0
+    until_ns: int = 0
+    consumer: Credit | None = None
+
+
+_DYING = MessageStatus(MessageState.DYING)
+_FINISHED = MessageStatus(MessageState.FINISHED)
+_AT_TOPIC = MessageStatus(MessageState.WAITING)
+
+
+def work_on(channel: Channel, backlog: Backlog) -> int:
+    """How many entries are looked at for the state of one message."""
+    spans = sum(len(span) if isinstance(span, PendingList) else 1 for span in channel.queue)
+    return spans + len(channel.deferred) + len(backlog.deferred)
+
+
+class StatusSnapshot:
+    """The states of some messages at one moment: made in the loop, :meth:`resolve` in any thread."""
+
+    def __init__(self, channel: Channel, backlog: Backlog, seqs: Sequence[int]) -> None:
+        """*seqs* are messages that were stored; *backlog* is what the topic holds back for the channel."""
+        self._seqs = seqs
+        self._known: dict[int, MessageStatus] = {}
+        runs = channel.in_flight.runs_of(seqs)
+        dead_letter_queue = merged(channel.dead_letter_queue.ranges())
+        for seq in seqs:
+            pending = channel if seq < channel.end else backlog
+            run = runs.get(seq)
+            if run is not None:
+                self._known[seq] = _in_flight(run)
+            elif seq in pending.finished:
+                self._known[seq] = _FINISHED
+            elif dead_letter_queue and within(dead_letter_queue, seq, seq + 1):
+                self._known[seq] = _DYING
+        self._spans: list[PendingRange | PendingList] = []
+        self._dues: list[array[int]] = []
+        if len(self._known) < len(seqs):
+            self._spans = list(channel.queue)
+            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+
+    def resolve(self) -> list[MessageStatus]:
+        """The state of each message, in the order in which they were given."""
+        unknown = sorted(seq for seq in self._seqs if seq not in self._known)
+        if unknown:
+            self._find_waiting(unknown)
+            self._find_deferred(unknown)
+        return [self._known.get(seq, _AT_TOPIC) for seq in self._seqs]
+
+    def _find_waiting(self, unknown: list[int]) -> None:
+        before = 1
+        for start, end in ranges_waiting(self._spans):
+            for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
+                self._known[seq] = MessageStatus(MessageState.WAITING, place=before + seq - start)
+            before += end - start
+
+    def _find_deferred(self, unknown: list[int]) -> None:
+        first, last = unknown[0], unknown[-1]
+        for due_ns, start, end in runs_in(self._dues):
+            if start <= last and end > first:
+                for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
+                    self._known.setdefault(seq, MessageStatus(MessageState.DEFERRED, until_ns=due_ns))
+
+
+class StateFilter:
+    """Which messages of a channel are in one state at one moment: made in the loop, used in any thread."""
+
+    def __init__(self, channel: Channel, backlog: Backlog, state: MessageState) -> None:
+        self._state = state
+        self._finished = (channel.finished.copy(), channel.end)
+        self._backlog = (backlog.finished.copy(), backlog.end)
+        self._in_flight = channel.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
+        self._spans = list(channel.queue) if state is MessageState.WAITING else []
+        self._held = list(backlog.queue) if state is MessageState.WAITING else []
+        self._dying = channel.dead_letter_queue.ranges()
+        self._dues: list[array[int]] = []
+        # All of them, after the first question.
+        self._all: Ranges | None = None
+        if state is MessageState.DEFERRED:
+            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+
+    def ranges(self, start: int, end: int) -> Ranges:
+        """Those of ``start <= seq < end``, sorted and merged.
+
+        The first call takes time in proportion to all messages in that state; later calls do not.
+        """
+        if self._state is MessageState.FINISHED:
+            return self._done(start, end)
+        if self._all is None:
+            self._all = merged(self._unsorted())
+        return within(self._all, start, end)
+
+    def _unsorted(self) -> Ranges:
+        if self._in_flight is not None:
+            return self._in_flight.ranges()
+        if self._state is MessageState.WAITING:
+            return ranges_waiting((*self._spans, *self._held))
+        return [(low, high) for _, low, high in runs_in(self._dues)]
+
+    def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
+        """Due time and sequence of the first deferred messages behind *after*, which is such a pair.
+
+        Takes time in proportion to all deferred messages.
+        """
+        # The messages of a run share their due time, so those behind *after* are counted from where the run
+        # begins.
+        runs = (run for run in runs_in(self._dues) if (run[0], run[2] - 1) > after)
+        found: list[tuple[int, int]] = []
+        for due_ns, start, end in nsmallest(limit, runs):
+            first = max(start, after[1] + 1) if due_ns == after[0] else start
+            found += [(due_ns, seq) for seq in range(first, min(end, first + limit))]
+        return sorted(found)[:limit]
+
+    def _done(self, start: int, end: int) -> Ranges:
+        (finished, channel_end), (awaiting_registration, held_end) = self._finished, self._backlog
+        pending = finished.missing(start, min(end, channel_end))
+        pending += awaiting_registration.missing(max(start, channel_end), min(end, held_end))
+        done: Ranges = []
+        for low, high in pending:
+            if start < low:
+                done.append((start, low))
+            start = max(start, high)
+        return done + ([(start, end)] if start < end else [])
+
+
+def _in_flight(run: Run) -> MessageStatus:
+    return MessageStatus(
+        MessageState.IN_FLIGHT, since_ns=run.delivered_ns, until_ns=run.deadline_ns, consumer=run.consumer
+    )

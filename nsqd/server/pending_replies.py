@@ -1,0 +1,61 @@
+"""Replies of one turn that wait until the messages they answer for are durable, or copied."""
+
+from collections.abc import Callable
+
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FRAME_ERROR, encode_frame
+from nsqd.engine.topic import Topic
+from nsqd.protocol.session import Session
+
+
+class PendingReplies:
+    """The replies that one turn produced on a connection. They are sent in the order of the turns."""
+
+    __slots__ = ("_failed", "_marks", "_out", "closing", "error", "upgrading", "waiting")
+
+    def __init__(self, session: Session, waiting: int) -> None:
+        """Take the replies of *session*, which wait for *waiting* topics."""
+        self.waiting = waiting
+        self.closing = session.closing
+        self.upgrading = bool(session.upgrading)
+        # Of the first failed publish.
+        self.error: ProtocolError | None = None
+        self._marks = session.marks
+        self._out = session.out
+        self._failed: dict[Topic, str] = {}
+        session.forget_replies()
+
+    def settle(self, topic: Topic, reason: str) -> None:
+        """Note that the publishes to *topic* are durable, or why they are not."""
+        self.waiting -= 1
+        if reason:
+            self._failed[topic] = reason
+
+    def text(self) -> bytes:
+        """What to send. The error of the first failed publish ends them, and sets `error` and *closing*."""
+        for mark in self._marks:
+            reason = self._failed.get(mark.topic)
+            if reason:
+                del self._out[mark.reply :]
+                self.error = ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}")
+                self._out.append(encode_frame(FRAME_ERROR, self.error.payload()))
+                self.closing = True
+                break
+        return b"".join(self._out)
+
+
+class AfterBoth:
+    """Calls *callback* once, after two things have succeeded or failed, with the first reason if any."""
+
+    __slots__ = ("_left", "_notify", "_reason")
+
+    def __init__(self, callback: Callable[[str], None]) -> None:
+        self._notify = callback
+        self._left = 2
+        self._reason = ""
+
+    def one(self, reason: str) -> None:
+        self._left -= 1
+        self._reason = self._reason or reason
+        if not self._left:
+            self._notify(self._reason)

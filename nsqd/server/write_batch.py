@@ -1,0 +1,354 @@
+"""One turn of the event loop: published messages are stored, then answered, then delivered.
+
+Connections and HTTP handlers apply commands as they are read and ask for a turn; the loop runs it once, after
+everything it had to read. So all publishers of a round share one write per topic, and consumers are woken
+once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeAlias
+
+from nsqcore.process.logs import Log
+from nsqd.engine.broker import Broker, Event
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+from nsqd.server.busy_poll import BusyPoll
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.commit import Commit, Failures
+from nsqd.server.deadlines import Deadlines
+from nsqd.server.delivery import serve
+from nsqd.server.fsync import Callback, Fsync
+from nsqd.server.health import Health, reading_of
+from nsqd.server.pending_replies import AfterBoth
+from nsqd.server.replication.service import Replication
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_store import store_of
+
+# With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
+FEW: Final = 8
+# Stands for the replies of a client that sends ahead.
+MANY: Final = 1000
+
+_NONE: Final = Failures()
+
+# Called for each topic that a connection waits for, with "" when it is durable, or with the reason why not.
+Settle: TypeAlias = Callable[[Topic, str], None]
+
+
+class NotStored(Exception):
+    """A publish could not be stored; the text is the reason."""
+
+
+class Answerer(Protocol):
+    """A connection with replies to send."""
+
+    def not_stored(self, topic: Topic, reason: str) -> None: ...
+
+    def answer(self) -> None: ...
+
+    def published(self) -> list[Topic]:
+        """The topics that its replies answer publishes to."""
+
+    def pending(self) -> int:
+        """How many replies it has."""
+
+    def hold_answer(self, waiting: int) -> Settle | None:
+        """Hold the replies until *waiting* topics are durable; None when they wait for nothing."""
+
+
+class WriteBatch:
+    """Stores, answers and delivers; see the module."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        health: Health,
+        log: Log,
+        fsync: Fsync,
+        replication: Replication,
+        *,
+        busy_poll_ns: int = 0,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        """*on_event* is told of topics and channels that were created or deleted.
+
+        *busy_poll_ns* is how long to poll for the next request after an answer; see `busy_poll`.
+        """
+        self._broker = broker
+        self._health = health
+        self._log = log
+        self._fsync = fsync
+        self._commit = Commit(broker, data, health, log, fsync, replication)
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        # Moves messages for the dead letters to the dead letters.
+        self.move_to_dead_letters: Callable[[Channel], None] = _leave_it
+        self._replication = replication
+        self._scheduled = False
+        self._hurried = False
+        self._closed = False
+        # Whether this turn answers a client that waits for the answer.
+        self._awaited = False
+        # An answer that waits for an fsync comes too late for busy polling.
+        self._busy_poll = BusyPoll(0 if fsync.strict else busy_poll_ns, self._loop.call_soon, clock_ns)
+        self._answering: dict[Answerer, None] = {}
+        # Callbacks that wait until a topic's messages are stored; True: until they are durable, in any mode.
+        self._publishes: list[tuple[Topic, Callback, bool]] = []
+        # The same for a topic's notes.
+        self._notes: list[tuple[Topic, Callback, bool]] = []
+        # Topics with messages that cannot be read, and the reasons last logged.
+        self._unreadable: dict[str, str] = {}
+        self._deadlines = Deadlines(broker, self.ask)
+
+    # --- asking for a turn ---
+
+    def ask(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
+        """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
+
+        In each round of the loop the first client that waits is answered at once, so that it goes on while
+        the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
+        that wait for each answer would work alternately, never at the same time.
+        """
+        self._answering[connection] = None
+        self.ask()
+        if waits:
+            self._awaited = True
+            self._busy_poll.heard(clock_ns())
+            if not self._hurried:
+                self._hurried = True
+                self._take()
+
+    def stored(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just published to *topic* is stored. Raises NotStored."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self.when_stored(topic, _settler(future))
+        return future
+
+    def note_stored(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
+        return self._when_noted(topic, durable=False)
+
+    def when_stored(self, topic: Topic, callback: Callback) -> None:
+        """Call *callback* when what was just published to *topic* is stored, or with the reason why it is
+        not.
+        """
+        self._broker.dirty[topic] = None
+        self._publishes.append((topic, callback, False))
+        self.ask()
+
+    def durable(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just published to *topic* is durable. Raises NotStored."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self.when_certain(topic, _settler(future))
+        return future
+
+    def note_durable(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is durable. Raises NotStored."""
+        return self._when_noted(topic, durable=True)
+
+    def _when_noted(self, topic: Topic, *, durable: bool) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._broker.dirty[topic] = None
+        self._notes.append((topic, _settler(future), durable))
+        self.ask()
+        return future
+
+    def when_certain(self, topic: Topic, callback: Callback) -> None:
+        """Call *callback* when what was just published to *topic* is durable, or with the reason why not."""
+        self._broker.dirty[topic] = None
+        self._publishes.append((topic, callback, True))
+        self.ask()
+
+    def names_durable(self) -> asyncio.Future[None]:
+        """Wait until the removal of deleted topics' folders is durable. Raises NotStored."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        # The turn announces the deletion.
+        self.ask()
+        self._fsync.when_names_durable(_settler(future))
+        return future
+
+    # --- the turn ---
+
+    def run(self) -> None:
+        """Take the turn at the end of a round."""
+        self._scheduled = self._hurried = False
+        if not self._closed:
+            self._take()
+
+    def _take(self) -> None:
+        broker = self._broker
+        now_ns = clock_ns()
+        if broker.events:
+            self._notify()
+        failures = self._commit.store(now_ns, self._few_wait) if broker.dirty else _NONE
+        if self._answering:
+            self._answer(failures.publishes)
+        if self._publishes:
+            publishes, self._publishes = self._publishes, []
+            self._settle(publishes, failures.publishes)
+        if self._notes:
+            notes, self._notes = self._notes, []
+            self._settle(notes, failures.notes)
+        if broker.wake:
+            self._serve(now_ns)
+        if broker.stalled or self._unreadable:
+            self._tell_unreadable()
+        if broker.events:
+            self._notify()
+        self._deadlines.arm(now_ns)
+        if self._awaited:
+            self._awaited = False
+            self._busy_poll.answered(clock_ns())
+        if broker.dirty:
+            # An event of this turn has staged a note.
+            self.ask()
+
+    def _serve(self, now_ns: int) -> None:
+        wake = self._broker.wake
+        later: list[Channel] = []
+        while wake:
+            channel, _ = wake.popitem()
+            if channel.deleted:
+                continue
+            if serve(self._broker, channel, now_ns):
+                later.append(channel)
+            if channel.dead_letter_queue.count:
+                self.move_to_dead_letters(channel)
+            for sibling in channel.siblings:
+                if sibling.dead_letter_queue.count:
+                    self.move_to_dead_letters(sibling)
+        for channel in later:
+            wake[channel] = None
+            self.ask()
+
+    def _few_wait(self) -> bool:
+        """Whether few publishers wait in this turn, and none of them has sent ahead."""
+        count = len(self._publishes) + len(self._notes)
+        for connection in self._answering:
+            pending = connection.pending()
+            count += pending if pending <= 1 else MANY
+        return count <= FEW
+
+    def _answer(self, failed: dict[Topic, str]) -> None:
+        answering, self._answering = self._answering, {}
+        waits = self._waits
+        for connection in answering:
+            try:
+                for topic, reason in failed.items():
+                    connection.not_stored(topic, reason)
+                if not (waits and self._hold(connection, failed)):
+                    connection.answer()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
+                self._answer_failed(error)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether publishers may have to wait for an fsync, or for a replica."""
+        return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
+
+    def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
+        """Hold the replies of *connection* until their topics are durable or copied; False if none waits.
+
+        Replies about *failed* topics are not held.
+        """
+        topics = [topic for topic in connection.published() if topic not in failed and self._waits_for(topic)]
+        settle = connection.hold_answer(len(topics))
+        if settle is None:
+            return False
+        for topic in topics:
+            self._when_kept(topic, partial(settle, topic), durable=False)
+        return True
+
+    def _waits_for(self, topic: Topic) -> bool:
+        """Whether publishers to *topic* must wait for an fsync or a replica."""
+        store = store_of(topic)
+        if store is None:
+            return False
+        return self._fsync.waits_for(store) or self._replication.wait(store) is not None
+
+    def _when_kept(self, topic: Topic, callback: Callback, *, durable: bool) -> None:
+        """Call *callback* when all that a publisher waits for is done; *durable*: an fsync in any mode."""
+        store = store_of(topic)
+        wait = None if store is None else self._replication.wait(store)
+        if wait is None:
+            self._when_durable(topic, callback)
+        elif durable or self._fsync.waits_for(store):
+            both = AfterBoth(callback)
+            wait.add(partial(self._call, both.one))
+            self._when_durable(topic, both.one)
+        else:
+            wait.add(partial(self._call, callback))
+
+    def _when_durable(self, topic: Topic, callback: Callback) -> None:
+        store = store_of(topic)
+        if store is None:
+            self._call(callback, "")
+        else:
+            self._fsync.when_durable(topic, store, callback)
+
+    def _settle(self, waiting: list[tuple[Topic, Callback, bool]], failed: dict[Topic, str]) -> None:
+        for topic, callback, durable in waiting:
+            if topic in failed:
+                self._call(callback, failed[topic])
+            elif durable or self._waits_for(topic):
+                self._when_kept(topic, callback, durable=durable)
+            else:
+                self._call(callback, "")
+
+    def _call(self, callback: Callback, reason: str) -> None:
+        try:
+            callback(reason)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
+            self._answer_failed(error)
+
+    def _answer_failed(self, error: Exception) -> None:
+        """Report a failed answer; other clients still get theirs."""
+        self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
+
+    def _tell_unreadable(self) -> None:
+        """Log which topics have messages that cannot be read at the moment, and which can be read again."""
+        stalled = self._broker.stalled
+        for channel in [one for one in stalled if one.deleted or not (one.stalled and one.depth)]:
+            del stalled[channel]
+        reasons = {channel.topic_name: channel.stalled for channel in stalled}
+        for name, reason in reasons.items():
+            if self._health.failed(reading_of(name), reason):
+                self._log.error("TOPIC(%s) failed to read its messages, will try again - %s", name, reason)
+        for name in self._unreadable.keys() - reasons:
+            self._health.worked(reading_of(name))
+            self._log.info("TOPIC(%s) can be read again", name)
+        self._unreadable = reasons
+
+    def _notify(self) -> None:
+        events, self._broker.events = self._broker.events, []
+        for event in events:
+            self._on_event(event)
+
+    def close(self) -> None:
+        """End all turns: a later one could retry something and open files that were closed."""
+        self._closed = True
+        self._deadlines.close()
+
+
+def _leave_it(_channel: Channel) -> None:
+    """Leave messages for the dead letters where they are."""
+
+
+def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:
+    def settle(reason: str) -> None:
+        if future.done():
+            return
+        if reason:
+            future.set_exception(NotStored(reason))
+        else:
+            future.set_result(None)
+
+    return settle

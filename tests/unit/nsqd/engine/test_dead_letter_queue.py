@@ -1,0 +1,102 @@
+import pytest
+
+from nsqclient.wire.names import is_valid_name
+from nsqd.engine.dead_letter_queue import REQUEUED, DeadLetterQueue, dead_letter_topic
+from nsqd.engine.settings import NOTHING, Settings
+
+
+def spans(moves):
+    return [(move.start, move.end) for move in moves]
+
+
+@pytest.mark.parametrize(
+    ("topic", "channel", "expected"),
+    [
+        ("orders", "billing", "orders.billing.dead"),
+        ("orders#ephemeral", "billing#ephemeral", "orders.billing.dead"),
+        ("t" * 30, "c" * 28, f"{'t' * 30}.{'c' * 28}.dead"),
+    ],
+)
+def test_dead_letters_have_a_topic_of_their_own_for_each_channel(topic, channel, expected):
+    assert dead_letter_topic(topic, channel, NOTHING) == expected
+
+
+def test_long_names_are_cut_to_one_that_is_legal_and_no_other_channels():
+    names = {dead_letter_topic("t" * 64, "c" * 63 + last, NOTHING) for last in "abc"}
+
+    assert len(names) == 3
+    assert all(is_valid_name(name) and len(name) == 64 and name.endswith(".dead") for name in names)
+
+
+def test_a_policy_may_name_the_topic():
+    assert dead_letter_topic("t", "c", Settings(dead_letter_topic="poison")) == "poison"
+
+
+def test_what_is_taken_is_counted_until_it_is_done():
+    dead_letter_queue = DeadLetterQueue()
+    dead_letter_queue.add(5, 6, REQUEUED, "me")
+    dead_letter_queue.add(7, 9, REQUEUED)
+
+    taken = dead_letter_queue.take(10)
+
+    assert spans(taken) == [(5, 6), (7, 9)]
+    assert taken[0].client == "me"
+    assert (dead_letter_queue.count, dead_letter_queue.waits) == (3, False)
+    assert all(dead_letter_queue.done(move) for move in taken)
+    assert dead_letter_queue.count == 0
+
+
+def test_many_are_taken_in_parts():
+    dead_letter_queue = DeadLetterQueue()
+    dead_letter_queue.add(0, 10, REQUEUED)
+
+    assert spans(dead_letter_queue.take(4)) == [(0, 4)]
+    assert spans(dead_letter_queue.take(4)) == [(4, 8)]
+    assert spans(dead_letter_queue.take(4)) == [(8, 10)]
+    assert dead_letter_queue.take(4) == []
+
+
+def test_what_failed_is_taken_again():
+    dead_letter_queue = DeadLetterQueue()
+    dead_letter_queue.add(0, 10, REQUEUED)
+    (first,) = dead_letter_queue.take(4)
+
+    dead_letter_queue.failed(first)
+
+    assert dead_letter_queue.waits
+    assert spans(dead_letter_queue.take(4)) == [(0, 4)]
+    assert dead_letter_queue.count == 10
+
+
+@pytest.mark.parametrize("below", [3, 6, 10])
+def test_what_is_owed_no_longer_is_neither_done_nor_tried_again(below):
+    dead_letter_queue = DeadLetterQueue()
+    dead_letter_queue.add(0, 8, REQUEUED)
+    dead_letter_queue.add(8, 10, REQUEUED)
+    (first,) = dead_letter_queue.take(4)
+
+    dead_letter_queue.drop_below(below)
+
+    assert dead_letter_queue.count == 10 - below
+    assert not dead_letter_queue.done(first)
+    dead_letter_queue.failed(first)
+    assert sorted(spans(dead_letter_queue.take(10))) == [
+        pair for pair in [(3, 4), (4, 8), (6, 8), (8, 10)] if pair in _left(below)
+    ]
+
+
+def _left(below):
+    return {3: [(3, 4), (4, 8), (8, 10)], 6: [(6, 8), (8, 10)], 10: []}[below]
+
+
+def test_an_emptied_channel_gives_nothing_up():
+    dead_letter_queue = DeadLetterQueue()
+    dead_letter_queue.add(0, 8, REQUEUED)
+    (first,) = dead_letter_queue.take(4)
+
+    dead_letter_queue.clear()
+
+    assert (dead_letter_queue.count, dead_letter_queue.waits) == (0, False)
+    assert not dead_letter_queue.done(first)
+    dead_letter_queue.failed(first)
+    assert not dead_letter_queue.waits

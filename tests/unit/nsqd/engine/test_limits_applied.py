@@ -1,0 +1,468 @@
+"""Messages that a policy drops, expires or makes dead letters, in an engine without sockets."""
+
+import pytest
+
+from nsqd.engine import limits_applied
+from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
+from nsqd.engine.settings import NOTHING, Settings
+from tests.support.engine import SECOND, bodies
+
+
+def hold(node, **said):
+    """Apply a policy with these settings to everything."""
+    node.broker.apply(lambda _topic, _channel: Settings(**said))
+    node.turn()
+
+
+def ids_of(outlet):
+    return [message_id for message_id, _, _ in outlet.taken()]
+
+
+def requeue(node, channel, consumer, message_id, delay_ns=0):
+    due_ns = channel.requeue(node.broker.ids.decode(message_id), consumer, delay_ns, node.now_ns)
+    if due_ns:
+        node.broker.defer(channel, node.broker.ids.decode(message_id), due_ns)
+    node.broker.serve(channel)
+    node.ready(consumer, consumer.rdy)
+
+
+def moves(channel):
+    return [(move.end - move.start, move.reason) for move in channel.dead_letter_queue.take(100)]
+
+
+# --- bounds ---
+
+
+def test_the_oldest_go_when_there_are_too_many(node):
+    channel = node.channel()
+    hold(node, max_depth=3, drop_oldest=True)
+
+    node.publish(b"1", b"2", b"3", b"4", b"5")
+
+    assert (channel.depth, channel.dropped_count) == (3, 2)
+    _, outlet = node.subscribe(channel, rdy=10)
+    assert bodies(outlet) == [b"3", b"4", b"5"]
+    assert channel.changed
+
+
+def test_what_is_dropped_is_owed_by_nobody(node):
+    channel = node.channel()
+    hold(node, max_depth=1, drop_oldest=True)
+    node.publish(b"1", b"2", b"3")
+    end = node.topic().log.next_seq
+
+    assert node.topic().wanted(0, end) == [(end - 1, end)]
+    assert channel.count() == 1
+
+
+def test_what_is_in_flight_is_not_dropped_and_counts(node):
+    channel = node.channel()
+    hold(node, max_depth=3, drop_oldest=True)
+    node.publish(b"1", b"2")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    (first, second) = ids_of(outlet)
+
+    node.publish(b"3", b"4")
+
+    assert (channel.in_flight.count, channel.depth, channel.dropped_count) == (2, 1, 1)
+    node.finish(consumer, first)
+    node.finish(consumer, second)
+    assert bodies(outlet) == [b"4"]
+
+
+def test_a_bound_that_comes_later_holds_at_once(node):
+    channel = node.channel()
+    node.publish(b"1", b"2", b"3")
+
+    hold(node, max_depth=2, drop_oldest=True)
+
+    assert (channel.depth, channel.dropped_count) == (2, 1)
+
+
+def test_a_topic_without_a_channel_is_bounded(node):
+    hold(node, max_depth=2, drop_oldest=True)
+
+    node.publish(b"1", b"2", b"3")
+
+    topic = node.topic()
+    assert (topic.backlog.depth, topic.backlog.dropped_count) == (2, 1)
+    _, outlet = node.subscribe(node.channel(), rdy=10)
+    assert bodies(outlet) == [b"2", b"3"]
+
+
+def test_without_a_policy_nothing_goes(node):
+    channel = node.channel()
+    hold(node, max_depth=2, drop_oldest=True)
+    node.broker.apply(lambda _topic, _channel: NOTHING)
+
+    node.publish(b"1", b"2", b"3")
+
+    assert channel.depth == 3
+
+
+# --- time to live ---
+
+
+def test_what_was_published_too_long_ago_is_not_delivered(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"old")
+    node.advance(6)
+    node.publish(b"young")
+    node.advance(5)
+
+    _, outlet = node.subscribe(channel, rdy=10)
+
+    assert bodies(outlet) == [b"young"]
+    assert (channel.expired_count, channel.count()) == (1, 1)
+
+
+def test_messages_expire_though_nobody_takes_any(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1", b"2")
+
+    assert node.broker.next_due_ns() == node.now_ns + 10 * SECOND
+    node.advance(10)
+
+    assert (channel.depth, channel.expired_count) == (0, 2)
+    assert channel.lowest() is None
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(node, finished):
+    channel = node.channel()
+    hold(node, ttl_ns=600 * SECOND)
+    node.publish(b"future")
+    if finished:
+        consumer, outlet = node.subscribe(channel, rdy=1)
+        node.finish(consumer, *ids_of(outlet))
+        node.ready(consumer, 0)
+    node.broker.wall.offset_ns -= 3600 * SECOND
+    node.publish(b"1")
+    node.advance(300)
+    node.publish(b"2")
+    node.advance(299)
+    assert channel.depth == 3 - finished
+
+    node.advance(1)
+
+    assert (channel.depth, channel.expired_count) == (1, 2 - finished)
+    node.advance(300)
+    assert (channel.depth, channel.expired_count) == (0, 3 - finished)
+
+
+def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through(node, monkeypatch):
+    monkeypatch.setattr(limits_applied, "MOST_LOOKED_AT", 3)
+    channel = node.channel()
+    hold(node, ttl_ns=600 * SECOND)
+    node.publish(*[b"future"] * 3)
+    node.broker.wall.offset_ns -= 3600 * SECOND
+    node.publish(b"1")
+    node.advance(600)
+    assert channel.depth == 4
+    assert node.now_ns < channel.expiry_ns <= node.now_ns + 600 * SECOND
+
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    node.finish(consumer, *ids_of(outlet))
+    node.ready(consumer, 0)
+    node.advance(600)
+
+    assert (channel.depth, channel.expired_count) == (0, 3)
+
+
+def test_one_that_came_back_expires_as_well(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id,) = ids_of(outlet)
+    node.publish(b"2")
+    node.advance(11)
+
+    requeue(node, channel, consumer, message_id)
+
+    assert bodies(outlet) == []
+    assert channel.expired_count == 2
+
+
+def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    first, second = ids_of(outlet)
+    looked_ns = channel.expiry_ns
+
+    requeue(node, channel, consumer, first)
+    channel.requeue(node.broker.ids.decode(second), consumer, SECOND, node.now_ns)
+    node.broker.reschedule(channel)
+    node.ready(consumer, 2)
+    node.advance(2)
+
+    assert channel.expiry_ns == looked_ns > node.now_ns
+    assert bodies(outlet) == [b"3", b"1"]
+    assert channel.depth == 1
+    node.advance(9)
+    assert (channel.depth, channel.expired_count) == (0, 1)
+
+
+def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id,) = ids_of(outlet)
+    node.publish(b"2")
+    node.advance(11)
+
+    hold(node, ttl_ns=60 * SECOND)
+    requeue(node, channel, consumer, message_id)
+
+    assert bodies(outlet) == [b"1"]
+
+
+def expire_later(node, channel):
+    """Publish a message that expires in ten seconds, so that the channel checks for expiry no earlier."""
+    node.publish(b"young")
+    node.advance(0.2)
+    assert channel.expiry_ns > node.now_ns
+
+
+def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    topic = node.topic()
+    topic.stage(b"old", node.now_ns, node.now_ns + 15 * SECOND)
+    node.broker.dirty[topic] = None
+    node.turn()
+    node.advance(12)
+    expire_later(node, channel)
+
+    node.advance(3)
+
+    assert channel.expired_count == 1
+    _, outlet = node.subscribe(channel, rdy=10)
+    assert bodies(outlet) == [b"young"]
+
+
+def test_what_a_pause_held_back_expires_when_it_is_handed_on(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    expire_later(node, channel)
+    node.broker.pause_topic(node.topic(), paused=True)
+    node.publish(b"old")
+    node.advance(9)
+    channel.expiry_ns = node.now_ns + 9 * SECOND
+    node.advance(2)
+
+    node.broker.pause_topic(node.topic(), paused=False)
+    node.turn()
+
+    assert (channel.depth, channel.expired_count) == (0, 2)
+
+
+def test_what_somebody_goes_back_to_has_expired_already(node):
+    channel = node.channel()
+    node.publish(b"old")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    node.finish(consumer, *ids_of(outlet))
+    node.ready(consumer, 0)
+    hold(node, ttl_ns=10 * SECOND)
+    node.advance(11)
+    expire_later(node, channel)
+    start, end = channel.end - 2, channel.end
+
+    node.broker.seek_channel(node.topic(), channel, start, [(start, end)])
+    node.turn()
+
+    assert (channel.depth, channel.expired_count) == (1, 1)
+
+
+def test_what_expired_is_a_dead_letter_where_that_is_said(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
+    node.publish(b"1", b"2")
+
+    node.advance(10)
+
+    assert (channel.depth, channel.expired_count, channel.count()) == (0, 2, 2)
+    assert moves(channel) == [(2, EXPIRED)]
+
+
+def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node):
+    channel = node.channel()
+    node.publish(b"1")
+    node.advance(5)
+
+    hold(node, ttl_ns=SECOND)
+
+    assert (channel.depth, channel.expired_count) == (0, 1)
+
+
+# --- attempts ---
+
+
+def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node):
+    channel = node.channel()
+    hold(node, max_attempts=3)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    consumer.client = "me"
+
+    for attempt in (1, 2, 3):
+        ((message_id, attempts, _),) = outlet.taken()
+        assert attempts == attempt
+        requeue(node, channel, consumer, message_id)
+
+    assert outlet.taken() == []
+    assert (channel.depth, channel.in_flight.count, channel.count()) == (0, 0, 1)
+    (move,) = channel.dead_letter_queue.take(10)
+    assert (move.reason, move.client) == (REQUEUED, "me")
+
+
+def test_it_is_owed_until_it_is_there(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+    seq = node.topic().log.next_seq - 1
+    assert channel.pending(0, seq + 1) == [(seq, seq + 1)]
+
+    (move,) = channel.dead_letter_queue.take(10)
+    channel.dead_letter_queue.done(move)
+    channel.finish_dead(move)
+
+    assert channel.pending(0, seq + 1) == []
+    assert (channel.count(), channel.dead_count, channel.attempts) == (0, 1, {})
+
+
+@pytest.mark.parametrize("delay", [0, SECOND])
+def test_a_delay_of_the_client_does_not_keep_it_alive(node, delay):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=delay)
+
+    assert moves(channel) == [(1, REQUEUED)]
+
+
+def test_time_outs_count_like_requeues(node):
+    channel = node.channel()
+    hold(node, max_attempts=2)
+    node.publish(b"1", b"2")
+    node.subscribe(channel, rdy=2, msg_timeout=1)
+
+    node.advance(1)
+    assert channel.in_flight.count == 2
+    node.advance(1)
+
+    assert channel.in_flight.count == 0
+    assert moves(channel) == [(1, TIMED_OUT), (1, TIMED_OUT)]
+
+
+def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+
+    for _ in range(2):
+        consumer, _ = node.subscribe(channel, rdy=1)
+        assert channel.in_flight.count == 1
+        node.broker.leave(consumer)
+        node.turn()
+
+    assert moves(channel) == [(1, RETURNED)]
+    assert channel.depth == 0
+
+
+def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
+    channel = node.channel(topic="dead")
+    hold(node, max_attempts=1, ttl_ns=9 * SECOND, dead_letter_topic="dead")
+    node.publish(b"1", topic="dead")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet))
+    assert len(ids_of(outlet)) == 1
+    node.broker.leave(consumer)
+    node.advance(9)
+
+    assert (channel.dead_letter_queue.count, channel.expired_count, channel.count()) == (0, 1, 0)
+
+
+def test_emptying_a_channel_leaves_no_dead_letters(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+
+    channel.empty()
+
+    assert (channel.count(), channel.dead_letter_queue.count) == (0, 0)
+
+
+def test_an_acknowledged_position_covers_dead_letters(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+
+    channel.commit(node.topic().log.next_seq)
+
+    assert channel.count() == 0
+
+
+# --- delays ---
+
+
+def test_what_comes_back_waits_longer_each_time(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=3 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    for delay in (1, 2, 3, 3):
+        requeue(node, channel, consumer, *ids_of(outlet))
+        node.advance(delay - 0.5)
+        assert (len(channel.deferred), outlet.taken()) == (1, [])
+        node.advance(0.6)
+        assert len(channel.deferred) == 0
+
+
+def test_a_time_out_waits_as_well(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=5 * SECOND, retry_delay_max_ns=5 * SECOND)
+    node.publish(b"1")
+    node.subscribe(channel, rdy=1, msg_timeout=1)
+
+    node.advance(1)
+
+    assert (channel.in_flight.count, len(channel.deferred)) == (0, 1)
+
+
+def test_the_delay_of_the_client_counts_where_there_is_one(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=60 * SECOND)
+    node.advance(2)
+
+    assert len(channel.deferred) == 1
+
+
+def test_what_a_leaving_consumer_had_does_not_wait(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
+    node.publish(b"1")
+    consumer, _ = node.subscribe(channel, rdy=1)
+
+    node.broker.leave(consumer)
+
+    assert channel.depth == 1

@@ -1,0 +1,89 @@
+"""The messages that a log has, or had."""
+
+from nsqd.log.stored_ranges import MAX_REMEMBERED_RANGES, StoredRanges
+
+
+def test_a_log_has_all_from_its_beginning_to_its_end():
+    assert StoredRanges(10).ranges(25) == [(10, 25)]
+
+
+def test_an_empty_log_has_nothing():
+    assert StoredRanges(10).ranges(10) == []
+
+
+def test_numbers_that_were_passed_over_were_never_had():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.go_on_at(20, 30)
+    stored_ranges.go_on_at(35, 40)
+
+    assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
+
+
+def test_numbers_without_a_message_are_unused():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.go_on_at(20, 30)
+    stored_ranges.go_on_at(35, 40)
+
+    assert stored_ranges.unused(0, 50) == [(0, 10), (20, 30), (35, 40)]
+    assert stored_ranges.unused(12, 18) == stored_ranges.unused(30, 33) == stored_ranges.unused(45, 45) == []
+
+
+def test_numbers_below_the_remembered_ranges_are_not_called_unused():
+    stored_ranges = StoredRanges(0)
+    for number in range(MAX_REMEMBERED_RANGES + 1):
+        stored_ranges.go_on_at(10 * number + 5, 10 * number + 10)
+
+    assert stored_ranges.unused(0, 30) == [(15, 20), (25, 30)]
+
+
+def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.go_on_at(20, 30)
+    stored_ranges.go_on_at(20, 40)
+
+    assert stored_ranges.ranges(20) == [(10, 20)]
+    assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
+
+
+def test_a_log_that_goes_on_where_it_ended_has_no_hole():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.go_on_at(20, 20)
+
+    assert stored_ranges.ranges(30) == [(10, 30)]
+
+
+def test_what_cannot_be_read_any_more_is_not_spoken_of():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.go_on_at(20, 30)
+    stored_ranges.take_out(12, 14)
+    stored_ranges.take_out(18, 32)
+    stored_ranges.take_out(40, 41)
+
+    assert stored_ranges.ranges(50) == [(10, 12), (14, 18), (32, 40), (41, 50)]
+
+
+def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
+    stored_ranges = StoredRanges(10)
+    stored_ranges.take_out(15, 20)
+
+    assert stored_ranges.ranges(20) == [(10, 15)]
+    assert stored_ranges.ranges(22) == [(10, 15), (20, 22)]
+
+
+def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
+    stored_ranges = StoredRanges(0)
+    stored_ranges.begin([(5, 9), (1, 3), (8, 100)], 50)
+
+    assert stored_ranges.ranges(60) == [(1, 3), (5, 60)]
+
+
+def test_of_very_many_ranges_the_newest_are_remembered():
+    stored_ranges = StoredRanges(0)
+    for life in range(2 * MAX_REMEMBERED_RANGES):
+        stored_ranges.go_on_at(life * 10 + 5, life * 10 + 10)
+
+    assert len(stored_ranges.closed) == MAX_REMEMBERED_RANGES
+    assert stored_ranges.closed[-1] == (
+        (2 * MAX_REMEMBERED_RANGES - 1) * 10,
+        (2 * MAX_REMEMBERED_RANGES - 1) * 10 + 5,
+    )

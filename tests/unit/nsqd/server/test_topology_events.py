@@ -1,0 +1,185 @@
+"""What follows when topics and channels are created and deleted."""
+
+import asyncio
+import errno
+import io
+import threading
+
+import pytest
+
+from nsqcore.process.logs import Log, LogLevel
+from nsqd.engine.broker import Broker, Change, Event
+from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.log.ids import MessageIds
+from nsqd.server.health import Health
+from nsqd.server.lookup.peer import LookupPeerState
+from nsqd.server.topology_events import TopologyEvents
+from nsqd.storage import metadata
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.topic_store import store_of
+from tests.support.turns import Bench
+from tests.support.wire import sized
+
+
+class SlowDisk(Disk):
+    """Replaces a file when its gate is open, and counts the threads that do so at once."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.entered = threading.Event()
+        self.busy = self.most = 0
+
+    def replace(self, path, content, *, durable):
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        self.entered.set()
+        assert self.gate.wait(20)
+        super().replace(path, content, durable=durable)
+        self.busy -= 1
+
+
+async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_writes_it_last(tmp_path):
+    disk = SlowDisk()
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = TopologyEvents(
+        broker,
+        data,
+        None,
+        None,
+        Health(),
+        Log("[test] ", LogLevel.FATAL),
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    broker.restore_topic("before", 1)
+    changes.persist_soon()
+    while not disk.entered.is_set():  # noqa: ASYNC110 - it is a thread that enters
+        await asyncio.sleep(0)
+    broker.restore_topic("while", 1)
+    stopping = asyncio.create_task(changes.settle())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    disk.gate.set()
+    await stopping
+
+    assert disk.most == 1
+    listed = metadata.load(disk, tmp_path, lambda _: None).topics
+    assert [(topic.name, topic.log_id) for topic in listed] == [
+        (name, store_of(topic).log_id) for name, topic in sorted(broker.topics.items())
+    ]
+    assert [topic.name for topic in listed] == ["before", "while"]
+
+
+class OnceBroken(Disk):
+    """The first file that is replaced cannot be written."""
+
+    def __init__(self):
+        self.failed = False
+
+    def replace(self, path, content, *, durable):
+        if not self.failed:
+            self.failed = True
+            raise OSError(errno.EIO, "Input/output error")
+        super().replace(path, content, durable=durable)
+
+
+async def test_metadata_that_could_not_be_written_at_the_start_is_written_though_nothing_changes(tmp_path):
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
+    health, log = Health(), Log("[test] ", LogLevel.FATAL)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = TopologyEvents(
+        broker, data, None, None, health, log, ask_turn=lambda: None, percentiles=(), window_ns=0,
+        persist_after_s=0.001,
+    )  # fmt: skip
+
+    await changes.begin()
+    assert not health.ok
+    async with asyncio.timeout(20):
+        while not health.ok:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.001)
+
+    assert (tmp_path / "nsqd.dat").exists()
+
+
+class NoPeers:
+    """There is no nsqlookupd."""
+
+    def peers(self):
+        return []
+
+    def register(self, topic, channel=""):
+        pass
+
+    def unregister(self, topic, channel=""):
+        pass
+
+
+class DeadPeers(NoPeers):
+    """There is an nsqlookupd, but no connection to it."""
+
+    def peers(self):
+        return [LookupPeerState("127.0.0.1:4160", False, "connect - connection refused", 0)]
+
+
+@pytest.mark.parametrize("lookups", [NoPeers(), DeadPeers()])
+async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
+    said = io.StringIO()
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = TopologyEvents(
+        broker,
+        data,
+        lookups,
+        None,
+        Health(),
+        Log("", LogLevel.ERROR, said),
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    topic = broker.topic("t", 0)
+
+    changes.happened(Event(Change.TOPIC_CREATED, topic))
+    await changes.settle()
+
+    sentence = " ERROR: no available nsqlookupd to query for channels to pre-create for topic t\n"
+    assert said.getvalue().endswith(sentence) is isinstance(lookups, DeadPeers)
+    assert said.getvalue().count("\n") == isinstance(lookups, DeadPeers)
+
+
+async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tmp_path):
+    bench = Bench(tmp_path)
+    log = Log("[test] ", LogLevel.FATAL)
+    changes = TopologyEvents(
+        bench.broker,
+        bench.data,
+        NoPeers(),
+        bench.checkpoints(),
+        bench.health,
+        log,
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    publisher = bench.connect()
+    for number in range(2000):
+        publisher.says(b"PUB t\n" + sized(b"%d" % number))
+        bench.write_batch.run()
+    topic = bench.broker.topics["t"]
+    awaiting_registration = [topic.log.resident_count]
+
+    bench.broker.delete_topic("t")
+    changes.happened(Event(Change.TOPIC_DELETED, topic))
+    while topic.log.resident_count:
+        awaiting_registration.append(topic.log.resident_count)
+        await asyncio.sleep(0)
+    await changes.settle()
+
+    assert len(awaiting_registration) > 3
+    assert awaiting_registration == sorted(awaiting_registration, reverse=True)

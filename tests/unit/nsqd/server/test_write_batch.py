@@ -1,0 +1,238 @@
+"""One turn: messages are stored before replies are sent; what happens when they cannot be stored."""
+
+import asyncio
+import errno
+import struct
+import threading
+import time
+
+import pytest
+
+from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.server.fsync import SYNC_PAUSE_NS
+from nsqd.server.write_batch import NotStored
+from nsqd.storage.topic_store import store_of
+from tests.support.disks import BrokenSync, FullDisk
+from tests.support.turns import Bench, Client, Wire
+from tests.support.wire import sized
+
+
+async def test_http_publishers_hear_of_success_and_failure(tmp_path):
+    disk = FullDisk(room=1000)
+    bench = Bench(tmp_path, disk)
+    topic = bench.broker.topic("t", 1)
+    topic.stage(b"fits", 1)
+    await bench.write_batch.stored(topic)
+    topic.stage(b"x" * 2000, 1)
+
+    with pytest.raises(NotStored, match="no space left on device"):
+        await bench.write_batch.stored(topic)
+
+
+async def test_in_strict_mode_replies_wait_for_the_fsync_and_keep_their_order(tmp_path):
+    bench = Bench(tmp_path, sync_every=1)
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"1"))
+    bench.write_batch.run()
+    client.says(b"FOO\n")
+    bench.write_batch.run()
+    assert client.replies == []
+
+    await bench.fsync.synced()
+
+    assert client.replies == [(0, b"OK"), (1, b"E_INVALID invalid command FOO")]
+    assert client.closed
+    assert bench.fsync.count >= 1
+
+
+async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path):
+    bench = Bench(tmp_path, sync_every=1)
+    publisher, reader = bench.connect(), bench.connect()
+    publisher.says(b"PUB t\n" + sized(b"1"))
+    reader.says(b"SUB t c\n")
+
+    bench.write_batch.run()
+
+    assert (publisher.replies, reader.replies) == ([], [(0, b"OK")])
+    await bench.fsync.synced()
+
+
+async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
+    bench = Bench(tmp_path, BrokenSync(), sync_every=1)
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"1"))
+    topic = bench.broker.topic("u", 1)
+    topic.stage(b"by http", 1)
+    stored = bench.write_batch.stored(topic)
+
+    await bench.rest()
+
+    assert client.replies == [(1, b"E_PUB_FAILED PUB failed input/output error")]
+    assert client.closed
+    with pytest.raises(NotStored, match="input/output error"):
+        await stored
+    assert "NOK" in str(bench.health)
+
+
+async def until_durable(bench):
+    store = store_of(bench.broker.topics["t"])
+    async with asyncio.timeout(60):  # an fsync waits for other data on its way to the disk
+        while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.001)
+
+
+async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_themselves(tmp_path):
+    bench = Bench(tmp_path, sync_every=2)
+    client = bench.connect()
+    began = time.monotonic()
+    for _ in range(100):
+        client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
+        bench.write_batch.run()
+        # A sync that was begun can run now.
+        await asyncio.sleep(0.0005)
+
+    await until_durable(bench)
+
+    assert len(client.replies) == 100
+    assert 1 <= bench.fsync.count <= 2 + (time.monotonic() - began) * 1e9 / SYNC_PAUSE_NS
+
+
+async def test_created_topics_are_told_before_their_messages_move(tmp_path):
+    bench = Bench(tmp_path)
+    bench.connect().says(b"SUB t c\nPUB t\n" + sized(b"1"))
+
+    await bench.rest()
+
+    assert [event.change.value for event in bench.events] == ["topic created", "channel created"]
+
+
+async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(tmp_path):
+    bench = Bench(tmp_path)
+    clients = [bench.connect() for _ in range(4)]
+    for client in clients:
+        client.says(b"PUB t\n" + sized(b"x"), waits=True)
+    assert [client.replies for client in clients] == [[(0, b"OK")], [], [], []]
+
+    await bench.rest()
+
+    assert [client.replies for client in clients] == [[(0, b"OK")]] * 4
+    # One append each for the note that the topic was created, the first message, and the other three.
+    assert bench.appends("t") == 3
+
+
+async def test_one_client_whose_answer_fails_does_not_cost_the_others_theirs(tmp_path):
+    bench = Bench(tmp_path)
+    faults = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+    class Broken(Wire):
+        def write(self, data):
+            raise ValueError("mine alone")
+
+    broken, other = Client(bench, Broken()), bench.connect()
+    broken.says(b"PUB t\n" + sized(b"1"))
+    other.says(b"PUB t\n" + sized(b"2"))
+    told = []
+    bench.write_batch.when_stored(bench.broker.topics["t"], told.append)
+
+    await bench.rest()
+
+    assert other.replies == [(0, b"OK")]
+    assert told == [""]
+    assert [str(fault) for fault in faults] == ["mine alone"]
+
+
+class SlowSync(Disk):
+    """Every fsync waits until the gate is open."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+
+    def sync(self, fd):
+        assert self.gate.wait(10)
+        super().sync(fd)
+
+
+async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publishers(tmp_path):
+    disk = SlowSync()
+    bench = Bench(tmp_path, disk, sync_every=1)
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"m"))
+    bench.write_batch.run()
+    timer = asyncio.create_task(bench.fsync.synced())
+    await asyncio.sleep(0)
+
+    timer.cancel()
+    await asyncio.gather(timer, return_exceptions=True)
+    assert client.replies == []
+    disk.gate.set()
+    await bench.fsync.synced()
+
+    assert client.replies == [(0, b"OK")]
+
+
+async def test_what_was_published_during_an_fsync_is_synced_after_it(tmp_path):
+    disk = SlowSync()
+    bench = Bench(tmp_path, disk, sync_every=2)
+    client = bench.connect()
+    for _ in range(2):
+        client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
+        bench.write_batch.run()
+        # The first batch begins a sync.
+        await asyncio.sleep(0)
+    disk.gate.set()
+
+    await until_durable(bench)
+
+
+class Unreadable(Disk):
+    """Cannot open files for reading while *fails* is set."""
+
+    fails = False
+
+    def open_read(self, path):
+        if self.fails:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open_read(path)
+
+
+async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwards(tmp_path):
+    disk = Unreadable()
+    bench = Bench(tmp_path, disk)
+    bench.broker.limits = Limits(mem_queue_size=1)
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\n")
+    for _ in range(60):
+        publisher.says(b"PUB t\n" + sized(b"x" * 10_000))
+    await bench.rest()
+    disk.fails = True
+
+    reader.says(b"RDY 2500\n")
+    await bench.rest()
+
+    channel = bench.broker.topics["t"].channels["c"]
+    assert (channel.depth, channel.lost_count, channel.in_flight.count) == (60, 0, 0)
+    assert str(bench.health) == "NOK - too many open files"
+
+    disk.fails = False
+    async with asyncio.timeout(20):
+        while channel.depth:  # noqa: ASYNC110 - nobody is told when the channel tries again
+            await asyncio.sleep(0.01)
+
+    await bench.rest()
+    assert (channel.in_flight.count, channel.lost_count) == (60, 0)
+    assert str(bench.health) == "OK"
+
+
+async def test_who_asks_for_a_turn_after_the_stop_has_none(tmp_path):
+    bench = Bench(tmp_path, Disk())
+    topic = bench.broker.topic("t", 1)
+    bench.write_batch.close()
+
+    topic.stage(b"too late: the files are closed", 1)
+    bench.write_batch.ask()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert topic in bench.broker.dirty
