@@ -302,7 +302,7 @@ def test_file_that_is_removed_during_a_sync_fails_that_sync_and_no_other(shop):
     shop.new()
     shop.publish(b"1")
     # As when more logs are written to than may be open.
-    assert shop.store.rest(synced_only=False)
+    assert shop.store.close_file()
     job = shop.store.begin_sync()
     shop.log(1).unlink()
     shop.publish(b"2")

@@ -1,5 +1,7 @@
 """Looking at messages of a topic or channel that is deleted meanwhile."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from nsqcore.http.api import ApiError
@@ -13,7 +15,7 @@ class Interrupted(Finder):
     """Calls *meanwhile* while messages are looked for."""
 
     def __init__(self, meanwhile):
-        super().__init__(Disk())
+        super().__init__(Disk(), ThreadPoolExecutor(1))
         self.meanwhile = meanwhile
 
     async def pick(self, topic, channel, query):
