@@ -52,9 +52,9 @@ class Node:
         """Let time pass and run what became due."""
         self.now_ns += int(seconds * SECOND)
         self.broker.expire(self.now_ns)
-        self.write_batch()
+        self.turn()
 
-    def write_batch(self) -> None:
+    def turn(self) -> None:
         """Store (nowhere), commit and deliver, as the server does at the end of a turn."""
         for topic in list(self.broker.dirty):
             topic.staged()
@@ -75,7 +75,7 @@ class Node:
         for body in bodies:
             self.topic(topic).stage(body, self.now_ns)
         self.broker.dirty[self.topic(topic)] = None
-        self.write_batch()
+        self.turn()
 
     def subscribe(self, channel: Channel, rdy: int = 0, msg_timeout: float = 60) -> tuple[Consumer, Outlet]:
         outlet = Outlet()
@@ -89,7 +89,7 @@ class Node:
         assert consumer.channel is not None
         if consumer.channel.refresh(consumer):
             self.broker.serve(consumer.channel)
-        self.write_batch()
+        self.turn()
 
     def finish(self, consumer: Consumer, message_id: bytes) -> None:
         assert consumer.channel is not None

@@ -26,9 +26,9 @@ class Machine(Node):
         self.data = DataPath(path, options, self.warnings.append, disk, node_id=node_id)
         self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data)
         self.data.restore(self.broker, Metadata(), self.now_ns)
-        self.write_batch()
+        self.turn()
 
-    def write_batch(self) -> None:
+    def turn(self) -> None:
         for topic in list(self.broker.dirty):
             store = store_of(topic)
             blocks, noted = topic.staged(), topic.staged_notes()
@@ -36,7 +36,7 @@ class Machine(Node):
                 if blocks:
                     self.data.reservation.extend(blocks[-1].next)
                 store.append(blocks, noted, topic.log.next_seq)
-        super().write_batch()
+        super().turn()
 
     def checkpoint(self, topic: Topic) -> None:
         """Write a checkpoint, as the server does once a second."""
@@ -60,5 +60,5 @@ class Machine(Node):
         session.receive(b"  V2", self.now_ns)
         session.consumer, session.state = consumer, 3
         session.receive(b" ".join((word, message_id, *rest)) + b"\n", self.now_ns)
-        self.write_batch()
+        self.turn()
         return session.take_replies()

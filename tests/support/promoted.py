@@ -59,7 +59,7 @@ class Owner(Node):
         copy = copy_of(topic, self)
         copy.suspended = suspended or []
         promoted.attach(self.broker, copy, self.now_ns)
-        self.write_batch()
+        self.turn()
         return copy
 
 
@@ -69,4 +69,4 @@ def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
     for channel in copy.channels.values():
         suspension.suspend_only(channel, ranges)
         node.broker.serve(channel)
-    node.write_batch()
+    node.turn()

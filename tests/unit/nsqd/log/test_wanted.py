@@ -42,7 +42,7 @@ def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, 
     assert len(ranges) <= runs <= len(ranges) + length // PAGE + 2
 
 
-@pytest.mark.parametrize("owing", [[], [(RangeSet(7), 7)]])
+@pytest.mark.parametrize("backlogs", [[], [(RangeSet(7), 7)]])
 def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(backlogs):
     wanted = WantedPositions(backlogs)
 

@@ -197,12 +197,12 @@ def with_its_client(_node, client):
 def test_a_node_is_not_at_rest_until_a_long_batch_has_ended_however_it_ends(node, client, end):
     client.says(mpub(*BODIES))
     client.step()
-    assert not node.broker.at_rest
+    assert not node.broker.is_idle
 
     end(node, client)
 
     node.turn()
-    assert node.broker.at_rest
+    assert node.broker.is_idle
 
 
 def test_a_long_batch_that_began_before_a_drain_is_published_whole(node, client):

@@ -22,7 +22,7 @@ class Loop:
     def give_way(self):
         self.now += self.wanted_ns
 
-    def write_batch(self, takes=10):
+    def turn(self, takes=10):
         """One round of the loop."""
         self.now += takes
         due, self.soon[:] = list(self.soon), []
@@ -44,7 +44,7 @@ class Loop:
         self.answer()
         looked = self.looking
         self.now += 10 * FOR_NS
-        self.write_batch()
+        self.turn()
         return looked
 
 
@@ -58,7 +58,7 @@ def test_the_loop_goes_on_for_a_moment_behind_an_answer(loop):
 
     rounds = 0
     while loop.looking:
-        loop.write_batch()
+        loop.turn()
         rounds += 1
     assert rounds == FOR_NS // 10
 
@@ -66,7 +66,7 @@ def test_the_loop_goes_on_for_a_moment_behind_an_answer(loop):
 def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
     loop.answer()
     for _ in range(20):
-        loop.write_batch()
+        loop.turn()
         loop.hear()
         loop.answer()
         assert len(loop.soon) == 1
@@ -75,12 +75,12 @@ def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
 def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_answer(loop):
     loop.wanted_ns = 100_000
     loop.answer()
-    loop.write_batch()
+    loop.turn()
     assert not loop.looking
 
     loop.wanted_ns = 0
     loop.answer()
-    loop.write_batch()
+    loop.turn()
 
     assert loop.looking
 
@@ -91,7 +91,7 @@ def test_a_processor_that_others_keep_for_long_is_given_away_ever_more_rarely_th
     for _ in range(2000):
         loop.answer()
         looks.append(loop.looking)
-        loop.write_batch()
+        loop.turn()
         # The client came while the processor was away, and is answered as soon as the processor is back.
         loop.hear()
 
@@ -105,15 +105,15 @@ def test_once_the_processor_is_ours_every_answer_is_followed_by_a_look_again(loo
     loop.wanted_ns = 3_000_000
     for _ in range(300):
         loop.answer()
-        loop.write_batch()
+        loop.turn()
     loop.wanted_ns = 0
 
     while not loop.looking:
         loop.answer()
-    loop.write_batch()
+    loop.turn()
     loop.hear()
     loop.answer()
-    loop.write_batch(10 * FOR_NS)
+    loop.turn(10 * FOR_NS)
 
     loop.answer()
     loop.hear()
@@ -136,12 +136,12 @@ def test_once_it_pays_again_every_answer_is_followed_by_a_look(loop):
 
     while not loop.looking:
         loop.answer()
-    loop.write_batch()
+    loop.turn()
     loop.hear()
 
     while loop.looking:
         loop.now += FOR_NS
-        loop.write_batch()
+        loop.turn()
     assert [loop.look_in_vain() for _ in range(3)] == [False, True, False]
 
 

@@ -49,9 +49,9 @@ class House:
         self.channel = self.broker.channel(self.topic, "c")
         self.store = store_of(self.topic)
         assert self.store is not None
-        self.write_batch()
+        self.turn()
 
-    def write_batch(self) -> None:
+    def turn(self) -> None:
         blocks, notes = self.topic.staged(), self.topic.staged_notes()
         if blocks or notes:
             self.store.append(blocks, notes, self.topic.log.next_seq)
@@ -70,7 +70,7 @@ class House:
         first = self.topic.log.next_seq
         for _ in range(count):
             self.topic.stage(BODY, self.now_ns)
-            self.write_batch()
+            self.turn()
         return first
 
     def finish(self, start: int, end: int) -> None:

@@ -80,7 +80,7 @@ def test_what_comes_back_goes_to_the_nearest_as_well(node):
     channel.requeue(node.broker.ids.decode(message_id), far, 0, node.now_ns)
     channel.refresh(far)
     node.broker.serve(channel)
-    node.write_batch()
+    node.turn()
 
     assert bodies(zone) == [b"1"]
 

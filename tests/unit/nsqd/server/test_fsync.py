@@ -94,7 +94,7 @@ async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(stri
     disk.broken.add("bad")
     bad, good = publish(strict, b"bad"), publish(strict, b"good")
 
-    await strict.quiesce()
+    await strict.rest()
 
     assert (bad.replies, bad.closed) == ([FAILED], True)
     assert (good.replies, good.closed) == ([OK], False)
@@ -120,7 +120,7 @@ async def test_an_error_that_was_waited_for_is_logged_like_any_other(strict, dis
     disk.broken.add("bad")
     publish(strict, b"bad")
 
-    await strict.quiesce()
+    await strict.rest()
 
     assert any(line.endswith("] - E_PUB_FAILED PUB failed input/output error") for line in logged), logged
 
@@ -130,7 +130,7 @@ async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict,
     client = strict.connect()
     client.says(b"".join(b"PUB %b\n" % topic + sized(b"m") for topic in (b"good", b"bad", b"good")))
 
-    await strict.quiesce()
+    await strict.rest()
 
     assert client.replies == [OK, FAILED]
     assert client.closed
@@ -144,7 +144,7 @@ async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
 
     assert (free.replies, awaiting_registration.replies) == ([OK], [])
     gate.set()
-    await strict.quiesce()
+    await strict.rest()
     assert awaiting_registration.replies == [OK]
 
 
@@ -193,7 +193,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
     assert not any(client.replies for client in clients)
     gate.set()
 
-    await strict.quiesce()
+    await strict.rest()
 
     assert all(client.replies == [OK] for client in clients)
     assert set(disk.folders) == {tmp_path, *(tmp_path / f"{topic.decode()}.topic" for topic in topics)}
@@ -216,7 +216,7 @@ async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, 
     assert old.replies == [OK]
     assert not any(client.replies for client in new)
     gate.set()
-    await strict.quiesce()
+    await strict.rest()
     assert all(client.replies == [OK] for client in new)
 
 
@@ -224,19 +224,19 @@ async def test_in_every_mode_publishers_of_a_topic_that_cannot_be_synced_are_tol
     bench = Bench(tmp_path, disk, sync_every=10)
     disk.broken.add("t")
     client = publish(bench, b"t")
-    await bench.quiesce()
+    await bench.rest()
     assert client.replies == [OK]
     assert str(bench.health) == "NOK - input/output error"
 
     for _ in range(5):
         client, other = publish(bench, b"t"), publish(bench, b"other")
-        await bench.quiesce()
+        await bench.rest()
         assert (client.replies, other.replies) == ([FAILED], [OK])
         assert str(bench.health) == "NOK - input/output error"
 
     disk.broken.clear()
     client = publish(bench, b"t")
-    await bench.quiesce()
+    await bench.rest()
     assert client.replies == [OK]
     assert bench.health.ok
     # Publishers no longer wait for an fsync.
@@ -251,7 +251,7 @@ async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(t
     bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
     disk.broken.add("t")
     publish(bench, b"t")
-    await bench.quiesce()
+    await bench.rest()
     tried = len(disk.synced)
     async with asyncio.timeout(20):
         while len(disk.synced) < tried + 3:  # noqa: ASYNC110 - nobody is told of a trial
@@ -296,7 +296,7 @@ async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on
     disk.broken.add("t")
     disk.error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     publish(bench, b"t")
-    await bench.quiesce()
+    await bench.rest()
     store = store_of(bench.broker.topics["t"])
     await eventually(lambda: len(list((tmp_path / "t.topic").glob("*.log"))) > 3, "trials fail")
 
@@ -353,7 +353,7 @@ async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_w
     bench = Bench(tmp_path, disk, sync_every=10, trial_s=60)
     disk.broken.add("t")
     publish(bench, b"t")
-    await bench.quiesce()
+    await bench.rest()
     disk.broken.clear()
     gate = disk.gates["t"] = threading.Event()
     client = bench.connect()
@@ -434,7 +434,7 @@ async def test_who_sends_ahead_is_synced_by_a_thread(fast, disk):
 
     fast.write_batch.run()
     assert client.replies == []
-    await fast.quiesce()
+    await fast.rest()
 
     assert client.replies == [OK, OK]
     assert disk.synced == [("t", False)]
@@ -474,7 +474,7 @@ async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     await settled(strict, other)
     assert second.replies == []
     strict.fsync.resume(store)
-    await strict.quiesce()
+    await strict.rest()
 
     assert second.replies == [OK]
 
@@ -492,7 +492,7 @@ async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncin
     gate.set()
 
     async with asyncio.timeout(20):
-        await strict.quiesce()
+        await strict.rest()
 
     assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
@@ -632,7 +632,7 @@ async def test_what_has_an_id_and_could_not_be_synced_may_be_published_again(tmp
     assert len(topic.published) == 1
 
     bench.broker.dirty[topic] = None
-    await bench.quiesce()
+    await bench.rest()
 
     assert len(topic.published) == 0
 

@@ -32,7 +32,7 @@ def take_one_by_one(node, consumer, outlet, count):
             session.receive(b"  V2", node.now_ns)
             session.consumer, session.state = consumer, 3
             session.receive(b"FIN " + message_id + b"\n", node.now_ns)
-            node.write_batch()
+            node.turn()
     return got
 
 
@@ -76,7 +76,7 @@ def test_several_consumers_share_all_logs(owner):
     outlets = [owner.subscribe(channel, rdy=100)[1] for _ in range(2)]
     channel.paused = False
     owner.broker.serve(channel)
-    owner.write_batch()
+    owner.turn()
 
     counts = [len(bodies(outlet)) for outlet in outlets]
 
@@ -96,7 +96,7 @@ def test_a_turn_is_bounded_for_all_logs_together(owner):
 
     owner.broker.serve(channel)
     for _ in range(10):
-        owner.write_batch()
+        owner.turn()
 
     assert len(bodies(outlet)) == 400
 
@@ -134,7 +134,7 @@ def test_the_nearest_consumer_is_served_first():
     near.nearness, far.nearness = 0, 2
     channel.paused = False
     owner.broker.serve(channel)
-    owner.write_batch()
+    owner.turn()
 
     assert len(bodies(near_outlet)) >= len(bodies(far_outlet))
     assert copy.channels["c"].zones[0] >= 2

@@ -63,7 +63,7 @@ async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, s
         await task
 
     assert bench.broker.topics["t"].channels["c"].depth == 0
-    assert bench.broker.quiesced
+    assert bench.broker.is_idle
 
 
 async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
@@ -72,11 +72,11 @@ async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending
         assert not task.done()
         await asyncio.sleep(0)
     bench.broker.draining = True
-    assert not bench.broker.quiesced
+    assert not bench.broker.is_idle
 
     await task
 
-    assert bench.broker.quiesced
+    assert bench.broker.is_idle
     assert bench.broker.topics["dead"].backlog.depth == 0
 
 

@@ -48,13 +48,13 @@ async def publishing(bench):
 
 async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain_waits(bench, publishing):
     bench.broker.draining = True
-    assert not bench.broker.quiesced
+    assert not bench.broker.is_idle
 
     answer = await publishing
 
     assert answer.status == 200
     assert bench.broker.topics["t"].message_count == TEXT.count(b"\n")
-    assert bench.broker.quiesced
+    assert bench.broker.is_idle
 
 
 async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publishing):
@@ -63,4 +63,4 @@ async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publi
     with pytest.raises(ApiError, match="EXITING"):
         await publishing
 
-    assert bench.broker.quiesced
+    assert bench.broker.is_idle
