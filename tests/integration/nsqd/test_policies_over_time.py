@@ -100,7 +100,7 @@ def test_what_is_kept_under_load_takes_the_same_room_for_an_hour(settings):
             if second % MINUTE == 0:
                 topic = node.broker.topics[TOPIC]
                 sizes.append(files(one.disk))
-                kept_s.append(size_of(within(claim(topic), topic.log.kept_from, topic.log.next_seq)) / 5 * 3)
+                kept_s.append(size_of(within(claim(topic), topic.log.log_start, topic.log.next_seq)) / 5 * 3)
         assert len(taken) == publisher.sent
         await node.stop()
 
