@@ -118,7 +118,7 @@ def story(request):
 def owed_by(topic: Topic, owed: Backlog) -> Counter[bytes]:
     """The bodies of the owed messages, counted."""
     found: Counter[bytes] = Counter()
-    for start, end in owed.owed(0, topic.log.next_seq):
+    for start, end in owed.pending(0, topic.log.next_seq):
         for low, high, block in Cursor(topic.log).scan(start, end):
             # After a power cut a message that was written but not synced may be owed although its bytes are
             # lost.

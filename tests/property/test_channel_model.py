@@ -190,7 +190,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_not_finished_is_owed(self):
         end = self.node.topic().log.next_seq
-        ranges = self.channel.owed(0, end)
+        ranges = self.channel.pending(0, end)
         assert [seq for low, high in ranges for seq in range(low, high)] == sorted(self.owed)
         assert self.channel.lowest() == min(self.owed, default=None)
 
