@@ -19,7 +19,7 @@ register(spark)
 
 messages = (
     spark.read.format("nsq")
-    .options(lookupd_http_addresses=lookupd, topic=topic)
+    .options(lookupdHttpAddresses=lookupd, topic=topic)
     .options(startingTimestamp=f"{day}T00:00:00Z", endingTimestamp=f"{day + timedelta(days=1)}T00:00:00Z")
     .load()
 )
