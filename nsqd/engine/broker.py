@@ -167,7 +167,7 @@ class Broker:
         if channel is None:
             kept = topic.exclusive.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
-            channel.absent = holes(kept)
+            channel.absent = holes([*kept, (topic.log.next_seq, topic.log.next_seq)]) if kept else []
             self._bind(topic)
             pending = {"pending": kept} if kept else {}
             self._note(topic, notes.CREATE, name, generation=channel.generation, **pending)

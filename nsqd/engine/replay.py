@@ -37,7 +37,9 @@ def apply(topic: Topic, content: bytes) -> None:
             if name not in topic.channels:
                 pending = _ranges(note.get("pending", ()))
                 channel = topic.add_channel(name, pending, lasting(note.get("generation", BEFORE)))
-                channel.absent = holes(pending)
+                channel.absent = (
+                    holes([*pending, (topic.log.next_seq, topic.log.next_seq)]) if pending else []
+                )
         elif what == ONLY:
             topic.add_exclusive(name, note["first"], note["end"])
         elif name in topic.channels:
