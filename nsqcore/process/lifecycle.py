@@ -96,7 +96,8 @@ def run_until_stopped(
     for number in _STOP_SIGNALS:
         _set_handler(number, _end if number in stop_signals else _ignore)
     for number in _HARMLESS_SIGNALS:
-        _set_handler(number, _ignore)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _ignore)
     # A parent may have blocked them.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     fill_standard_streams()

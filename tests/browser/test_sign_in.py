@@ -125,7 +125,7 @@ def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
     expect(page.get_by_role("link", name="missed", exact=True)).to_be_visible(timeout=15000)
     gone.kill()
     page.goto("/")
-    trouble = page.locator(".card").filter(has_text=gone.http_address)
+    trouble = page.locator(".card").filter(has_text=f"nsqd {gone.http_address} is down")
     expect(trouble).to_contain_text("unavailable until it is back", timeout=30000)
     trouble.get_by_role("link", name="Remove node…").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove nsqd").click()

@@ -87,7 +87,9 @@ class Story:
         await asyncio.sleep(5)
         reader.on_message = lambda message_id, _attempts, _body: None
         reader.say(b"RDY 0\n")
-        api = DeadLettersApi(node.broker, Finder(self.world.disk, ThreadPoolExecutor()), node.write_batch, QUIET)
+        api = DeadLettersApi(
+            node.broker, Finder(self.world.disk, ThreadPoolExecutor()), node.write_batch, QUIET
+        )
         for _ in BODIES:
             answer = json.loads((await api.send_back(Request(topic=DEAD, limit="1"))).body)
             assert answer["sent"] == 1

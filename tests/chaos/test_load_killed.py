@@ -39,7 +39,7 @@ def test_a_nsqd_that_is_killed_under_load_loses_nothing(tmp_path):
 
     assert code == 0, text
     assert told["killed"] == ["nsqd-1"]
-    assert (told["missing"], told["unknown"], told["owed_at_end"]) == (0, 0, 0)
+    assert (told["missing"], told["unknown"], told["backlog_at_end"]) == (0, 0, 0)
     assert told["acknowledged"] > 1000
     # A client noticed the kill; otherwise the run shows nothing.
     assert any("Connection" in error for error in told["errors"])

@@ -174,10 +174,18 @@ async def test_a_name_that_does_not_resolve_is_said_so():
             await producer.publish("t", b"x")
 
 
-@pytest.mark.parametrize("host", ["nsqd-0.nsqd..svc", f"nsqd-{'0' * 60}", "nsqd\0"])
-async def test_a_host_that_cannot_be_a_name_is_passed_over(host):
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [("nsqd-0.nsqd..svc", "an empty part"), (f"nsqd-{'0' * 60}", "longer than 63 characters")],
+)
+def test_address_that_cannot_be_a_name_is_refused(host, reason):
+    with pytest.raises(ValueError, match=reason):
+        Producer([f"{host}:4150"])
+
+
+async def test_a_host_that_cannot_be_a_name_is_passed_over():
     with MemoryNsqd() as nsqd:
-        async with asyncio.timeout(20), Producer([f"{host}:4150", nsqd.address]) as producer:
+        async with asyncio.timeout(20), Producer(["nsqd\0:4150", nsqd.address]) as producer:
             await producer.publish("t", b"x")
 
         assert nsqd.published("t") == [b"x"]

@@ -59,7 +59,9 @@ def test_a_member_that_is_always_null_is_a_text_and_an_empty_object_no_column():
 
 
 def test_names_that_spark_would_mistake_for_each_other_are_had_once():
-    assert columns({"Order": 1, "order": 2, "Topic": 3, "body": "x", "_Corrupt": 4}) == {"Order": "bigint"}
+    assert columns({"Order": 1, "order": 2, "Topic": 3, "body": "x", "_Corrupt_Record": 4}) == {
+        "Order": "bigint"
+    }
 
 
 def test_bodies_that_are_no_objects_say_nothing():

@@ -61,6 +61,12 @@ class ReplicaChoice:
             replicas = self.replicas
             if link is not None:
                 replicas = identified(replicas, connector.address, link.peer, self._health, now_ns)
+                if not self._named:
+                    # A node that moved is found by its identity.
+                    replicas = tuple(
+                        Holder(one.identity, connector.address) if one.identity == link.peer else one
+                        for one in replicas
+                    )
             if replicas != self.replicas:
                 self._set(replicas)
             holder = next((one for one in self.replicas if _is_at(one, connector)), None)

@@ -153,7 +153,7 @@ def _why_unready(node: NodeConnection) -> str:
         node.get("/ready", ())
     except NodeError as error:
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            return str(error)
+            return error.reason
         # The original has no /ready.
         if error.status != HTTPStatus.NOT_FOUND:
             raise

@@ -28,9 +28,9 @@ def explain(producer: str, error: NodeError) -> str:
     """Say why *producer* cannot be used."""
     known = _reason(error)
     if known:
-        return f"nsqd {producer} {known}: {error}"
+        return f"nsqd {producer} {known}: {_shown(error)}"
     problem = "does not answer" if error.unreachable else "gave no usable answer"
-    return f"nsqd {producer} {problem}: {error}"
+    return f"nsqd {producer} {problem}: {_shown(error)}"
 
 
 def explain_lookup(address: str, error: NodeError) -> str:
@@ -45,13 +45,18 @@ def explain_lookup(address: str, error: NodeError) -> str:
 def explain_while_read(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd that answered when the batch was planned."""
     known = _reason(error)
-    return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
+    return f"nsqd {producer} {known or 'stopped answering while it was read'}: {_shown(error)}"
 
 
 def explain_while_written(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd to which rows are published."""
     known = _WHILE_WRITTEN.get(error.code)
-    return f"nsqd {producer} {known}: {error}" if known else explain(producer, error)
+    return f"nsqd {producer} {known}: {_shown(error)}" if known else explain(producer, error)
+
+
+def _shown(error: NodeError) -> str:
+    """The error; without the address if the node answered, because the sentence names the node."""
+    return str(error) if error.unreachable else error.reason
 
 
 def _reason(error: NodeError) -> str:
