@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from nsqclient.wire.durations import SECOND
@@ -47,11 +47,11 @@ def decommission(options: DecommissionOptions) -> None:
         now = time.monotonic()
         if now >= until:
             raise DrainError(
-                f"the time is up: {state['remaining']} messages remain, it waits for {state['waits_for']}"
+                f"the time is up: {remaining(state)}, it waits for {state['waits_for']}"
             )
         if now - said >= SAY_SECONDS:
             said = now
-            tell(f"{options.http_address}: {state['remaining']} messages remain", sys.stdout)
+            tell(f"{options.http_address}: {remaining(state)}", sys.stdout)
         time.sleep(POLL_SECONDS)
         try:
             state = ask("GET")
@@ -92,6 +92,12 @@ def parse_arguments(argv: Sequence[str] | None) -> DecommissionOptions:
         secret=SecretFile(given.auth_secret_file),
         tls=trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
+
+
+def remaining(state: dict[str, Any]) -> str:
+    """The number of messages that remain, in words."""
+    count = state["remaining"]
+    return "1 message remains" if count == 1 else f"{count} messages remain"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
