@@ -46,9 +46,7 @@ def decommission(options: DecommissionOptions) -> None:
     while not state["done"]:
         now = time.monotonic()
         if now >= until:
-            raise DrainError(
-                f"the time is up: {remaining(state)}, it waits for {state['waits_for']}"
-            )
+            raise DrainError(f"the time is up: {remaining(state)}, it waits for {state['waits_for']}")
         if now - said >= SAY_SECONDS:
             said = now
             tell(f"{options.http_address}: {remaining(state)}", sys.stdout)
