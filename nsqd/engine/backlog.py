@@ -55,7 +55,7 @@ class Backlog:
         self.dropped_count = 0
         self.expired_count = 0
         self.weight = Weight()
-        # Owed, but neither waiting nor counted, because another nsqd may give it out: see `suspension`.
+        # Pending, but neither waiting nor counted, because another nsqd may deliver it: see `suspension`.
         # Mostly empty.
         self.suspended: Ranges = []
 

@@ -21,7 +21,7 @@ class PendingRange:
         self.redelivered = redelivered
 
     def __repr__(self) -> str:
-        return f"<Span {self.start}..{self.end}{' again' if self.redelivered else ''}>"
+        return f"<PendingRange {self.start}..{self.end}{' redelivered' if self.redelivered else ''}>"
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -53,7 +53,7 @@ class PendingList:
         self.redelivered = redelivered
 
     def __repr__(self) -> str:
-        return f"<Scattered {len(self)}{' again' if self.redelivered else ''}>"
+        return f"<PendingList {len(self)}{' redelivered' if self.redelivered else ''}>"
 
     def __len__(self) -> int:
         return len(self.seqs) - self.at

@@ -28,7 +28,7 @@ class StoredRanges:
         self.first = first
 
     def __repr__(self) -> str:
-        return f"<HadRanges {self.closed} and from {self.first} on>"
+        return f"<StoredRanges {self.closed} and from {self.first} on>"
 
     def ranges(self, end: int) -> Ranges:
         """All ranges, sorted and merged; *end* is where the log ends."""

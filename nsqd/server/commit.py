@@ -1,4 +1,4 @@
-"""Storing what a turn has staged: one append for each topic.
+"""The commit of what a write batch has staged: one append for each topic.
 
 If the append fails, its publishes are abandoned. If replicas are missing, publishes are refused and notes are
 written.

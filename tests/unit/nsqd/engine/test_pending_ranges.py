@@ -6,8 +6,8 @@ from nsqd.engine.pending_ranges import PendingList, PendingRange, ranges_waiting
 
 
 def test_messages_that_follow_one_another_are_a_span_and_others_are_not():
-    assert repr(together([5, 6, 7], redelivered=True)) == "<Span 5..8 again>"
-    assert repr(together([5, 7], redelivered=False)) == "<Scattered 2>"
+    assert repr(together([5, 6, 7], redelivered=True)) == "<PendingRange 5..8 redelivered>"
+    assert repr(together([5, 7], redelivered=False)) == "<PendingList 2>"
 
 
 @pytest.mark.parametrize(
