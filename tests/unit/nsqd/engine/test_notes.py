@@ -30,6 +30,7 @@ class Twin:
         for block in topic.staged():
             for pending in self.topic.backlogs():
                 pending.extend(block.first, block.next, block.due_ns)
+            self.topic.log.next_seq = block.next
         self.source.turn()
 
 
@@ -65,6 +66,22 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
 
     assert twin.topic.channels["later"].pending(0, end) == [(end - 2, end)]
     assert state(twin.topic) == state(topic)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_messages_behind_the_last_given_range_are_absent_also_after_a_replay(node, twin, times):
+    topic = node.topic()
+    node.broker.channel(topic, "first")
+    for body in (b"1", b"2", b"3"):
+        topic.stage(body, node.now_ns)
+    node.broker.dirty[topic] = None
+    twin.learn()
+    end = topic.log.next_seq
+    channel = node.broker.channel(topic, "later", [(end - 3, end - 2)])
+    twin.learn(times)
+
+    assert channel.absent == [(end - 2, end)]
+    assert twin.topic.channels["later"].absent == channel.absent
 
 
 @pytest.mark.parametrize("times", [1, 2])
