@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_nsq.jobs import class_data
-
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "scripts" / "image_steps.py"
 
@@ -87,7 +85,8 @@ def test_the_image_with_spark_runs_as_the_same_user_who_has_a_name_there(archive
     assert the_only(archive, "USER").rest == user
     (adds_user, keeps_classes) = [step.rest for step in archive if step.keyword == "RUN"]
     assert f"useradd --uid {uid} " in adds_user
-    assert keeps_classes.endswith(f"-m {class_data.__name__}")
+    assert "-XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa" in keeps_classes
+    assert "-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa" in keeps_classes
     assert the_only(archive, "CMD").exec_form() == ["nsq-archive", "--help"]
     assert the_only(archive, "ENV").rest == the_only(final, "ENV").rest
 

@@ -20,7 +20,7 @@ from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
 from pyspark_nsq.jobs.signals import Stop, stop_signals
-from pyspark_nsq.parquet.layout import folder_of
+from pyspark_nsq.parquet.layout import BY_HOUR, folder_of
 from pyspark_nsq.parquet.places import FilePlace, open_place
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
@@ -210,7 +210,7 @@ def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
     for row in rows:
         hours.setdefault(int(row["time"].timestamp()) // 3600, []).append(row)
     for hour, found in hours.items():
-        name = f"{folder_of(hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
+        name = f"{folder_of(BY_HOUR, hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
         beside = place.beside(name)
         pq.write_table(pa.Table.from_pylist(found, SCHEMA), beside, compression="zstd")
         place.finish(beside, name)
