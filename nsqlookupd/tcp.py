@@ -104,7 +104,7 @@ class NsqdConnection(asyncio.Protocol):
             self._log.error("client(%s) - %s", self._peer_name, exc)
         self._log.info("PROTOCOL(V1): [%s] exiting ioloop", self._peer_name)
         self._lost = True
-        self._session.close()
+        self._session.close(steady_ns())
         self._owner.closed(self)
         self._owner.rounds.add(self._forget)
 

@@ -69,6 +69,15 @@ def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, to
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
 
 
+def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, published):
+    options = f"OPTIONS (lookupdHttpAddresses '{nodes.lookupd.http_address}', topic '{topic}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_topic USING nsq {options}")
+
+    assert spark.sql("SELECT count(*) AS n FROM of_topic").head().n == 10
+    with pytest.raises(Exception, match="is for views and not for tables of a catalog"):
+        spark.sql(f"CREATE TABLE of_catalog USING nsq {options}")
+
+
 def test_a_batch_read_can_have_what_a_channel_owes(spark, nodes, topic, query):
     taken = []
 

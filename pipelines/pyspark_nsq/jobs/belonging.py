@@ -4,8 +4,8 @@ With another topic a query would continue at positions that have another meaning
 checkpoint, messages that are already stored would be stored again under other file names. Spark's own file
 sink would even skip new batches, because it keeps a list of the batches in the output.
 
-The output and its checkpoint have the same id in their notes, so a checkpoint that was deleted and began again
-at the same place is another one.
+The output and its checkpoint have the same id in their notes, so a checkpoint that was deleted and began
+again at the same place is another one.
 """
 
 import json

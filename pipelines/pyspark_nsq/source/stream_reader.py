@@ -83,7 +83,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark may call this twice and expects the same answer.
         if self._initial is None:
             wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
-            back = bool(self._options.starting_positions) or self._options.starting_timestamp_ns is not None
+            back = bool(self._options.starting_positions) or bool(self._options.starting_timestamps_ns)
             earliest = wanted is StartingOffsets.EARLIEST or back
             channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
             found = self._cluster.survey(Offset({}), channel)
@@ -367,10 +367,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Return where the query begins in one log."""
         topic = place_of(name)[0]
-        if self._options.starting_timestamp_ns is not None:
-            return position_at(
-                log.address, self._options.on(topic), log.bounds, self._options.starting_timestamp_ns
-            )
+        starting_ns = self._options.starting_ns(topic)
+        if starting_ns is not None:
+            return position_at(log.address, self._options.on(topic), log.bounds, starting_ns)
         given = given_position(self._options.starting_positions, *place_of(name))
         if given is not None:
             return min(max(given, log.bounds.first), log.bounds.end)
