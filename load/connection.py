@@ -28,7 +28,7 @@ class Access:
     tls: ssl.SSLContext | None = None
     auth_secret: str | None = None
     allow_cleartext: bool = False
-    """Whether the secret may be sent without TLS; anybody may register at the nsqlookupd that names the nsqd."""
+    """Whether the secret may be sent without TLS to an nsqd, which nsqlookupd named."""
 
     def headers(self, *, encrypted: bool) -> dict[str, str]:
         """The headers of an HTTP request that send the secret, none if it may not be sent."""
