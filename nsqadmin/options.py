@@ -40,6 +40,9 @@ class NsqadminOptions(HttpsOptions):
         "",
         help="file with the AUTH secret to send to nodes, for nsqds that run with --http-auth",
     )
+    auth_allow_cleartext: bool = option(
+        False, kind=BOOL, help="send the AUTH secret without TLS also to nodes that nsqlookupd named"
+    )
     collect_interval: Duration = option(
         2 * SECOND, kind=DURATION, help="how often nsqadmin asks each nsqd and nsqlookupd"
     )

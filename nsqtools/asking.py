@@ -38,6 +38,8 @@ def opened(options: AskingOptions) -> ClusterHttp:
         request_timeout=options.http_client_request_timeout / SECOND,
         tls=tls,
         secret=secret,
+        configured=(*options.nsqd_http_address, *options.lookupd_http_address),
+        allow_cleartext=options.auth_allow_cleartext,
     )
 
 

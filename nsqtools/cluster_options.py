@@ -32,6 +32,9 @@ class AskingOptions(ToolOptions):
     auth_secret_file: str = option(
         "", help="file with the AUTH secret to send to nsqds, for those that run with --http-auth"
     )
+    auth_allow_cleartext: bool = option(
+        False, kind=BOOL, help="send the AUTH secret without TLS also to nsqds that nsqlookupd named"
+    )
 
     def cluster_problem(self) -> str | None:
         """Why no nsqd can be asked, or None."""

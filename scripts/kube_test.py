@@ -274,6 +274,8 @@ TLS_AND_AUTH: Final = (
     "--set=nsqlookupd.tls.secretName=kt-tls",
     "--set=nsqadmin.tls.secretName=kt-tls",
     "--set=auth.secretName=kt-auth",
+    # With tcp-https the HTTP port stays open.
+    "--set=auth.allowCleartext=true",
     "--set=nsqd.config.auth-http-address={kt-auth:80}",
     "--set=nsqd.config.http-auth=true",
 )

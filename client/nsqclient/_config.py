@@ -71,6 +71,8 @@ class Config:
     output_buffer_size: int = 16384
     output_buffer_timeout: float = _duration(0.25)
     auth_secret: str = field(default="", repr=False)
+    # Whether auth_secret is sent without TLS to an nsqd that nsqlookupd named. One given by address gets it.
+    auth_allow_cleartext: bool = False
     # Receive and publish headers of messages; needs an nsqd that supports them.
     headers: bool = False
 

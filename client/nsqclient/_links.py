@@ -205,7 +205,13 @@ class Links:
 
     async def _open(self, address: str) -> Connection:
         try:
-            link = await open_connection(address, self._config, self._listener, self._publish_timeout)
+            link = await open_connection(
+                address,
+                self._config,
+                self._listener,
+                self._publish_timeout,
+                is_configured=address in self._fixed,
+            )
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
             self._directory.unreachable(address)

@@ -144,7 +144,9 @@ class Subscriptions:
 
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]
-        connection = await connect(address, self._config, self._listener)
+        connection = await connect(
+            address, self._config, self._listener, is_configured=address in self._addresses.fixed
+        )
         connection.topic, connection.channel = self._topic, self._channel
         try:
             await connection.request(self._subscribe)

@@ -18,6 +18,9 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 
 Target = TypeVar("Target", NsqdApi, LookupdApi)
 
+# So long a node that is drained accepts publishes, while producers move to other nodes.
+DRAIN_GRACE_MS: Final = 5000
+
 # The answers of nodes that have nothing to change, the more exact one first.
 _ABSENT: Final = (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND)
 
@@ -44,6 +47,8 @@ class Done:
     silent: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
     refusing: tuple[str, ...] = ()
+    # Why the audit lacks this change; it is added later.
+    audit_problem: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -61,7 +66,10 @@ class Done:
 
     @property
     def message(self) -> str:
-        return warning(self.stages)
+        told = warning(self.stages)
+        if not self.audit_problem:
+            return told
+        return f"{told}; {self.audit_problem}" if told else f"WARNING: {self.audit_problem}"
 
 
 class Actions:
@@ -143,11 +151,13 @@ class Actions:
         return steps.done(self._cluster.discovery.asks)
 
     async def drain(self, node: str, *, cancel: bool) -> Done:
-        """Make the nsqd at *node* refuse publishes so that it empties, or accept them again (*cancel*)."""
+        """Make the nsqd at *node* refuse publishes after the grace time, or accept them again (*cancel*)."""
         if not self._cluster.is_there(node):
             raise UnknownError(NODE_NOT_FOUND)
         steps = _Steps(self.order)
-        await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel))
+        await steps.each(
+            [self._cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel, grace_ms=DRAIN_GRACE_MS)
+        )
         return steps.done("nsqd")
 
     async def tombstone(self, topic: str, node: str) -> Done:

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
@@ -19,6 +19,8 @@ from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
 
 DoneT = TypeVar("DoneT", bound=Done)
+
+AUDIT_UNWRITABLE: Final = "AUDIT_UNWRITABLE"
 
 
 class Desk:
@@ -62,13 +64,16 @@ class Desk:
     def check(self, request: Request, action: str = "", topic: str = "") -> None:
         """Raise ApiError for people without the right, and for requests that another site's page caused.
 
-        While the action is not known yet, only people who may change nothing at all are refused.
+        While the action is not known yet, only people who may change nothing at all are refused. While a line
+        of the audit cannot be written, all changes are refused with AUDIT_UNWRITABLE.
         """
         may = (
             self.may(request, action, topic) if action else self.rights.may_somewhere(request, Role.OPERATOR)
         )
         if not may or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
+        if action != "audit" and not self.audit.write():
+            raise ApiError(503, AUDIT_UNWRITABLE)
 
     async def create(self, request: Request, topic: str, channel: str) -> Done:
         if not channel:
@@ -107,8 +112,10 @@ class Desk:
     async def follow(self, this: Round) -> None:
         """Complete the audit of changes whose outcome was unknown, once their node answers again.
 
+        Lines that could not be written are written.
         The outcome is read from the second figures after its return: the request came before their question.
         """
+        self.audit.write()
         completed: set[str] = set()
         views = {view.address: view for view in this.nodes if view.answers}
         for deed in self.audit.unknown():
@@ -190,6 +197,12 @@ class Desk:
             silent=done.silent,
         )
         self._notify(request, words, topic, channel, node)
+        if self.audit.problem:
+            done = replace(
+                done,
+                audit_problem=f"the audit lacks this change: {self.audit.problem}; it is added when the file "
+                "can be written, and other changes are refused until then",
+            )
         if topic:
             self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "anonymous")
         return done

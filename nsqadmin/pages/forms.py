@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
-from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.actions import DRAIN_GRACE_MS, Done, QueueAction
 from nsqadmin.changes.alerts import Alerts, place_of
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
@@ -45,8 +45,9 @@ _MUTE_EFFECTS: Final = {
 }
 _DRAIN_EFFECTS: Final = {
     "drain": [
-        "The node refuses publishes from now on, so that producers go to others; consumers empty it.",
-        "It stays in the cluster and is taken back with one click, or by a restart.",
+        f"The node accepts publishes for {DRAIN_GRACE_MS // 1000} s while producers move to other nodes.",
+        "Then the node refuses publishes, and consumers empty it.",
+        "It stays in the cluster. Resume publishing with one click, or by a restart.",
     ],
     "undrain": ["The node accepts publishes again."],
 }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from nsqadmin.changes.desk import AUDIT_UNWRITABLE
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -69,6 +70,14 @@ class Replies:
                 )
 
             except ApiError as error:
+                if error.code == AUDIT_UNWRITABLE and "text/html" in request.headers.get("Accept", ""):
+                    return self._render.page(
+                        request,
+                        "problem.html",
+                        status=error.status,
+                        problem="The change was refused, because the audit cannot be written.",
+                        **_place(request),
+                    )
                 # Programs get the code; people who follow a link get a sentence.
                 follows = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
                 if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):

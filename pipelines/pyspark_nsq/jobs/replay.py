@@ -56,6 +56,11 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     add("--progress", default="", metavar="FILE", help="notes what was published")
     add("--retry-seconds", default="", metavar="N", help="how long all nsqds may be away, default 30")
     add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add(
+        "--auth-allow-cleartext",
+        action="store_true",
+        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
+    )
     add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
@@ -66,6 +71,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
                 "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
                 "retryTimeout": given.retry_seconds,
                 "authSecretFile": given.auth_secret_file,
+                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )

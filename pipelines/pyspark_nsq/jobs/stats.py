@@ -91,6 +91,11 @@ def parse(argv: Sequence[str]) -> StatsOptions:
     add("--file-every", type=float, default=300.0, metavar="SECONDS", help="what a file has, default 300")
     add("--looks", type=int, default=None, metavar="N", help="end after so many; default: at a signal")
     add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add(
+        "--auth-allow-cleartext",
+        action="store_true",
+        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
+    )
     add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
@@ -100,6 +105,7 @@ def parse(argv: Sequence[str]) -> StatsOptions:
                 "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
                 "retryTimeout": "0",
                 "authSecretFile": given.auth_secret_file,
+                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )

@@ -54,6 +54,7 @@ NAMES: Final = (
     "requestTimeout",
     "retryTimeout",
     "authSecretFile",
+    "authAllowCleartext",
     "tlsRootCaFile",
     "tlsCertFile",
     "tlsKeyFile",
@@ -118,6 +119,7 @@ class SourceOptions:
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
     auth_secret_file: str = ""
+    auth_allow_cleartext: bool = False
     tls: Mapping[str, str] = field(default_factory=dict)
     forget_nsqds: tuple[str, ...] = ()
     forget_topics: tuple[str, ...] = ()
@@ -152,6 +154,7 @@ class SourceOptions:
             request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
             retry_s=options.seconds("retryTimeout", 10.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
+            auth_allow_cleartext=options.flag("authAllowCleartext", default=False),
             tls=options.tls(),
             forget_nsqds=options.addresses("forgetNsqds"),
             forget_topics=forget_topics,

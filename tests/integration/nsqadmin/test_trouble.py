@@ -140,7 +140,10 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert "It owes 4 messages to 0 consumers." in question
     assert "No consumers there for orders/billing: 4 messages stay." in question
     assert f"Draining started on nsqd {node.http_address}." in done
+    # For the grace time it takes publishes, while producers move to other nodes.
+    node.post("/pub?topic=late", b"in the grace time")
     assert node.get("/drain")["draining"]
+    assert ask(node, "GET", "/ready").status == 503
     assert not site.nsqds[1].get("/drain")["draining"]
     # The page must show it at once, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
