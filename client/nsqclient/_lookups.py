@@ -5,11 +5,10 @@ import json
 import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from nsqclient._config import Config
 from nsqclient._tasks import end
-from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
 
@@ -159,19 +158,22 @@ def producer_addresses(answer: Any) -> list[str]:
     if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
         answer = answer["data"]
     try:
-        if "producers" not in answer:
-            raise TypeError("no producers")
-        found = [_address(node) for node in fields.objects(answer, "producers")]
-    except (TypeError, AttributeError) as error:
+        # Go writes an empty list as null.
+        found = [_address(node) for node in answer["producers"] or ()]
+    except (TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"the answer is not one of /lookup: {error}") from error
     return list(dict.fromkeys(found))
 
 
-def _address(node: fields.Json) -> str:
-    host, port = fields.text(node, "broadcast_address"), fields.integer(node, "tcp_port")
-    if not host or not 0 < port < 1 << 16:
+def _address(node: Mapping[str, Any]) -> str:
+    host, port = node["broadcast_address"], node["tcp_port"]
+    if not isinstance(host, str) or not host or not host.isprintable() or not _is_port(port):
         raise TypeError("a producer without an address")
     return join_host_port(host, port)
+
+
+def _is_port(port: object) -> TypeGuard[int]:
+    return isinstance(port, int) and not isinstance(port, bool) and 0 < port < 1 << 16
 
 
 def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
@@ -223,7 +225,7 @@ def _https(url: str, refusal: bytes) -> str | None:
         port = json.loads(refusal)["https_port"]
     except (*_UNUSABLE, LookupError):
         return None
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+    if not _is_port(port):
         return None
     parts = urlsplit(url)
     return urlunsplit(("https", join_host_port(parts.hostname or "", port), parts.path, parts.query, ""))
