@@ -189,6 +189,7 @@ class Dispatch(Listener):
         self.has_ended = True
         self.wake_all()
         await self.tasks.end()
+        await self.links.addresses.close()
         for kept in (self.backlog, self.full_topics.refused):
             kept.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
@@ -287,7 +288,7 @@ class Dispatch(Listener):
         An nsqd that came back since nsqlookupd was asked last is still unknown, or rests because it was away.
         Publishes lost meanwhile because another message was refused get the same chance.
         """
-        while self.links.has_lookups and (failing := self._failing()):
+        while self.links.addresses.has_lookupds and (failing := self._failing()):
             await self.links.ask_again()
             for publish in failing:
                 publish.tries, publish.asked = 0, True

@@ -12,9 +12,9 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.aggregate import topic_on
-from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
+from nsqcore import fields
 from nsqcore.cluster.models import TopicStats
 from nsqcore.http.api import (
     ApiError,

@@ -14,9 +14,9 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.node_error import NodeError
-from nsqclient.wire.pieces import add_piece
 from nsqclient.wire.version import ACCEPT
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
+from nsqcore.pieces import add_piece
 from nsqcore.version import POLL_HEADERS
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nsqclient.wire.pieces import add_piece
 from nsqcore.http.pace import Pace
+from nsqcore.pieces import add_piece
 from nsqcore.process.listen import peer_ip, shown_peer
 
 Response: TypeAlias = web.StreamResponse

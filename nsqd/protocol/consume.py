@@ -6,7 +6,6 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqclient.wire.names import is_valid_name_bytes
-from nsqclient.wire.quote import quote
 from nsqd.engine import topology
 from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
 from nsqd.engine.in_flight import NotInFlight
@@ -14,6 +13,7 @@ from nsqd.engine.owners import owner_of
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
 from nsqd.protocol.connection_state import ConnectionState
+from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import number, text
 from nsqd.protocol.replies import CLOSE_WAIT, OK
 from nsqd.protocol.states import State

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from nsqclient.wire.pieces import add_piece
+from nsqcore.pieces import add_piece
 from nsqd.replication import frames
 from nsqd.replication.fields import (
     CHANNEL,

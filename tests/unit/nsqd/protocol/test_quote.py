@@ -1,6 +1,6 @@
 import pytest
 
-from nsqclient.wire.quote import quote
+from nsqd.protocol.quote import quote
 
 
 @pytest.mark.parametrize(

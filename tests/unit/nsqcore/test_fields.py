@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqclient.wire import fields
+from nsqcore import fields
 
 READERS = [
     (fields.text, "", "a", 1),
