@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak peers image bare chart load run check clean
+.PHONY: docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -51,8 +51,6 @@ bench: dev ## measure nsqd; see docs/evidence/performance.md
 	$(B)/python -m bench
 soak: dev  ## ten minutes or T seconds of mixed load; names memory and live objects that grew: make soak T=3600
 	$(B)/python -m bench.soak --seconds $(or $(T),600)
-peers: dev ## compare our nsqd with the other installed brokers; data in ROOT: make peers ROOT=/var/tmp
-	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
 first-message: dev ## measure the seconds to the first message, by each way of the README; as root
