@@ -1,4 +1,4 @@
-"""Modules of nsqd that run for each message are compiled; interpreted classes inherit from interpreted ones."""
+"""Modules of nsqd that run for each message are compiled; no interpreted class has a compiled base."""
 
 import ast
 import asyncio
