@@ -60,7 +60,7 @@ def test_a_process_is_heard_without_its_noise():
     assert done.stderr == "a reason\n"
 
 
-def test_what_threads_complain_of_that_talk_with_a_dead_jvm_is_noise_and_nothing_else_is(caplog):
+def test_only_errors_of_threads_that_talk_with_a_dead_jvm_are_noise(caplog):
     hush_py4j()
     root = logging.getLogger()
 
