@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
+.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -22,6 +22,11 @@ newest:    ## the tests that depend on the standard library, on the newest Pytho
 	./test newest
 test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
+coverage: dev ## branch coverage of each package, compared with docs/evidence/reliability.md; takes an hour
+	$(B)/coverage erase
+	COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 -m "not compat" $(TESTS)
+	$(B)/coverage combine -q
+	$(B)/python scripts/branch_coverage.py
 property: dev ## property tests only
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers, each for its share of T seconds, a minute by default: make fuzz T=600
