@@ -179,7 +179,7 @@ def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(i
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_the_tools_and_a_load_that_runs():
+def test_dockerfile_steps_make_working_daemons_tools_and_load():
     # Stage "compiled" of ./test goes on with the build that is kept here, and then compiles nothing itself.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
     done = subprocess.run(

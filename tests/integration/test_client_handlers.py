@@ -329,7 +329,7 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
         assert consumer.in_flight == 0
 
 
-async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_message_is_handled(cluster):
+async def test_handler_with_a_cancelled_task_has_failed_and_the_next_message_is_handled(cluster):
     nsqd = cluster.nsqd()
     handled = []
 
@@ -453,7 +453,7 @@ async def test_a_delay_that_cannot_be_used_costs_neither_its_message_nor_the_nex
     assert "the delay after attempt 1 failed" in caplog.text
 
 
-async def test_a_backoff_strategy_that_fails_keeps_the_consumer_neither_stopped_nor_running(caplog):
+async def test_consumer_runs_on_without_backoff_when_its_strategy_fails(caplog):
     handled = []
 
     def fail_at_first(message):

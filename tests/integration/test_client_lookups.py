@@ -264,7 +264,7 @@ async def test_an_nsqd_that_is_missing_beside_others_is_left():
             await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
 
 
-async def test_an_nsqlookupd_that_cannot_be_reached_keeps_no_nsqd_that_another_one_has_forgotten():
+async def test_unreachable_nsqlookupd_keeps_no_nsqd_that_another_has_forgotten():
     async with answering() as refusing:
         pass
     with MemoryNsqd() as leaving, MemoryNsqd() as other:

@@ -159,7 +159,7 @@ def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_
         close_at_once(started, "nsq consumer t/c")
 
 
-def test_a_producer_that_several_threads_close_has_sent_all_when_each_of_them_goes_on():
+def test_producer_has_sent_all_when_close_returns_in_each_of_several_threads():
     with MemoryNsqd() as nsqd:
         for turn in range(20):
             sent = []

@@ -101,7 +101,7 @@ def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_file_that_cannot_be_moved_into_place_is_an_error_and_leaves_nothing_behind(tmp_path):
+def test_range_file_that_cannot_be_moved_is_an_error_and_is_removed(tmp_path):
     (tmp_path / "date=2026-11-20").touch()
     with pytest.raises(OSError):
         write(tmp_path, batch([1000], [0]))

@@ -142,9 +142,7 @@ def test_a_producer_that_joins_between_two_runs_is_read(spark, nodes, topic, tmp
     assert bodies == [b"a", b"b"]
 
 
-def test_a_nsqd_that_dies_while_spark_reads_is_named_and_its_messages_come_in_the_next_run(
-    spark, cluster, topic, tmp_path
-):
+def test_nsqd_that_dies_while_spark_reads_is_named_and_read_in_the_next_run(spark, cluster, topic, tmp_path):
     nodes = Nodes(cluster)
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a", b"b")

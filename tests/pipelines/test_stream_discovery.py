@@ -149,7 +149,7 @@ def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_d
     back = threading.Timer(1, restarts.start)
     back.start()
 
-    assert messages_of(nodes.parsed(both, lookupdHttpAddresses=lookupds, retryTimeout="30")) == 3
+    assert messages_of(nodes.parsed(both, lookupdHttpAddresses=lookupds, retryTimeout="6")) == 3
     back.join()
 
 

@@ -1,4 +1,4 @@
-"""One process that answers HTTP as many nsqd and nsqlookupd would: ``python -m bench.stub_cluster``.
+"""One process that answers HTTP as many nsqd and nsqlookupd would: ``python -m tests.support.stub_cluster``.
 
 The counts of every topic grow with time, and each channel has two consumers that keep up. A POST to a node's
 own port freezes, thaws or kills it (``/stub/freeze``, ``/stub/thaw``, ``/stub/die``), and a POST to any
@@ -275,7 +275,7 @@ class _Connection(asyncio.Protocol):
         self._port = transport.get_extra_info("sockname")[1]
         self.of_port.setdefault(self._port, set()).add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         self.of_port[self._port].discard(self)
 
     def drop(self) -> None:
@@ -311,23 +311,12 @@ async def serve(size: Size, lookupds: int) -> None:
     await stop.wait()
 
 
-def size_arguments(parser: argparse.ArgumentParser) -> None:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.stub_cluster", description=__doc__)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--topics", type=int, default=1000)
-    parser.add_argument("--channels", type=int, default=5)
-    parser.add_argument("--spread", type=int, help="how many nodes each topic is on (default: all)")
-    parser.add_argument("--lookupds", type=int, default=2)
-
-
-def size_of(args: argparse.Namespace) -> Size:
-    return Size(args.nodes, args.topics, args.channels, args.spread or args.nodes)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.stub_cluster", description=__doc__)
-    size_arguments(parser)
     args = parser.parse_args()
-    asyncio.run(serve(size_of(args), args.lookupds))
+    asyncio.run(serve(Size(args.nodes, args.topics, channels=5, spread=args.nodes), lookupds=2))
     return 0
 
 
