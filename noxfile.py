@@ -93,14 +93,17 @@ def spark(session: nox.Session) -> None:
     session.run("scripts/programs", "spark")
     # Spark lives shortly here. Without Java's second compiler and its garbage collector for large heaps these
     # tests take a third less of the processors.
-    session.env["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    installed = Path(
-        session.run(BIN / "python", "-c", "import pyspark; print(pyspark.__path__[0])", silent=True).strip()
-    )
-    classes, version = installed / "nsq-classes.jsa", installed / "version.py"
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
     # With Spark's classes in one archive each start takes some seconds less.
-    if not classes.exists() or classes.stat().st_mtime <= version.stat().st_mtime:
-        session.run(BIN / "python", "-m", "pyspark_nsq.jobs.class_data")
+    classes = ROOT / ".pytest_cache" / "spark-classes.jsa"
+    if not classes.exists():
+        classes.parent.mkdir(exist_ok=True)
+        shell = (BIN / "python", "-m", "pyspark.find_spark_home")
+        spark_sql = Path(session.run(*shell, silent=True).strip(), "bin", "spark-sql")
+        session.env["JAVA_TOOL_OPTIONS"] = f"{java} -XX:ArchiveClassesAtExit={classes}"
+        in_memory = "--conf=spark.sql.catalogImplementation=in-memory"
+        session.run(str(spark_sql), "--master=local[1]", in_memory, "-e", "SELECT 1", silent=True)
+    session.env["JAVA_TOOL_OPTIONS"] = f"{java} -XX:SharedArchiveFile={classes}"
     suite(session, "spark", "-n2", "--dist=loadfile", *files_of("spark"))
 
 

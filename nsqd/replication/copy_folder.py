@@ -30,7 +30,8 @@ from nsqd.replication.copy_file import (
     numbers,
     settle,
 )
-from nsqd.replication.frames import CopiedFile, is_copied_name
+from nsqd.replication.fields import is_copied_name
+from nsqd.replication.frames import CopiedFile
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_store import topic_folder
 

@@ -14,7 +14,8 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready, is_copied_name
+from nsqd.replication.fields import is_copied_name
+from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary, ReplicaSettings
 from nsqd.replication.records import CopyRecord
