@@ -98,8 +98,8 @@ def spark(session: nox.Session) -> None:
     classes = ROOT / ".pytest_cache" / "spark-classes.jsa"
     if not classes.exists():
         classes.parent.mkdir(exist_ok=True)
-        shell = (BIN / "python", "-m", "pyspark.find_spark_home")
-        spark_sql = Path(session.run(*shell, silent=True).strip(), "bin", "spark-sql")
+        home = session.run(BIN / "python", "-c", "import pyspark; print(pyspark.__path__[0])", silent=True)
+        spark_sql = Path(home.strip(), "bin", "spark-sql")
         session.env["JAVA_TOOL_OPTIONS"] = f"{java} -XX:ArchiveClassesAtExit={classes}"
         in_memory = "--conf=spark.sql.catalogImplementation=in-memory"
         session.run(str(spark_sql), "--master=local[1]", in_memory, "-e", "SELECT 1", silent=True)

@@ -201,7 +201,7 @@ class Links:
                 self._config,
                 self._listener,
                 self._publish_timeout,
-                is_configured=address in self._fixed,
+                is_configured=address in self.addresses.given,
             )
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())

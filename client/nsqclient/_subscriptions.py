@@ -213,7 +213,7 @@ class Subscriptions:
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]
         connection = await connect(
-            address, self._config, self._listener, is_configured=address in self._addresses.fixed
+            address, self._config, self._listener, is_configured=address in self.addresses.given
         )
         connection.topic, connection.channel = self._topic, self._channel
         try:
