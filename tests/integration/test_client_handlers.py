@@ -512,7 +512,7 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
         consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
         async with consumer:
             consumer._subscriptions.addresses.add(silent)
-            consumer._addresses.hurry()
+            consumer._subscriptions.pace.hurry()
             await publish(nsqd, b"1")
             nsqd.kill()
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
