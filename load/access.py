@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from load.connection import Access
-from nsqclient._tls import tls_context
+from nsqclient._config import tls_context
 
 
 def read_access(tls: Mapping[str, str], auth_secret_file: str, *, allow_cleartext: bool) -> Access:

@@ -16,11 +16,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from nsqclient._config import Config
+from nsqclient._config import Config, tls_context
 from nsqclient._consumer import Consumer
 from nsqclient._message import Message
 from nsqclient._producer import Producer
-from nsqclient._tls import tls_context
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.node_error import NodeError

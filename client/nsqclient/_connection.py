@@ -5,16 +5,13 @@ import logging
 from typing import Any, Final, cast
 
 from nsqclient._config import Config
-from nsqclient._errors import ConnectionLostError
+from nsqclient._errors import ConnectionLostError, stranger
 from nsqclient._listener import Listener
 from nsqclient._message import Message, Outcome
-from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish
+from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish, UnderWay
 from nsqclient._retry import Retry
-from nsqclient._strangers import stranger
-from nsqclient._under_way import UnderWay
-from nsqclient._watchdog import Watchdog
+from nsqclient._timeouts import Watchdog, unsent_bytes
 from nsqclient.net.layers import Compressed
-from nsqclient.net.unsent import unsent_bytes
 from nsqclient.wire import commands
 from nsqclient.wire.compression import Codec
 from nsqclient.wire.errors import ProtocolError

@@ -6,16 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from nsqclient._backlog import Backlog
+from nsqclient._backlog import Backlog, FullTopics
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError, UnsupportedError
-from nsqclient._full_topics import FullTopics
 from nsqclient._links import Links
 from nsqclient._listener import Listener
 from nsqclient._middleware import Publication
-from nsqclient._publications import publish_of
-from nsqclient._requests import Answer, Confirmation, Publish
+from nsqclient._requests import Answer, Confirmation, Publish, publish_of
 from nsqclient._tasks import Tasks
 from nsqclient.wire.errors import (
     E_BAD_BODY,

@@ -11,7 +11,7 @@ from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import AuthError, ConnectionLostError, HandshakeError, UnreachableError
 from nsqclient._listener import Listener
-from nsqclient._running_time import running_timeout
+from nsqclient._timeouts import running_timeout
 from nsqclient.wire import commands
 from nsqclient.wire.address import split_address
 from nsqclient.wire.compression import Deflate, Snappy

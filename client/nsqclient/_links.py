@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nsqclient._addresses import AddressBook
+from nsqclient._addresses import AddressBook, Roster
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError, UnreachableError
 from nsqclient._handshake import connect as open_connection
 from nsqclient._listener import Listener
 from nsqclient._requests import awaitable
-from nsqclient._roster import Roster
 from nsqclient._tasks import Tasks, is_stopping
 from nsqclient.wire.errors import ProtocolError
 

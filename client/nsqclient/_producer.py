@@ -11,8 +11,7 @@ from nsqclient._config import Config
 from nsqclient._dispatch import Dispatch
 from nsqclient._middleware import Middleware, Publication
 from nsqclient._passage import Passage
-from nsqclient._publications import Body, all_bytes, body_bytes
-from nsqclient._requests import Answer, Confirmation, Publish, awaitable
+from nsqclient._requests import Answer, Body, Confirmation, Publish, all_bytes, awaitable, body_bytes
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of

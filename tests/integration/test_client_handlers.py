@@ -496,7 +496,7 @@ async def test_choosing_that_fails_is_tried_again_in_the_next_round(caplog):
             choose=fail_at_first,
         )
         async with consumer:
-            consumer._addresses.add(other.address)
+            consumer._subscriptions.addresses.add(other.address)
             await eventually(lambda: handled == [b"1"], "the next round has found it")
 
     assert "choose failed" in caplog.text
@@ -511,8 +511,8 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
         addresses = [nsqd.tcp_address]
         consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
         async with consumer:
-            consumer._addresses.add(silent)
-            consumer._addresses.hurry()
+            consumer._subscriptions.addresses.add(silent)
+            consumer._subscriptions.pace.hurry()
             await publish(nsqd, b"1")
             nsqd.kill()
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")

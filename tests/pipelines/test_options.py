@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqclient._tls import TLS_OPTIONS
+from nsqclient._config import TLS_OPTIONS
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.options import NAMES, SourceOptions, StartingOffsets
 

@@ -11,8 +11,7 @@ from typing import Any, Concatenate, Final, Self
 
 from nsqclient import _producer as asynchronous
 from nsqclient._errors import ClosedError
-from nsqclient._publications import Body, body_bytes
-from nsqclient._requests import Confirmation, awaitable
+from nsqclient._requests import Body, Confirmation, awaitable, body_bytes
 from nsqclient._threads import (
     LoopThread,
     P,

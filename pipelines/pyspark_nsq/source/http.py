@@ -124,7 +124,7 @@ class NodeConnection:
     def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
         if https:
             # Imported here, because most executors do not need the client.
-            from nsqclient._tls import tls_context
+            from nsqclient._config import tls_context
 
             try:
                 context = tls_context(self._tls)
