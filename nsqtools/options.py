@@ -26,6 +26,12 @@ class ToolOptions(CommandOptions):
         return f"{timestamp()[:19]} {sentence}"
 
 
+def headers_of(lines: tuple[str, ...]) -> dict[str, str]:
+    """Return the headers of lines ``Key: Value``; a key or value is empty if a line has none."""
+    split = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in split}
+
+
 def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:
     """Refuse neither or both of the two ways to find nsqd; *kind* is ``tcp`` or ``http``."""
     if not nsqd and not lookupd:

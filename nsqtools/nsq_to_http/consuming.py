@@ -10,7 +10,7 @@ from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
 from nsqtools.nsq_to_http.routing import AddressRoute, route
 from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
 from nsqtools.process import say
-from nsqtools.timed import Timed
+from nsqtools.timing import Timed
 
 
 async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
