@@ -20,7 +20,7 @@ from nsqcore.process.output import put, tell
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
-# Number of nsqlookupd looked for in one release; nobody runs as many.
+# Number of nsqlookupd looked for in one release; no cluster has as many.
 MOST_LOOKUPDS: Final = 9
 
 # Takes and returns the same as socket.getaddrinfo.

@@ -102,7 +102,7 @@ class LoadConnection:
         self.send(b"".join([commands.fin(one) for one in ids]))
 
     def end(self) -> list[MessageRecord]:
-        """Unsubscribe and return the messages that arrived meanwhile; the caller must finish them."""
+        """Unsubscribe and return the messages that arrived until then; the caller must finish them."""
         self.request(commands.CLS)
         messages, self._messages = self._messages, []
         return messages

@@ -18,7 +18,7 @@ globals().update(make_users({text!r}))
 @dataclass(frozen=True, slots=True)
 class Plan:
     run: str
-    """Drawn anew for each run: messages of others are told apart by it."""
+    """Drawn for each run: messages of others are told apart by it."""
     profile: Profile
     lookupds: list[str]
     admins: list[str]

@@ -56,7 +56,7 @@ class LoadUser(User):
 
 
 class PacedUser(LoadUser):
-    """Sends requests when they are due; a late one is sent at once and measured from its due time."""
+    """Sends requests when they are due; a late one is sent immediately and measured from its due time."""
 
     abstract = True
     rate: ClassVar[float]  # requests a second of this user; 0 means as soon as the last was answered

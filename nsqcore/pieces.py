@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# Pieces are joined up to this size: an object takes up to 60 bytes beside its content.
+# Pieces are joined up to this size: an object takes up to 60 bytes more than its content.
 JOINED: Final = 4096
 
 

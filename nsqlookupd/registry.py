@@ -1,7 +1,8 @@
 """Who produces what: the directory itself. Pure; time arrives as ``now_ns``.
 
 A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<topic>:`` and
-``channel:<topic>:<channel>``. A key may be without producers: somebody created it, or its last producer left.
+``channel:<topic>:<channel>``. A key without producers was created by an operator, or its
+last producer left.
 """
 
 import sys

@@ -75,7 +75,7 @@ def _client_option(word: str) -> tuple[str, ...]:
 
 
 CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True)
-"""``key,value`` for the client library. Each is checked at once; later, whether all fit together."""
+"""``key,value`` for the client library. Each is checked when it is read; later, whether all fit together."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def run(
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and its
-    sentence goes to *tell*. *hang_up_stops* is as in `lifecycle.run_until_stopped`. When nobody reads stdout
+    sentence goes to *tell*. *hang_up_stops* is as in `lifecycle.run_until_stopped`. When stdout has no reader
     any more, the exit code is the one that a shell reports for the original, which SIGPIPE ends.
     """
     raise_file_limit()

@@ -21,7 +21,7 @@ from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.takeover.adopt import PROGRESS
 from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, store_of
 
-# The name of a topic's own backlog beside its channels.
+# The name of a topic's own backlog, as opposed to those of its channels.
 BACKLOG: Final = ""
 
 

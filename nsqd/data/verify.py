@@ -41,7 +41,7 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
 
 
 def _reservation(opened: OpenedDataPath) -> Iterator[str]:
-    """What is damaged in the reservation. A copied data path is no damage: it goes on with other ids."""
+    """What is damaged in the reservation. A copied data path is no damage: it continues with other ids."""
     path = opened.path / FILE_NAME
     warned: list[str] = []
     reservation = Reservation(opened.disk, opened.path, opened.broker.sequences)

@@ -159,7 +159,7 @@ class Checkpointer:
             try:
                 return await self._write_now(topic, store)
             finally:
-                # A round that ran meanwhile has skipped the topic.
+                # Another round has skipped the topic.
                 topic.changed = True
 
     def _state_of(self, topic: Topic) -> _TopicCheckpoints:
@@ -202,7 +202,7 @@ class Checkpointer:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> bool:
-        """Write a checkpoint; returns whether it was written, even if the topic changed meanwhile."""
+        """Write a checkpoint; returns whether it was written, even if the topic changed during that."""
         # The files of a copy are removed when the copy is dropped.
         low_water = 0 if isinstance(store, CopyStore) else topic.unwanted_below()
         notes = store.notes
@@ -232,7 +232,7 @@ class Checkpointer:
             if topic.deleted or care.quiesced or isinstance(store, CopyStore):
                 return True
             covered = store.checkpoints
-            # A channel created meanwhile may need messages that no channel needed when the
+            # A channel created during that may need messages that no channel needed when the
             # checkpoint began.
             low_water = min(covered.covered_low_water, topic.unwanted_below())
             store.drop_below(low_water, covered.covered_notes)
@@ -293,7 +293,7 @@ class Checkpointer:
             self._removing = None
 
     async def _look_for_space(self) -> None:
-        """Make the node healthy again when there is room for the refused messages, even if nobody publishes.
+        """Make the node healthy again when there is room for the refused messages, even without publishes.
 
         Publishers are sent away from an unhealthy node, so no publish would find the room.
         """

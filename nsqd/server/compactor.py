@@ -1,4 +1,4 @@
-"""Freeing the disk of messages that nobody wants: files are removed, sparse segments are compacted.
+"""Freeing the disk of messages that no channel wants: files are removed, sparse segments are compacted.
 
 A topic that changed is checked until nothing is left to do, whether anybody uses it again or not. Several
 topics are worked on at a time, each in its own thread; together they read and write at most

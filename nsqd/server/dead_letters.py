@@ -23,7 +23,7 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.write_batch import WriteBatch
 from nsqd.storage.topic_store import store_of
 
-# How many messages of one channel are moved at once, which takes a few milliseconds.
+# How many messages of one channel are moved in one turn, which takes a few milliseconds.
 _AT_ONCE: Final = 500
 # Messages that could not be moved are tried again after this time.
 _PAUSE_S: Final = 1.0

@@ -34,7 +34,7 @@ NEW_AT_ONCE: Final = 5
 # The time between the starts of two fsyncs that --sync-every asks for. Without a pause, the fsyncs and
 # handing them to threads took a fifth of the processor time of publishing.
 SYNC_PAUSE_NS: Final = 20_000_000
-# A store that cannot be synced is tried again after this time, even if nobody publishes.
+# A store that cannot be synced is tried again after this time, even without publishes.
 TRIAL_S: Final = 1.0
 # If the disk syncs in less time than this, handing an fsync to a thread costs more than syncing in the loop.
 FAST_S: Final = 0.0005
@@ -170,7 +170,7 @@ class Fsync:
     async def synced(self) -> None:
         """Wait until the fsync of everything appended by now has succeeded or failed.
 
-        If the caller is cancelled, the fsync goes on.
+        If the caller is cancelled, the fsync continues.
         """
         topics = {store: run.topic for store, run in self._running.items()} | self._unsynced
         left = len(topics)
@@ -219,7 +219,7 @@ class Fsync:
         if store in self._running or store in self._resting:
             self._again[store] = None
         elif store not in self._waiting and store not in self._waiting_new:
-            # A store becomes new while it waits when somebody removes its folder.
+            # A store becomes new while it waits if its folder is removed.
             queue = self._waiting_new if store.is_new else self._waiting
             queue[store] = None
             self._launch_soon()
@@ -314,7 +314,7 @@ class Fsync:
             reason = words_of(error)
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
             if folders:
-                # Their files are removed only when the names are, and nobody asks for that again.
+                # Their files are removed only when the names are, and no other request does that.
                 self._try_later()
         else:
             self._data.deleted += folders
@@ -384,7 +384,7 @@ class Fsync:
             self._trial = self._loop.call_later(self._trial_s, self._try_again)
 
     def _try_again(self) -> None:
-        """Sync again what failed, even if nobody publishes: publishers are sent to other nodes."""
+        """Sync again what failed, even without publishes: publishers are sent to other nodes."""
         self._trial = None
         if self._data.deleted_unsynced and not self._path_busy:
             self._sync_path()
@@ -434,7 +434,7 @@ class Fsync:
             raise
 
     def resume(self, store: LogWriter) -> None:
-        """End a rest, and sync the store if that was asked for meanwhile."""
+        """End a rest, and sync the store if that was requested during it."""
         self._resting[store] -= 1
         if not self._resting[store]:
             del self._resting[store]

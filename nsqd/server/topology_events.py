@@ -89,7 +89,7 @@ class TopologyEvents:
     async def flowing(self, topic: Topic) -> bool:
         """Wait until a new topic has the channels that nsqlookupd knows, and its messages go to them.
 
-        Returns whether it had to wait; if so, other tasks ran meanwhile.
+        Returns whether it had to wait; if so, other tasks ran during that.
         """
         asking = self._asking.get(topic)
         if asking is None:

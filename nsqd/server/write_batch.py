@@ -113,7 +113,7 @@ class WriteBatch:
     def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
         """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
 
-        In each round of the loop the first client that waits is answered at once, so that it goes on while
+        In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
         that wait for each answer would work alternately, never at the same time.
         """

@@ -96,7 +96,7 @@ def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nod
     assert "option startingOffsets has a position for nowhere:1, which is none of the logs" in str(
         refused.value
     )
-    assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false goes on without it)")
+    assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false continues without it)")
     assert begin(forgetNsqds="nowhere:1")
     assert caplog.messages == []
     assert begin(failOnDataLoss="false")

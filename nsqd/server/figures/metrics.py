@@ -205,7 +205,7 @@ class NsqdCollector(PacedCollector):
     def _depth(self, channel: Channel) -> int:
         return all_logs.depth(channel, asks_holders=self._broker.asks_holders)
 
-    # Other tasks run while these are read: a topic that is deleted meanwhile is in some of the families.
+    # Other tasks run while these are read: a topic that they delete is in some of the families.
 
     def _of_topics(self, figure: Callable[[Topic], float]) -> Iterator[Sample]:
         for topic in list(self._broker.topics.values()):

@@ -93,7 +93,7 @@ class StatsReport:
         by_channel = self._connections_by_channel() if wanted.include_clients else {}
         shown: list[dict[str, Any]] = []
         for name in names:
-            # It may have been deleted meanwhile.
+            # It may have been deleted since.
             topic = self.broker.topics.get(name)
             if topic is not None and (not wanted.channel or wanted.channel in topic.channels):
                 shown.append(self._topic(topic, wanted, by_channel))

@@ -58,7 +58,7 @@ class LogApi:
     async def bounds(self, request: Request) -> Response:
         """``first <= sequence < end`` can be read; ``acknowledged`` is the position of each channel.
 
-        Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
+        Messages are in the ``extents`` only: after a start the sequence has a higher number. ``gaps``
         are ranges before, between or behind the extents that were stored once and are lost. ``data_path``
         names the data path, wherever it is mounted; a copy of it has another name.
 

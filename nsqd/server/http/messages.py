@@ -52,7 +52,7 @@ class MessagesApi:
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
         picked = await self._finder.pick(topic, channel, query)
         pieces = await self._shown(topic, channel, picked, query)
-        # If the topic or channel was deleted meanwhile, the result may be incomplete.
+        # If the topic or channel was deleted during that, the result may be incomplete.
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         if channel is not None and channel.deleted:
@@ -84,7 +84,7 @@ class MessagesApi:
         pace = Pace(_AT_ONCE)
         found: list[MessageStatus] | None = None
         if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
-            # All messages at once, because each resolution goes through everything that waits.
+            # All messages together, because each resolution goes through everything that waits.
             seqs = [seq for seq, _ in picked.messages]
             found = await self._finder.aside(StatusSnapshot(channel, topic.backlog, seqs).resolve)
         pieces: list[bytes] = []

@@ -146,7 +146,7 @@ class TopicsApi:
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
             holes = await self._holes(topic, self._position(topic, request, "start"))
-            # Other requests may have run meanwhile.
+            # Other requests may have run since.
             topic, name = await self._topic_and_channel_name(request)
         if not request.query.get("start") or name in topic.channels:
             self._broker.channel(topic, name)
@@ -166,7 +166,7 @@ class TopicsApi:
         """
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
-        # Other requests may have run meanwhile.
+        # Other requests may have run since.
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())

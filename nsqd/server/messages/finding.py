@@ -98,7 +98,7 @@ class Finder:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], _T]) -> _T:
-        """Run *work* in the search thread while the event loop goes on; returns its result."""
+        """Run *work* in the search thread while the event loop continues; returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     # --- for one answer ---
@@ -260,7 +260,7 @@ class Finder:
         except FileNotFoundError:
             part = search.at
             if store is not None and part is not None and part.segment in store.segments:
-                # Somebody removed the file: its messages are counted as lost when they are to be delivered.
+                # The file was removed: its messages are counted as lost when they are to be delivered.
                 found.position = part.end if forward else part.first - 1
         except OSError as error:
             if not found.matches:

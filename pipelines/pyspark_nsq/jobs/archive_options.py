@@ -93,7 +93,7 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
     if given.compact and not (given.table and given.available_now):
         parser.error(
             "--compact needs --table=delta, whose readers notice nothing of it, and --available-now; "
-            "files in a plain folder cannot be merged while somebody lists them"
+            "files in a plain folder cannot be merged while a reader lists them"
         )
     for one in given.by:
         try:

@@ -81,7 +81,7 @@ def add_source(parser: JobArguments, channel_help: str) -> None:
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="it is gone for good; once is enough",
+        help="it will not come back; one run is enough",
     )
 
 

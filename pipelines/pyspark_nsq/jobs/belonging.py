@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark_nsq.jobs.session import JobError
 from pyspark_nsq.parquet.places import FilePlace
 
-# The note in the checkpoint, beside Spark's own files.
+# The note in the checkpoint, among Spark's own files.
 NOTE: Final = "nsq-archive.json"
 # The note in the output; readers of Parquet skip names that begin with an underscore.
 OUTPUT_NOTE: Final = "_nsq-archive.json"
@@ -56,7 +56,7 @@ def check_belongs(spark: SparkSession, used: Belongings, output: "FilePlace | Fo
         # Spark keeps a list of the files there, and would neither see our files nor write our batches.
         raise JobError(f"the output {used.output} was written by another query of Spark; take a new output")
     identity = {"id": known or uuid.uuid4().hex}
-    # The checkpoint's note comes first: with it alone the next run goes on.
+    # The checkpoint's note comes first: with it alone the next run continues.
     if noted != now | identity:
         state.write(NOTE, json.dumps(now | identity))
     if written != _of_output(used) | identity:

@@ -44,7 +44,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     parser = JobArguments(
         prog=PROGRAM,
         description="Publish the columns body and, if there is one, headers of Parquet files to a topic. "
-        "With --progress a run that was ended goes on with the row group that it had not finished, whose "
+        "With --progress a run that was ended continues with the row group that it had not finished, whose "
         "messages may be published twice.",
     )
     add = parser.add_argument
@@ -194,6 +194,6 @@ class Progress:
         """Record that *file* is published up to and including *group*."""
         self._done[file] = group + 1
         if self._path is not None:
-            beside = self._path.with_name(self._path.name + ".new")
-            beside.write_text(json.dumps({"input": self._input, "row_groups": self._done}))
-            beside.replace(self._path)
+            unfinished = self._path.with_name(self._path.name + ".new")
+            unfinished.write_text(json.dumps({"input": self._input, "row_groups": self._done}))
+            unfinished.replace(self._path)

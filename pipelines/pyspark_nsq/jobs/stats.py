@@ -171,7 +171,7 @@ class StatsLook:
             except SourceError as error:
                 if not self._known:
                     raise
-                print(f"{error}; going on with the nsqds that are known", file=sys.stderr, flush=True)
+                print(f"{error}; continuing with the nsqds that are known", file=sys.stderr, flush=True)
             else:
                 # One that is down is listed no more, and its row says so.
                 kept = {address: at for address, at in self._known.items() if now - at < _REMEMBERED_S}
@@ -217,7 +217,7 @@ def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
         hours.setdefault(int(row["time"].timestamp()) // 3600, []).append(row)
     for hour, found in hours.items():
         name = f"{folder_of(BY_HOUR, hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
-        beside = place.beside(name)
-        pq.write_table(pa.Table.from_pylist(found, SCHEMA), beside, compression="zstd")
-        place.finish(beside, name)
+        unfinished = place.unfinished(name)
+        pq.write_table(pa.Table.from_pylist(found, SCHEMA), unfinished, compression="zstd")
+        place.finish(unfinished, name)
     return len(rows)

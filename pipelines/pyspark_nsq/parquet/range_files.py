@@ -32,8 +32,8 @@ from pyspark_nsq.source.planner import LogRange
 # memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
 _HELD_BYTES: Final = 4 * _ROW_GROUP_BYTES
-# Messages come nearly in order of time, so a range rarely needs more than two hours at once. Members of JSON
-# bodies may have many values.
+# Messages come nearly in order of time, so a range rarely needs more than two hours. Members of JSON bodies
+# may have many values.
 _MOST_OPEN: Final = 64
 
 # For the other columns Parquet would build a dictionary and then drop it.
@@ -63,7 +63,7 @@ class _OpenFile:
 
     place: FilePlace
     name: str
-    beside: Path
+    unfinished: Path
     writer: Any
     held: list[pa.RecordBatch] = field(default_factory=list)
     held_bytes: int = 0
@@ -80,14 +80,14 @@ class _OpenFile:
         """Write the footer and put the file in its place."""
         self.flush()
         self.writer.close()
-        size = self.beside.stat().st_size
-        return Written(self.place.finish(self.beside, self.name), self.name, self.messages, size)
+        size = self.unfinished.stat().st_size
+        return Written(self.place.finish(self.unfinished, self.name), self.name, self.messages, size)
 
     def abandon(self) -> None:
         # Closing may fail for the same reason as writing, such as a full disk.
         with suppress(OSError, pa.ArrowException):
             self.writer.close()
-        self.beside.unlink(missing_ok=True)
+        self.unfinished.unlink(missing_ok=True)
 
     def flush(self) -> None:
         """Write the collected rows."""
@@ -170,9 +170,9 @@ class RangeFiles:
         number = self._begun.get(folder, 0)
         self._begun[folder] = number + 1
         name = f"{folder}/{file_name(self._part, number, self._attempt)}"
-        beside = self._place.beside(name)
-        writer = file_writer(beside, self._schema)
-        return _OpenFile(self._place, name, beside, writer)
+        unfinished = self._place.unfinished(name)
+        writer = file_writer(unfinished, self._schema)
+        return _OpenFile(self._place, name, unfinished, writer)
 
     def _finish(self, folder: str) -> Written:
         # Removed only afterwards, so that a file whose finishing fails is abandoned.

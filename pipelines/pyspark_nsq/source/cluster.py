@@ -220,8 +220,8 @@ class TopicCluster:
         if not (identity and own.data_path):
             # The nsqd or the offset is from a version without identities.
             return FoundLog(place[1], own)
-        beside = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
-        if own.data_path not in beside:
+        there = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
+        if own.data_path not in there:
             self._asking.lost(
                 f"the query has read nsqd {nsqd_of(name)} up to {position}, but at {place[1]} there is "
                 "another data path now: its data was replaced, or it is at an address that is not listed",

@@ -143,7 +143,7 @@ class SourceDiscovery:
             sentence = f"no nsqlookupd answered the search for topic {self._options.described}: {reasons}"
             if silence_ends:
                 raise UnreachableError(sentence)
-            log.warning("%s; going on with the nsqd that are known", sentence)
+            log.warning("%s; continuing with the nsqd that are known", sentence)
             return frozenset()
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)

@@ -94,7 +94,7 @@ class NsqDataSource(DataSource):
             if self._is_passing:
                 raise OptionError(
                     'option bodyFormat is json, which in a stream needs a schema, as in .schema("customer '
-                    'long, price double"), or option schemaLocation: a file beside the checkpoint that keeps '
+                    'long, price double"), or option schemaLocation: a file that keeps '
                     "what was found out"
                 )
             return NsqStreamReader(self._parsed(), self._columns(schema), self.cores)
