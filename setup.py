@@ -45,7 +45,6 @@ COMPILED: Final = {
     ),
     "nsqd.engine": (
         "exclusive_ranges",
-        "answered",
         "bounds",
         "broker",
         "replica_topic",
@@ -65,7 +64,7 @@ COMPILED: Final = {
         "topic",
         "timers",
         "unread",
-        "pending_ranges",
+        "pending",
     ),
     "nsqd.protocol": (
         "batch",

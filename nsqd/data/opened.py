@@ -42,10 +42,11 @@ class OpenedTopic:
 
     def backlogs(self) -> dict[str, Backlog]:
         """The backlogs of the channels, and the topic itself for what none of them has yet."""
-        return {BACKLOG: self.topic.backlog, **self.topic.channels}
+        channels = {name: channel.backlog for name, channel in self.topic.channels.items()}
+        return {BACKLOG: self.topic.backlog, **channels}
 
     def pending_ranges(self) -> dict[str, Ranges]:
-        return {name: backlog.pending(0, backlog.end) for name, backlog in self.backlogs().items()}
+        return {name: backlog.unfinished(0, backlog.end) for name, backlog in self.backlogs().items()}
 
 
 class OpenedDataPath:

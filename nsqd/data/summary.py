@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from nsqd.data.opened import BACKLOG, OpenedDataPath, OpenedTopic
+from nsqd.data.opened import OpenedDataPath, OpenedTopic
 from nsqd.engine.backlog import Backlog
-from nsqd.engine.channel import Channel
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
@@ -34,26 +33,26 @@ def summary(one: OpenedTopic) -> dict[str, Any]:
         else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
         "pending": _backlog(topic.backlog),
         "channels": [
-            {"channel": name, **_backlog(backlog)}
-            for name, backlog in one.backlogs().items()
-            if name != BACKLOG
+            {
+                "channel": channel.name,
+                **_backlog(channel.backlog),
+                "paused": channel.paused,
+                "committed": channel.committed,
+            }
+            for channel in topic.channels.values()
         ],
         "segments": [_segment(store, segment) for segment in store.segments],
     }
 
 
 def _backlog(backlog: Backlog) -> dict[str, Any]:
-    state: dict[str, Any] = {
-        "waiting": backlog.depth,
-        "deferred": len(backlog.deferred),
+    return {
+        "waiting": backlog.pending.count,
+        "deferred": backlog.deferred.count,
         "delivered_before": len(backlog.attempts),
         "lowest": backlog.lowest(),
-        "next_due": _time(backlog.deferred.first_due_ns()) if backlog.deferred else None,
+        "next_due": _time(backlog.deferred.first_due_ns()) if backlog.deferred.count else None,
     }
-    if isinstance(backlog, Channel):
-        state["paused"] = backlog.paused
-        state["committed"] = backlog.committed
-    return state
 
 
 def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:

@@ -250,13 +250,18 @@ class Broker:
     def uphold(self, topic: Topic) -> None:
         """Make the topic and its channels follow their policies."""
         self._bind(topic)
-        if topic.settings.drop_oldest and drop_oldest(topic.backlog, topic.settings, topic.log):
-            topic.changed = True
+        self._drop_oldest(topic)
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
                 for one in (channel, *channel.siblings):
                     one.expiry_ns = one.expired_below = 0
                 self.serve(channel)
+
+    def _drop_oldest(self, topic: Topic) -> None:
+        """Drop the oldest messages of the topic's own backlog that exceed the bound of its policy."""
+        if topic.settings.drop_oldest and (dropped := drop_oldest(topic.backlog, topic.settings, topic.log)):
+            topic.dropped_count += dropped
+            topic.changed = True
 
     def max_defer_ns(self, topic_name: str) -> int:
         """How long a publisher may defer a message."""
@@ -280,11 +285,10 @@ class Broker:
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
-        if topic.settings.drop_oldest:
-            drop_oldest(topic.backlog, topic.settings, topic.log)
+        self._drop_oldest(topic)
         for channel in topic.channels.values():
             self.wake[channel] = None
-            due_ns = channel.deferred.next_due_ns()
+            due_ns = channel.backlog.deferred.next_due_ns()
             if due_ns is not None:
                 self.schedule(channel, due_ns)
 
@@ -332,7 +336,7 @@ class Broker:
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         """Let the channel deliver what is *kept* from *position* on, and nothing before."""
-        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.end))
+        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.backlog.end))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation
@@ -356,7 +360,7 @@ class Broker:
         if pending:
             channel.expiry_ns = 0
             due_ns = self.wall.at(now_ns + delay_ns)
-            messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in pending]
+            messages = [(seq, due_ns, channel.backlog.attempts.get(seq, 0)) for seq in pending]
             self._note(topic, notes.DEFER, channel.name, messages=messages)
             self.serve(channel)
             self.reschedule(channel)

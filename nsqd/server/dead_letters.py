@@ -55,7 +55,7 @@ class DeadLetters:
 
     def move_to_dead_letters(self, channel: Channel) -> None:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
-        if channel in self._busy or not channel.dead_letter_queue.waits:
+        if channel in self._busy or not channel.backlog.dead_letter_queue.waits:
             return
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
@@ -66,7 +66,7 @@ class DeadLetters:
             error = store.sync_error
             self._later(channel, [], f"{name}: {words_of(error)}")
             return
-        moves = channel.dead_letter_queue.take(_AT_ONCE)
+        moves = channel.backlog.dead_letter_queue.take(_AT_ONCE)
         staged: list[DeadLetterMove] = []
         try:
             for move in moves:
@@ -109,7 +109,7 @@ class DeadLetters:
             "dead-channel": channel.name,
             "dead-id": (channel.ids or self._broker.ids).encode(letter.seq).decode(),
             "dead-node": self._node,
-            "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
+            "dead-attempts": str(channel.backlog.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),
             "dead-last": str(channel.wall.at(now_ns)),
             "dead-client": move.client,
@@ -130,9 +130,7 @@ class DeadLetters:
             return
         count = 0
         for move in moves:
-            if channel.dead_letter_queue.done(move):
-                count += move.end - move.start - move.lost
-                channel.finish_dead(move)
+            count += channel.finish_dead(move)
         self._log.info(
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name
         )
@@ -145,7 +143,7 @@ class DeadLetters:
             self._paused.add(channel)
             asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
         for move in reversed(moves):
-            channel.dead_letter_queue.failed(move)
+            channel.backlog.dead_letter_queue.failed(move)
         if self._failing.get(channel) != reason:
             self._failing[channel] = reason
             self._log.error(

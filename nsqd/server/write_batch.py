@@ -220,10 +220,10 @@ class WriteBatch:
                 continue
             if serve(self._broker, channel, now_ns):
                 later.append(channel)
-            if channel.dead_letter_queue.count:
+            if channel.backlog.dead_letter_queue.count:
                 self.move_to_dead_letters(channel)
             for sibling in channel.siblings:
-                if sibling.dead_letter_queue.count:
+                if sibling.backlog.dead_letter_queue.count:
                     self.move_to_dead_letters(sibling)
         for channel in later:
             wake[channel] = None
@@ -316,7 +316,9 @@ class WriteBatch:
     def _tell_unreadable(self) -> None:
         """Log which topics have messages that cannot be read at the moment, and which can be read again."""
         stalled = self._broker.stalled
-        for channel in [one for one in stalled if one.deleted or not (one.stalled and one.depth)]:
+        for channel in [
+            one for one in stalled if one.deleted or not (one.stalled and one.backlog.pending.count)
+        ]:
             del stalled[channel]
         reasons = {channel.topic_name: channel.stalled for channel in stalled}
         for name, reason in reasons.items():

@@ -23,7 +23,7 @@ def fill(topic: Topic, state: TopicState) -> None:
     topic.gone = dict(state.gone)
     topic.message_count = state.counters.get("messages", 0)
     topic.message_bytes = state.counters.get("bytes", 0)
-    topic.backlog.dropped_count = state.counters.get("dropped", 0)
+    topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
         channel = topic.add_channel(name, generation=lasting(pending.generation))
         channel.paused = pending.paused
@@ -37,7 +37,7 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.dropped_count = pending.counters.get("dropped", 0)
         channel.expired_count = pending.counters.get("expired", 0)
         channel.dead_count = pending.counters.get("dead", 0)
-        pending.fill(channel, offset_ns)
+        pending.fill(channel.backlog, offset_ns)
     state.backlog.fill(topic.backlog, offset_ns)
 
 
@@ -87,7 +87,7 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
     topic.message_bytes += stored.body_bytes
     for channel, count in counts.items():
         # Not those that were for another channel alone.
-        channel.message_count = count + channel.count_pending(stored.first, stored.next)
+        channel.message_count = count + channel.backlog.count_unfinished(stored.first, stored.next)
 
 
 def load_stored_ranges(

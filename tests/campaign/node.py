@@ -260,7 +260,7 @@ class Node:
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         bodies = set()
-        for start, end in topic.channels[channel_name].waiting():
+        for start, end in topic.channels[channel_name].backlog.pending.ranges():
             for seq in range(start, end):
                 with suppress(CannotRead):
                     block = source.read(seq)
@@ -273,7 +273,7 @@ class Node:
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         found = {}
-        for start, end in topic.channels[channel_name].pending(0, topic.log.next_seq):
+        for start, end in topic.channels[channel_name].backlog.unfinished(0, topic.log.next_seq):
             seq = start
             while seq < end:
                 try:
@@ -310,18 +310,20 @@ class Node:
 
     def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
-        return seq < channel.end and seq not in channel.finished
+        return seq < channel.backlog.end and seq not in channel.backlog.finished
 
     def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
         """Say whether the channel owes the message and it is not about to become a dead letter."""
-        dead_letter_queue = self.broker.topics[topic_name].channels[channel_name].dead_letter_queue.ranges()
+        dead_letter_queue = (
+            self.broker.topics[topic_name].channels[channel_name].backlog.dead_letter_queue.ranges()
+        )
         return self.is_owed(topic_name, channel_name, seq) and not any(
             start <= seq < end for start, end in dead_letter_queue
         )
 
     def is_deferred(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
-        return any(start <= seq < end for _, start, end in channel.deferred.runs())
+        return any(start <= seq < end for _, start, end in channel.backlog.deferred.runs())
 
     def id_of(self, seq: int) -> str:
         return self.broker.ids.encode(seq).decode()

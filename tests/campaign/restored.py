@@ -4,6 +4,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.dedup import key_of
+from nsqd.engine.delivering import deliver
 from nsqd.engine.settings import SettingsOf
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
@@ -111,17 +112,17 @@ def _read_topic(broker: Broker, topic: Topic, found: Found, now_ns: int) -> Foun
 def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> FoundChannel:
     ids, wall = broker.ids, broker.wall
     paused, channel.paused = channel.paused, False
-    due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.deferred}
+    due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.backlog.deferred}
     lost = channel.lost_count
     consumer = Consumer(_Sink(), _YEAR_NS, extended=True)
     channel.subscribe(consumer, 0)
-    channel.release_due(now_ns + 100 * _YEAR_NS)
+    channel.backlog.release_due(now_ns + 100 * _YEAR_NS)
     bodies, dues = [], {}
     seqs: set[int] = set()
-    while channel.depth:
-        frames = channel.take(consumer, 1 << 30, now_ns)
+    while channel.backlog.pending.count:
+        frames, _ = deliver(channel, consumer, 1 << 30, now_ns)
         if not frames:
-            if channel.depth:
+            if channel.backlog.pending.count:
                 raise NotRestored(f"{channel} gives nothing: {channel.stalled}")
             break
         for _, data in FrameParser().feed(b"".join(frames)):

@@ -217,7 +217,7 @@ class Machine:
         taken = outlet.taken()
         if finish:
             for message_id, _, _ in taken:
-                channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+                channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
         self.broker.leave(consumer)
         return [body for _, _, body in taken]
 

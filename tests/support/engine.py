@@ -93,7 +93,7 @@ class Node:
 
     def finish(self, consumer: Consumer, message_id: bytes) -> None:
         assert consumer.channel is not None
-        consumer.channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+        assert not consumer.channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
         self.ready(consumer, consumer.rdy)
 
     def session(self) -> tuple[Session, Outlet]:

@@ -67,6 +67,6 @@ def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
     """Withhold these messages of a promoted copy and no others, as replication does."""
     copy.suspended = ranges
     for channel in copy.channels.values():
-        suspension.suspend_only(channel, ranges)
+        suspension.suspend_only(channel.backlog, ranges)
         node.broker.serve(channel)
     node.turn()

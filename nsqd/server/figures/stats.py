@@ -120,7 +120,7 @@ class StatsReport:
             "paused": all_logs.is_topic_paused(topic),
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
-            "dropped_count": topic.backlog.dropped_count,
+            "dropped_count": topic.dropped_count,
             # The part of `depth` from promoted copies.
             "promoted_depth": all_logs.promoted_waiting_at(topic),
             **replicas,
@@ -137,7 +137,7 @@ class StatsReport:
         return {
             "channel_name": channel.name,
             "depth": all_logs.depth(channel, asks_holders=self.broker.asks_holders),
-            "backend_depth": topic.backend_depth(channel),
+            "backend_depth": topic.backend_depth(channel.backlog),
             "in_flight_count": all_logs.in_flight(channel),
             "deferred_count": all_logs.deferred(channel),
             "message_count": channel.message_count,

@@ -217,7 +217,7 @@ def _named(topic: Topic, start: int, end: int, why: Why, channel: Channel | None
     unused = topic.log.stored_ranges.unused(start, end)
     earlier: Ranges = []
     if channel is not None:
-        earlier = merged([*channel.pending(start, end), *within(channel.absent, start, end)])
+        earlier = merged([*channel.backlog.unfinished(start, end), *within(channel.absent, start, end)])
         earlier = without(earlier, unused)
     parts = [(*one, Why.UNUSED.value) for one in unused] + [(*one, EARLIER) for one in earlier]
     parts += [(*one, why.value) for one in without([(start, end)], merged(unused + earlier))]

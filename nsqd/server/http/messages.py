@@ -9,10 +9,11 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
 from nsqcore.http.pace import Pace
 from nsqcore.http.pieces import InPieces
+from nsqd.engine.backlog import MessageState
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
-from nsqd.engine.message_status import MessageState, MessageStatus, StatusSnapshot, work_on
+from nsqd.engine.message_status import MessageStatus, StatusSnapshot, work_on
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
@@ -103,8 +104,8 @@ class MessagesApi:
 
     @staticmethod
     def _state(topic: Topic, channel: Channel, seq: int, message_status: MessageStatus) -> dict[str, Any]:
-        pending = channel if seq < channel.end else topic.backlog
-        attempts = pending.attempts.get(seq, 1 if message_status.state is MessageState.IN_FLIGHT else 0)
+        backlog = channel.backlog if seq < channel.backlog.end else topic.backlog
+        attempts = backlog.attempts.get(seq, 1 if message_status.state is MessageState.IN_FLIGHT else 0)
         state = state_of(message_status, attempts, topic.wall.offset_ns, _client(message_status.consumer))
         if message_status.state is MessageState.FINISHED:
             # The number of attempts is forgotten when a message is finished.

@@ -32,7 +32,7 @@ _ARGUMENTS: Final[Arguments] = {
     "direction": ({"type": "string", "enum": ["forward", "back"]}, "which way to go"),
     "limit": ({"type": "integer", "minimum": 1, "maximum": 10_000}, "at most so many"),
     "state": (
-        {"type": "string", "enum": ["waiting", "deferred", "in_flight", "dying", "finished"]},
+        {"type": "string", "enum": ["waiting", "deferred", "in_flight", "dead_lettering", "finished"]},
         "only messages in this state on the channel",
     ),
     "contains": (TEXT, "only messages with this text in their body"),

@@ -13,8 +13,9 @@ from typing import Final, TypeVar
 
 from nsqcore.http.api import ApiError
 from nsqcore.http.pace import Pace
+from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
-from nsqd.engine.message_status import MessageState, StateFilter
+from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk, words_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqcore.http.api import FALSE, TRUE, ApiError
-from nsqd.engine.message_status import MessageState
+from nsqd.engine.backlog import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
 from nsqd.log.position import BadPosition, LogPosition, Where, parse_position

@@ -99,7 +99,7 @@ class Adoption:
         filling = _Filling(broker, self._reservation, topic, store)
         for name, queue in of_channels.items():
             for record in queue.records(self._disk, self._warn):
-                filling.add(record, [topic.channels[name]])
+                filling.add(record, [topic.channels[name].backlog])
         for record in own.records(self._disk, self._warn) if own is not None else ():
             filling.add(record, topic.backlogs())
         filling.write()

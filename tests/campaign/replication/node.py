@@ -272,11 +272,12 @@ class SimulatedNode:
         if consumer is None or consumer.channel is None:
             return False
         channel, seq = owner_of(consumer.channel, self.broker.ids, message[0])
-        if seq < 0 or not channel.in_flight.has(seq):
+        if seq < 0 or not channel.backlog.in_flight.has(seq):
             return False
         try:
             if verb == "FIN":
-                channel.finish(seq, consumer, self.now)
+                for _, why in channel.finish([seq], consumer, self.now):
+                    raise why
             else:
                 channel.requeue(seq, consumer, 0, self.now)
         except NotInFlight:

@@ -35,8 +35,8 @@ def test_a_new_channel_withholds_what_the_topic_withholds(topic):
 
     channel = topic.add_channel("c")
 
-    assert channel.waiting() == [(0, 4)]
-    assert channel.pending(0, 10) == [(0, 10)]
+    assert channel.backlog.pending.ranges() == [(0, 4)]
+    assert channel.backlog.unfinished(0, 10) == [(0, 10)]
 
 
 def test_no_message_ids_are_remembered():

@@ -481,7 +481,7 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     other.commit(first + 10)
     consumer, _ = node.subscribe(channel, rdy=3)
     channel.requeue(first, consumer, 10**12, node.now_ns)
-    channel.finish(first + 1, consumer, node.now_ns)
+    channel.finish([first + 1], consumer, node.now_ns)
     pending = wanted_of(node.topic())
     channel.empty()
 

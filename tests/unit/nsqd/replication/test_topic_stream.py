@@ -171,8 +171,7 @@ def finish(node, *, but):
     node.turn()
     for gap in store.losses(topic.log.log_start):
         topic.log.stored_ranges.take_out(gap.start, gap.end)
-        channel.remove_ranges([(gap.start, gap.end)])
-        channel.finished.add(gap.start, gap.end)
+        channel.remove([(gap.start, gap.end)])
     for _ in range(3):
         node.checkpoint()
 

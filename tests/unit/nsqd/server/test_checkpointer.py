@@ -327,7 +327,7 @@ async def test_a_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
 
     assert sorted(path.name for path in folder.glob("*.log")) == before
     assert {path.name for path in folder.glob("check*")} == {"checkpoint.0", "checkpoint.1"}
-    assert reopened(bench, folder).channels["c"].lowest() is None
+    assert reopened(bench, folder).channels["c"].backlog.lowest() is None
     assert topic.log.log_start == log_start
 
 
@@ -470,7 +470,7 @@ async def test_a_clean_stop_writes_checkpoints_of_promoted_copies(tmp_path):
 
     await bench.checkpoints().write_last()
 
-    assert reopened(bench, folder).channels["c"].lowest() == topic.log.next_seq - 1
+    assert reopened(bench, folder).channels["c"].backlog.lowest() == topic.log.next_seq - 1
 
 
 def alive(of: str) -> list[str]:

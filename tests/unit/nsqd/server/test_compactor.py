@@ -75,8 +75,7 @@ class House:
 
     def finish(self, start: int, end: int) -> None:
         """Finish these messages, so that the channel no longer owes them."""
-        assert self.channel.take_out(set(range(start, end))) == set(range(start, end))
-        self.channel.finished.add(start, end)
+        assert self.channel.remove([(start, end)]) == [(start, end)]
         self.topic.changed = True
 
     async def rounds(self, count: int) -> None:

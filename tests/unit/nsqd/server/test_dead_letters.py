@@ -43,18 +43,18 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
         store_of(topic).seal()
     topic.log.release(topic.log.next_seq)
     store_of(topic).segments[0].path.unlink()
-    channel.give_up_below(channel.end)
-    channel.dead_letter_queue.add(channel.end - 2, channel.end, REQUEUED)
+    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.dead_letter_queue.add(channel.backlog.end - 2, channel.backlog.end, REQUEUED)
 
     bench.broker.tell_disk_low(True)
     bench.write_batch.move_to_dead_letters(channel)
     await asyncio.sleep(0.1)
-    assert channel.dead_letter_queue.count == 2
+    assert channel.backlog.dead_letter_queue.count == 2
     bench.broker.tell_disk_low(False)
-    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
+    await eventually(lambda: not channel.backlog.dead_letter_queue.count, "they are in the dead letters")
 
     assert (channel.lost_count, channel.dead_count) == (1, 1)
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 1
+    assert bench.broker.topics["t.c.dead"].backlog.pending.count == 1
     await bench.rest()
     bench.write_batch.close()
 
@@ -81,19 +81,19 @@ async def test_dead_letters_that_can_be_written_and_not_synced_are_stored_once_a
         topic.stage(b"m", now_ns())
     await bench.write_batch.durable(topic)
     disk.broken = True
-    channel.give_up_below(channel.end)
-    channel.dead_letter_queue.add(channel.end - 3, channel.end, REQUEUED)
+    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.dead_letter_queue.add(channel.backlog.end - 3, channel.backlog.end, REQUEUED)
 
     bench.write_batch.move_to_dead_letters(channel)
     await eventually(lambda: disk.failed > 5, "trials fail")
     # It was tried as often.
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 3
-    assert channel.dead_letter_queue.count == 3
+    assert bench.broker.topics["t.c.dead"].backlog.pending.count == 3
+    assert channel.backlog.dead_letter_queue.count == 3
     disk.broken = False
-    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
+    await eventually(lambda: not channel.backlog.dead_letter_queue.count, "they are in the dead letters")
 
     # Nobody knows whether those of the first attempt are on the disk.
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 6
+    assert bench.broker.topics["t.c.dead"].backlog.pending.count == 6
     assert channel.dead_count == 3
     await bench.rest()
     bench.write_batch.close()

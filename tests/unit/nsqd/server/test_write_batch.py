@@ -212,16 +212,16 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
     await bench.rest()
 
     channel = bench.broker.topics["t"].channels["c"]
-    assert (channel.depth, channel.lost_count, channel.in_flight.count) == (60, 0, 0)
+    assert (channel.backlog.pending.count, channel.lost_count, channel.backlog.in_flight.count) == (60, 0, 0)
     assert str(bench.health) == "NOK - too many open files"
 
     disk.fails = False
     async with asyncio.timeout(20):
-        while channel.depth:  # noqa: ASYNC110 - nobody is told when the channel tries again
+        while channel.backlog.pending.count:  # noqa: ASYNC110 - nobody is told when the channel tries again
             await asyncio.sleep(0.01)
 
     await bench.rest()
-    assert (channel.in_flight.count, channel.lost_count) == (60, 0)
+    assert (channel.backlog.in_flight.count, channel.lost_count) == (60, 0)
     assert str(bench.health) == "OK"
 
 

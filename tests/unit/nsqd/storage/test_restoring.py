@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import facts, finishing, notes
+from nsqd.engine import facts, notes
 from nsqd.engine.generations import BEFORE
 from nsqd.log.batches import Batch
 from nsqd.log.tail_records import RecoveredNote
@@ -177,10 +177,10 @@ def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_wha
         node.publish(*between)
     node.broker.seek_channel(node.topic(), late, first, [(first, node.topic().log.next_seq)])
     node.turn()
-    pending = late.pending(0, node.topic().log.next_seq)
+    pending = late.backlog.unfinished(0, node.topic().log.next_seq)
 
     assert pending == [(first, end + len(between))]
-    assert start().topic().channels["late"].pending(0, end + len(between)) == pending
+    assert start().topic().channels["late"].backlog.unfinished(0, end + len(between)) == pending
 
 
 def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out_after_a_kill(start):
@@ -191,14 +191,14 @@ def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"b")
     end = node.topic().log.next_seq
-    finishing.merge_finished(channel, [(end - 1, end)], end)
+    channel.merge_finished([(end - 1, end)], end)
     node.topic().note(notes.FINISH, "c", sequences=[(end - 1, end)])
     node.broker.dirty[node.topic()] = None
     node.turn()
     redelivered = start()
     redelivered.broker.pause_topic(redelivered.topic(), paused=False)
 
-    assert redelivered.topic().channels["c"].pending(0, end) == [(end - 2, end - 1)]
+    assert redelivered.topic().channels["c"].backlog.unfinished(0, end) == [(end - 2, end - 1)]
 
 
 def test_deleted_channels_are_remembered(start):

@@ -1,9 +1,7 @@
-"""Finishing ranges of messages, wherever they are."""
+"""Removing ranges of messages from a channel, whatever their state is."""
 
 import pytest
 
-from nsqd.engine import finishing
-from nsqd.engine.in_flight import NotInFlight
 from tests.support.engine import SECOND
 
 
@@ -24,7 +22,7 @@ def bodies(outlet):
 
 
 def test_what_waits_is_finished(node, channel, first):
-    done = finishing.finish(channel, [(first + 2, first + 5), (first + 10, first + 18)])
+    done = channel.remove([(first + 2, first + 5), (first + 10, first + 18)])
 
     assert done == [(first + 2, first + 5), (first + 10, first + 18)]
     _, outlet = node.subscribe(channel, rdy=100)
@@ -35,15 +33,14 @@ def test_a_consumer_loses_what_it_has_in_flight(node, channel, first):
     consumer, outlet = node.subscribe(channel, rdy=4)
     assert bodies(outlet) == [0, 1, 2, 3]
 
-    finishing.finish(channel, [(first + 1, first + 3)])
+    channel.remove([(first + 1, first + 3)])
     node.turn()
 
     node.broker.serve(channel)
     node.turn()
     assert bodies(outlet) == [4, 5]
-    with pytest.raises(NotInFlight):
-        channel.finish(first + 1, consumer, node.now_ns)
-    channel.finish(first, consumer, node.now_ns)
+    assert [index for index, _ in channel.finish([first + 1], consumer, node.now_ns)] == [0]
+    assert channel.finish([first], consumer, node.now_ns) == []
     assert consumer.in_flight == 3
 
 
@@ -52,30 +49,18 @@ def test_what_is_deferred_is_finished(node, channel, first):
     for seq in (first, first + 1, first + 2):
         channel.requeue(seq, consumer, 5 * SECOND, node.now_ns)
 
-    finishing.finish(channel, [(first + 1, first + 20)])
+    channel.remove([(first + 1, first + 20)])
 
-    assert sorted(seq for _, seq in channel.deferred) == [first]
-    assert list(channel.attempts) == [first]
-    assert channel.count() == 1
-
-
-def test_what_is_dying_is_finished_and_its_dead_letters_do_not_finish_it_again(channel, first):
-    channel.give_up_first(0)
-    channel.take_out(set(range(first, first + 6)))
-    channel.dead_letter_queue.add(first, first + 6, "requeued")
-    (move,) = channel.dead_letter_queue.take(6)
-
-    finishing.finish(channel, [(first + 2, first + 4)])
-
-    assert sorted(channel.dead_letter_queue.ranges()) == [(first, first + 2), (first + 4, first + 6)]
-    assert not channel.dead_letter_queue.done(move)
+    assert sorted(seq for _, seq in channel.backlog.deferred) == [first]
+    assert list(channel.backlog.attempts) == [first]
+    assert channel.backlog.count() == 1
 
 
 def test_what_was_finished_is_no_news(channel, first):
-    finishing.finish(channel, [(first, first + 5)])
+    channel.remove([(first, first + 5)])
 
-    assert finishing.finish(channel, [(first, first + 7)]) == [(first + 5, first + 7)]
-    assert finishing.finish(channel, [(first, first + 7)]) == []
+    assert channel.remove([(first, first + 7)]) == [(first + 5, first + 7)]
+    assert channel.remove([(first, first + 7)]) == []
 
 
 def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, channel, first):
@@ -84,9 +69,9 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
     node.publish(b"20", b"21", b"22")
     end = topic.log.next_seq
 
-    assert finishing.merge_finished(channel, [(first, end - 1)], end) == [(first, end - 1)]
-    assert finishing.merge_finished(channel, [(first, end - 1)], end) == []
-    assert channel.depth == 0
+    assert channel.merge_finished([(first, end - 1)], end) == [(first, end - 1)]
+    assert channel.merge_finished([(first, end - 1)], end) == []
+    assert channel.backlog.pending.count == 0
 
     node.broker.pause_topic(topic, paused=False)
     _, outlet = node.subscribe(channel, rdy=100)
@@ -96,6 +81,6 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
 def test_what_lies_behind_the_log_is_not_remembered(channel):
     end = channel.log.next_seq
 
-    finishing.merge_finished(channel, [(end, end + 100)], end)
+    channel.merge_finished([(end, end + 100)], end)
 
     assert channel.ahead == []
