@@ -46,8 +46,9 @@ client-campaign: dev ## the client under faults, a minute or T seconds of each k
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
-mutants: dev ## put known faults of the log and storage into a copy of the source, and check that a test catches each
-	$(B)/python -m tests.campaign.mutations $(WHICH)
+mutants: dev ## change a module in 100 or N ways, and show the changes that its tests miss: make mutants MODULE=nsqd/log/ids.py
+	for module in $(or $(MODULE),nsqd/log/recovery.py nsqd/storage/checkpoint.py nsqd/replication/claims.py); do \
+		MUTANTS=$(or $(N),100) scripts/mutants $$module || exit; done
 browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark
