@@ -268,7 +268,9 @@ class Nsqd:
             HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True, leaving=leaving)
             if http
             else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving)
+            HttpServer(
+                [https], table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving
+            )
             if https
             else None,
         )

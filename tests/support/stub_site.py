@@ -149,7 +149,7 @@ async def stub_site(
         else {"nsqd_http_addresses": tuple(f"127.0.0.1:{node.port}" for node in stubs.nodes)}
     )
     given = NsqadminOptions(
-        http_address="127.0.0.1:0",
+        http_address=("127.0.0.1:0",),
         **{"collect_interval": 100 * MILLISECOND, **places, **options},
     )
     text = io.StringIO()
