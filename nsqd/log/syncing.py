@@ -15,7 +15,7 @@ from nsqd.log.segment_writer import SegmentWriter
 
 
 class SyncJob:
-    """One sync of a log: :meth:`run` in any thread, then `LogWriter.end_sync` in the loop."""
+    """One sync of a log: :meth:`run` in any thread, then `TopicLog.end_sync` in the loop."""
 
     def __init__(self, folder: Path, sealed: list[SegmentWriter], active: SegmentWriter | None) -> None:
         self.folder: Final = folder

@@ -21,7 +21,7 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.write_batch import WriteBatch
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # How many messages of one channel are moved at once, which takes a few milliseconds.
 _AT_ONCE: Final = 500
@@ -61,9 +61,9 @@ class DeadLetters:
         topic = self._broker.topic(name, clock_ns())
         self._busy.add(channel)
         store = store_of(topic)
-        if store is not None and store.sync_error is not None:
+        if store is not None and store.appender.sync_error is not None:
             # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
-            error = store.sync_error
+            error = store.appender.sync_error
             self._later(channel, [], f"{name}: {words_of(error)}")
             return
         moves = channel.dead_letter_queue.take(_AT_ONCE)

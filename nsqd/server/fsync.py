@@ -20,10 +20,10 @@ from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
 from nsqd.log.syncing import SyncJob
-from nsqd.log.writer import LogWriter
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_log import TopicLog
 
 # How many of the last fsyncs the percentiles are computed from.
 LATELY: Final = 1000
@@ -52,7 +52,7 @@ class _Run:
 
     __slots__ = ("callbacks", "error", "job", "seconds", "store", "topic")
 
-    def __init__(self, topic: Topic, store: LogWriter, job: SyncJob, callbacks: list[Callback]) -> None:
+    def __init__(self, topic: Topic, store: TopicLog, job: SyncJob, callbacks: list[Callback]) -> None:
         self.topic = topic
         self.store = store
         self.job = job
@@ -81,7 +81,7 @@ class Fsync:
         """
         self.strict = sync_every == 1
         # Topics whose last fsync failed, by their stores.
-        self.failing: dict[LogWriter, Topic] = {}
+        self.failing: dict[TopicLog, Topic] = {}
         # How many fsyncs there were, and how long they took together, for the metrics.
         self.count = 0
         self.seconds = 0.0
@@ -96,18 +96,18 @@ class Fsync:
         self._loop = asyncio.get_running_loop()
         self._threads = threads
         # Stores with appends since their last job began, and the callbacks for the end of the next one.
-        self._unsynced: dict[LogWriter, Topic] = {}
-        self._callbacks: dict[LogWriter, list[Callback]] = {}
+        self._unsynced: dict[TopicLog, Topic] = {}
+        self._callbacks: dict[TopicLog, list[Callback]] = {}
         # Stores in doubt that were appended to in this turn.
-        self._fresh: dict[LogWriter, None] = {}
+        self._fresh: dict[TopicLog, None] = {}
         # Stores that wait for a thread, in order; new stores wait separately.
-        self._waiting: dict[LogWriter, None] = {}
-        self._waiting_new: dict[LogWriter, None] = {}
-        self._running: dict[LogWriter, _Run] = {}
+        self._waiting: dict[TopicLog, None] = {}
+        self._waiting_new: dict[TopicLog, None] = {}
+        self._running: dict[TopicLog, _Run] = {}
         # Stores to be synced after their job or rest; stores at rest; futures that wait for a job to end.
-        self._again: dict[LogWriter, None] = {}
-        self._resting: dict[LogWriter, int] = {}
-        self._rested: dict[LogWriter, asyncio.Future[None]] = {}
+        self._again: dict[TopicLog, None] = {}
+        self._resting: dict[TopicLog, int] = {}
+        self._rested: dict[TopicLog, asyncio.Future[None]] = {}
         # How many threads are busy, and how many of them sync new stores.
         self._busy = 0
         self._busy_new = 0
@@ -118,46 +118,46 @@ class Fsync:
         self._path_busy = False
         # The recent maximum of how long fsyncs took; it decays.
         self._recent_s = fast_s
-        self._due: dict[LogWriter, None] = {}
+        self._due: dict[TopicLog, None] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
         self._trial: asyncio.TimerHandle | None = None
 
     # --- appends, and waiting for them ---
 
-    def appended(self, topic: Topic, store: LogWriter, now_ns: int) -> None:
+    def appended(self, topic: Topic, store: TopicLog, now_ns: int) -> None:
         """Note that *store* was appended to, and sync it soon if --sync-every is reached."""
         self._unsynced[store] = topic
-        if store.doubt is not None:
+        if store.appender.doubt is not None:
             if not self._fresh:
                 self._loop.call_soon(self._fresh.clear)
             self._fresh[store] = None
-        if store.unsynced >= self._sync_every > 1:
+        if store.appender.unsynced >= self._sync_every > 1:
             self._due[store] = None
             if self._pause is None:
                 wait_ns = max(0, self._paused_ns + SYNC_PAUSE_NS - now_ns)
                 self._pause = self._loop.call_later(wait_ns / 1e9, self._sync_due)
 
-    def waits_for(self, store: LogWriter | None) -> bool:
+    def waits_for(self, store: TopicLog | None) -> bool:
         """Whether publishers must wait until the messages in *store* are durable, which they are not yet."""
         return store is not None and (self.strict or store in self.failing) and self.owes(store)
 
-    def owes(self, store: LogWriter) -> bool:
+    def owes(self, store: TopicLog) -> bool:
         """Whether *store* has messages that are not durable yet."""
-        return store.unsynced > 0 or store in self._running
+        return store.appender.unsynced > 0 or store in self._running
 
-    def when_durable(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
+    def when_durable(self, topic: Topic, store: TopicLog, callback: Callback) -> None:
         """Call *callback* when everything appended by now is durable, or with the reason why it is not.
 
         If nothing was appended in this turn, *callback* may belong to a change that was made before.
         """
-        if store.doubt is not None and store not in self._fresh:
+        if store.appender.doubt is not None and store not in self._fresh:
             # What is repeated has no other note, and no later fsync makes the first one durable.
-            self._loop.call_soon(self._notify, [callback], words_of(store.doubt))
+            self._loop.call_soon(self._notify, [callback], words_of(store.appender.doubt))
         else:
             self._wait(topic, store, callback)
 
-    def _wait(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
+    def _wait(self, topic: Topic, store: TopicLog, callback: Callback) -> None:
         self._unsynced.setdefault(store, topic)
         self._callbacks.setdefault(store, []).append(callback)
         self.sync(store)
@@ -198,12 +198,12 @@ class Fsync:
         """Whether *count* stores with *size* new bytes are synced faster in the loop than by a thread."""
         return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
 
-    def at_once(self, topic: Topic, store: LogWriter) -> str:
+    def at_once(self, topic: Topic, store: TopicLog) -> str:
         """Sync a store now; returns the reason why that failed, or "". Only while no job runs."""
-        if store.is_new or store in self._waiting or store in self._resting:
+        if store.appender.is_new or store in self._waiting or store in self._resting:
             # It is synced later by a thread; callbacks that wait for it are called then.
             return ""
-        job = store.begin_sync()
+        job = store.appender.begin_sync()
         if job is None:
             return ""
         del self._unsynced[store]
@@ -214,13 +214,13 @@ class Fsync:
 
     # --- in threads ---
 
-    def sync(self, store: LogWriter) -> None:
+    def sync(self, store: TopicLog) -> None:
         """Begin a job soon; a job that already runs may not include the last appends."""
         if store in self._running or store in self._resting:
             self._again[store] = None
         elif store not in self._waiting and store not in self._waiting_new:
             # A store becomes new while it waits when somebody removes its folder.
-            queue = self._waiting_new if store.is_new else self._waiting
+            queue = self._waiting_new if store.appender.is_new else self._waiting
             queue[store] = None
             self._launch_soon()
 
@@ -239,12 +239,12 @@ class Fsync:
         if (self._for_path or self._names) and not self._path_busy:
             self._sync_path()
 
-    def _begin(self, store: LogWriter) -> None:
+    def _begin(self, store: TopicLog) -> None:
         topic = self._unsynced.pop(store)
         callbacks = self._callbacks.pop(store, [])
-        job = store.begin_sync()
+        job = store.appender.begin_sync()
         if job is None:
-            if store.deleted:
+            if store.segments.deleted:
                 # Until the deletion is durable, a power cut may bring the topic back without these messages.
                 self._names += callbacks
             else:
@@ -330,18 +330,18 @@ class Fsync:
         store = run.store
         self._running.pop(store, None)
         try:
-            error = store.end_sync(run.job, run.error)
+            error = store.appender.end_sync(run.job, run.error)
         except Exception as unexpected:  # noqa: BLE001 - those who wait are told, and other jobs end
             self._loop.call_exception_handler({"message": "a sync did not end", "exception": unexpected})
             error = _as_os_error(unexpected)
         reason = ""
-        if error is not None and not store.deleted:
+        if error is not None and not store.segments.deleted:
             reason = words_of(error)
             self._failed(store, run.topic, reason)
         elif store in self.failing:
             del self.failing[store]
-            if not store.deleted:
-                if store.has_removable:
+            if not store.segments.deleted:
+                if store.cleaner.has_removable:
                     # Files of trials that could not be removed are tried again after a checkpoint.
                     run.topic.changed = True
                 self._health.worked(syncing_of(run.topic.name))
@@ -363,7 +363,7 @@ class Fsync:
                 context = {"message": "an answer failed", "exception": error}
                 self._loop.call_exception_handler(context)
 
-    def _failed(self, store: LogWriter, topic: Topic, reason: str) -> None:
+    def _failed(self, store: TopicLog, topic: Topic, reason: str) -> None:
         self.failing[store] = topic
         if topic.published is not None:
             # A message that is published again after this is stored again.
@@ -372,7 +372,7 @@ class Fsync:
         if waiting:
             # Those who came while the job ran may repeat what was in it, which no later job makes durable.
             self._callbacks[store] = [partial(_notify_always, callback, reason) for callback in waiting]
-        if store.doubt is not None:
+        if store.appender.doubt is not None:
             # The next checkpoint has what the notes say.
             topic.changed = True
         if self._health.failed(syncing_of(topic.name), reason):
@@ -389,12 +389,12 @@ class Fsync:
         if self._data.deleted_unsynced and not self._path_busy:
             self._sync_path()
         for store, topic in list(self.failing.items()):
-            if store.deleted:
+            if store.segments.deleted:
                 del self.failing[store]
                 continue
             if not self.owes(store):
                 try:
-                    store.begin_trial(topic.log.next_seq)
+                    store.appender.begin_trial(topic.log.next_seq)
                 except OSError as error:
                     self._health.failed(syncing_of(topic.name), words_of(error))
                     continue
@@ -416,7 +416,7 @@ class Fsync:
 
     # --- resting ---
 
-    async def quiesce(self, store: LogWriter) -> None:
+    async def quiesce(self, store: TopicLog) -> None:
         """Wait until no thread touches the store's files; none will until :meth:`resume`."""
         self._resting[store] = self._resting.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
@@ -433,7 +433,7 @@ class Fsync:
             self.resume(store)
             raise
 
-    def resume(self, store: LogWriter) -> None:
+    def resume(self, store: TopicLog) -> None:
         """End a rest, and sync the store if that was asked for meanwhile."""
         self._resting[store] -= 1
         if not self._resting[store]:
@@ -450,7 +450,7 @@ class Fsync:
         self._threads.shutdown(wait=False)
 
 
-def _first(queue: dict[LogWriter, None]) -> LogWriter:
+def _first(queue: dict[TopicLog, None]) -> TopicLog:
     store = next(iter(queue))
     del queue[store]
     return store

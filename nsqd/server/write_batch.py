@@ -24,7 +24,7 @@ from nsqd.server.health import Health, reading_of
 from nsqd.server.pending_replies import AfterBoth
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW: Final = 8

@@ -23,7 +23,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.watermark import Watermark
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _TOPIC: Final = ("topic",)
 _CHANNEL: Final = ("topic", "channel")
@@ -32,7 +32,7 @@ _PLACES: Final = ("zone", "region", "elsewhere")
 
 def _size(topic: Topic) -> int:
     store = store_of(topic)
-    return store.size if store else 0
+    return store.segments.size if store else 0
 
 
 # name, meaning, figure

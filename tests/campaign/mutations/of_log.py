@@ -12,10 +12,11 @@ BITS: Final = "bits --seeds 1 5 --every 11"
 SYNCING: Final = "tests/unit/nsqd/log/test_syncing.py"
 CALLS: Final = "calls --seeds 1 4 --every 7"
 
-_WRITER: Final = "nsqd/log/writer.py"
+_APPENDER: Final = "nsqd/log/appender.py"
+_TOPIC_LOG: Final = "nsqd/storage/topic_log.py"
 _APPENDING: Final = "nsqd/log/segment_writer.py"
 _SYNC: Final = "nsqd/log/syncing.py"
-_SHRINKING: Final = "nsqd/log/shrinking.py"
+_CLEANER: Final = "nsqd/log/cleaner.py"
 _COMPACTION: Final = "nsqd/log/compaction.py"
 _FINDING: Final = "nsqd/log/finding.py"
 _RECOVERY: Final = "nsqd/log/recovery.py"
@@ -65,7 +66,7 @@ LOG: Final = (
     ),
     Mutation(
         "failed-sync-is-tried-again-on-its-file",
-        _WRITER,
+        _APPENDER,
         """\
             if job.active is self._writer:
                 self.seal()
@@ -79,7 +80,7 @@ LOG: Final = (
     ),
     Mutation(
         "append-during-a-failed-sync-is-called-durable",
-        _WRITER,
+        _APPENDER,
         """\
         self.sync_error = error or job.failed_before
 """,
@@ -93,45 +94,45 @@ LOG: Final = (
     ),
     Mutation(
         "checkpoint-covers-one-message-too-many",
-        _WRITER,
+        _TOPIC_LOG,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+            next_seq, segments.notes, segments.synced, segments.end, segments.synced_notes
 """,
         """\
-        return Mark(next_seq + 1, self.notes, self.synced, self.end, self.synced_notes)
+            next_seq + 1, segments.notes, segments.synced, segments.end, segments.synced_notes
 """,
         (KILLS,),
     ),
     Mutation(
         "checkpoint-covers-one-note-too-many",
-        _WRITER,
+        _TOPIC_LOG,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+            next_seq, segments.notes, segments.synced, segments.end, segments.synced_notes
 """,
         """\
-        return Mark(next_seq, self.notes + 1, self.synced, self.end, self.synced_notes)
+            next_seq, segments.notes + 1, segments.synced, segments.end, segments.synced_notes
 """,
         (KILLS,),
     ),
     Mutation(
         "checkpoint-says-that-all-is-synced",
-        _WRITER,
+        _TOPIC_LOG,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+            next_seq, segments.notes, segments.synced, segments.end, segments.synced_notes
 """,
         """\
-        return Mark(next_seq, self.notes, self.end, self.end, self.synced_notes)
+            next_seq, segments.notes, segments.end, segments.end, segments.synced_notes
 """,
         (SECOND, "tests/unit/nsqd/log"),
     ),
     Mutation(
         "checkpoint-says-that-all-notes-are-synced",
-        _WRITER,
+        _TOPIC_LOG,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+            next_seq, segments.notes, segments.synced, segments.end, segments.synced_notes
 """,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end, self.notes)
+            next_seq, segments.notes, segments.synced, segments.end, segments.notes
 """,
         ("tests/unit/nsqd/log/test_syncing.py", SECOND),
     ),
@@ -148,18 +149,18 @@ segment.last_note > mark.notes:
     ),
     Mutation(
         "segments-dropped-with-notes-that-no-checkpoint-has",
-        _SHRINKING,
+        _CLEANER,
         """\
             if knows_notes(segment.last_note, notes) and not small:
 """,
         """\
             if not small:
 """,
-        ("tests/unit/nsqd/log/test_shrinking.py",),
+        ("tests/unit/nsqd/log/test_cleaner.py",),
     ),
     Mutation(
         "failed-append-goes-on-in-its-file",
-        _WRITER,
+        _APPENDER,
         """\
             if not writer.truncate():
 """,
@@ -252,7 +253,7 @@ segment.last_note > mark.notes:
     ),
     Mutation(
         "compaction-takes-notes-that-no-checkpoint-has",
-        _SHRINKING,
+        _CLEANER,
         """\
             and knows_notes(one.last_note, covered_notes)
         }
@@ -264,7 +265,7 @@ segment.last_note > mark.notes:
     ),
     Mutation(
         "channel-from-the-earliest-does-not-stop-a-compaction",
-        _SHRINKING,
+        _CLEANER,
         "if compaction is None or compaction.give_up() or not set(compaction.old)",
         "if compaction is None or not set(compaction.old)",
         ("tests/unit/nsqd/log/test_compaction.py", KILLS),
@@ -462,7 +463,7 @@ segment.last_note > mark.notes:
         "start-does-not-owe-what-is-missing",
         _FINDING,
         """\
-            found.happenings += _missing(found.segments, segment, mark)
+            found.tail_records += _missing(found.segments, segment, mark)
 """,
         "",
         ("tests/unit/nsqd/log/test_finding.py",),

@@ -60,10 +60,10 @@ serial % 2 * _SLOT_BYTES)
     ),
     Mutation(
         "start-gives-the-log-another-name",
-        "nsqd/log/writer.py",
-        "            self.log_id = found.segments[-1].header.log_id\n",
+        "nsqd/log/appender.py",
+        "            self.log_id = self._segments[-1].header.log_id\n",
         "            pass\n",
-        ("tests/unit/nsqd/log/test_writer.py",),
+        ("tests/unit/nsqd/log/test_appender.py",),
     ),
     Mutation(
         "compacted-file-names-another-log",
@@ -156,18 +156,18 @@ serial % 2 * _SLOT_BYTES)
         _SLOTS,
         """\
                 if one is not None:
-                    one.add(owed, change)
+                    one.add(pending, change)
 """,
         """\
                 if one is not None and one is self._chains[0]:
-                    one.add(owed, change)
+                    one.add(pending, change)
 """,
         (KILLS,),
     ),
     Mutation(
         "runs-of-skipped-numbers-are-not-in-a-checkpoint",
         "nsqd/storage/checkpoint.py",
-        "[list(run) for run in owed.finished.runs]",
+        "[list(run) for run in pending.finished.runs]",
         "[]",
         ("tests/unit/nsqd/storage",),
     ),
@@ -185,8 +185,8 @@ serial % 2 * _SLOT_BYTES)
     Mutation(
         "channel-made-again-has-what-the-other-finished",
         "nsqd/storage/checkpoint.py",
-        "before if before is not None and before.generation == generation else OwedState()",
-        "before if before is not None else OwedState()",
+        "before if before is not None and before.generation == generation else BacklogState()",
+        "before if before is not None else BacklogState()",
         (KILLS, "tests/unit/nsqd/storage"),
     ),
     Mutation(

@@ -13,7 +13,7 @@ from nsqd.log.disk import Disk
 from nsqd.server import dead_letters
 from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
 
@@ -40,7 +40,7 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
         topic.stage(body, now_ns())
         bench.broker.dirty[topic] = None
         await bench.rest()
-        store_of(topic).seal()
+        store_of(topic).appender.seal()
     topic.log.release(topic.log.next_seq)
     store_of(topic).segments[0].path.unlink()
     channel.give_up_below(channel.end)

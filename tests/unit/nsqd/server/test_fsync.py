@@ -15,7 +15,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
 from nsqd.server.write_batch import NotStored
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
 from tests.support.wire import sized
@@ -311,7 +311,7 @@ async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on
 
     # So the next round of upkeep removes them.
     assert bench.broker.topics["t"].take_changed()
-    store.remove_files()
+    store.cleaner.remove_files()
     assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
 
 
@@ -649,8 +649,8 @@ async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synce
     strict.write_batch.run()
     await eventually(lambda: len(disk.reached) == THREADS, "busy threads")
     store = store_of(strict.broker.topics["t"])
-    shutil.rmtree(store.folder)
-    assert not store.look_for_folder()
+    shutil.rmtree(store.segments.folder)
+    assert not store.appender.look_for_folder()
     after = publish(strict, b"t", b"after")
     strict.write_batch.run()
     gate.set()

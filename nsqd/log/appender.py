@@ -1,78 +1,59 @@
-"""Writing a log: appending to its newest segment, syncing, and what becomes of its files and its folder."""
+"""Appending to the newest segment of a log, and making the appended segments durable."""
 
-from collections.abc import Callable
+import errno
 from pathlib import Path
 
 from nsqd.log import segment_index
-from nsqd.log.cache import Cache
-from nsqd.log.compaction import WORTH_BYTES
-from nsqd.log.disk import CannotOpen, Disk
-from nsqd.log.finding import Found, find_segments
+from nsqd.log.disk import CannotOpen
 from nsqd.log.frames import Block
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segment_writer import SegmentWriter, new_log_id, new_salt
-from nsqd.log.shrinking import ShrinkingLog
+from nsqd.log.segments import Segments
 from nsqd.log.syncing import Syncing, SyncJob
-from nsqd.log.tail_records import CheckpointPosition
 
 
-class LogWriter(ShrinkingLog):
-    """Appends blocks and notes, and finds blocks again. Not thread-safe, except for the jobs it hands out."""
+class Appender:
+    """Writes blocks and notes. Not thread-safe, except for the jobs it hands out."""
 
     __slots__ = (
-        "_exists",
-        "_next_number",
+        "_folder_exists",
+        "_max_segment_bytes",
         "_open_files",
         "_origin",
+        "_segments",
         "_syncing",
         "_writer",
         "doubt",
-        "known_durable",
         "log_id",
-        "notes",
+        "next_number",
         "sync_error",
         "unsynced",
     )
 
     def __init__(
-        self,
-        disk: Disk,
-        folder: Path,
-        max_segment_bytes: int,
-        warn: Callable[[str], None],
-        *,
-        origin: int = 0,
-        worth_compacting: int = WORTH_BYTES,
-        cache: Cache | None = None,
-        open_files: OpenFiles | None = None,
+        self, segments: Segments, max_segment_bytes: int, open_files: OpenFiles, origin: int
     ) -> None:
-        """*warn* is called with a sentence about each damage; sizes are in bytes; *origin* is a node id."""
-        super().__init__(
-            disk, folder, max_segment_bytes, warn, worth_compacting=worth_compacting, cache=cache
-        )
-        # How many notes were written so far.
-        self.notes = 0
+        """*max_segment_bytes* is in bytes; *open_files* are those of the node, *origin* is its id."""
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
         # Why the last sync failed, if it did.
         self.sync_error: OSError | None = None
         # Why notes may never be on the disk, until a checkpoint that was begun later is durable.
         self.doubt: OSError | None = None
-        # What the checkpoint of the last life says. What it calls durable and is missing was removed.
-        self.known_durable = CheckpointPosition()
         # All files say it, see `FileHeader.log_id`.
         self.log_id = new_log_id()
+        # The number of the next segment.
+        self.next_number = 1
+        self._segments = segments
+        self._max_segment_bytes = max_segment_bytes
+        self._open_files = open_files
         self._origin = origin
-        # The open files of the node.
-        self._open_files = OpenFiles() if open_files is None else open_files
         # The writer of the one segment that is open, if there is one.
         self._writer: SegmentWriter | None = None
         self._syncing = Syncing()
-        # Whether the folder was made or found.
-        self._exists = False
-        self._next_number = 1
+        self._folder_exists = False
 
     # --- writing ---
 
@@ -85,7 +66,8 @@ class LogWriter(ShrinkingLog):
         if writer is None or writer.segment.size >= self._max_segment_bytes or not writer.is_open:
             writer = self._writable(blocks[0].first if blocks else next_seq)
         self._open_files.used(self)
-        numbered = list(enumerate(notes, self.notes + 1)) if notes else []
+        segments = self._segments
+        numbered = list(enumerate(notes, segments.notes + 1)) if notes else []
         segment = writer.segment
         offset = segment.size if segment.page_offsets else 0
         try:
@@ -99,13 +81,13 @@ class LogWriter(ShrinkingLog):
                     self._remove_empty(segment)
             raise
         if notes:
-            self.notes += len(notes)
+            segments.notes += len(notes)
             self.unsynced += len(notes)
         if blocks:
             self.unsynced += blocks[-1].next - blocks[0].first
-            self.end = blocks[-1].next
-        if self.tap is not None:
-            self.tap.appended(segment, offset, pieces)
+            segments.end = blocks[-1].next
+        if segments.tap is not None:
+            segments.tap.appended(segment, offset, pieces)
 
     def _writable(self, first: int) -> SegmentWriter:
         """The writer to append with, its file open; another segment begins at *first*. Raises OSError."""
@@ -122,7 +104,9 @@ class LogWriter(ShrinkingLog):
         self._open_files.make_room()
         if writer.reopen():
             return writer
-        self._warn(f"{writer.segment.path} is not there as it was left: the log goes on in another file")
+        self._segments.warn(
+            f"{writer.segment.path} is not there as it was left: the log goes on in another file"
+        )
         self.seal()
         self._syncing.missed(writer)
         return None
@@ -138,37 +122,39 @@ class LogWriter(ShrinkingLog):
         return True
 
     def _begin_segment(self, first: int) -> SegmentWriter:
-        if self.deleted:
-            raise OSError(2, "the topic was deleted", str(self.folder))
+        segments = self._segments
+        if segments.deleted:
+            raise OSError(errno.ENOENT, "the topic was deleted", str(segments.folder))
+        if segments.read_only:
+            raise OSError(errno.EROFS, "the log of another nsqd is not written to", str(segments.folder))
         self.make_folder()
-        number = self._next_number
-        header = FileHeader(first, self.end, new_salt(self.log_id), self._origin, self.notes)
-        segment = Segment(self.folder, number, header)
+        header = FileHeader(first, segments.end, new_salt(self.log_id), self._origin, segments.notes)
+        segment = Segment(segments.folder, self.next_number, header)
         self._open_files.make_room()
-        self._writer = SegmentWriter(self._disk, segment, keep=self._cache.keep_starts)
-        self._next_number = number + 1
-        self._segments.append(segment)
-        self._firsts.append(first)
+        self._writer = SegmentWriter(segments.disk, segment, keep=segments.cache.keep_starts)
+        self.next_number += 1
+        segments.add(segment)
         self._syncing.new_names = True
         return self._writer
 
     def make_folder(self) -> None:
         """Make the topic's folder, unless that was done before. Raises OSError."""
-        if not self._exists:
+        if not self._folder_exists:
+            disk, folder = self._segments.disk, self._segments.folder
             try:
-                self._disk.make_folder(self.folder)
+                disk.make_folder(folder)
             except FileExistsError:
                 # Files of a topic that is not known here must not become part of this one.
-                if self._disk.names(self.folder):
+                if disk.names(folder):
                     raise
-            self._exists = True
+            self._folder_exists = True
             self._syncing.new_names = True
 
     def seal(self) -> None:
         """End the newest segment, so that the next append begins another."""
         writer = self._writer
         if writer is not None:
-            if not self.deleted:
+            if not self._segments.deleted:
                 writer.end_page()
             writer.segment.become(SegmentState.SEALED)
             self._syncing.sealed.append(writer)
@@ -187,19 +173,19 @@ class LogWriter(ShrinkingLog):
             self._index(writer.segment)
 
     def _remove_empty(self, segment: Segment) -> None:
-        """Remove the newest segment, in which nothing was stored; :meth:`remove_files` does if that fails."""
-        self._forget([segment])
+        """Remove the newest segment, in which nothing was stored; the cleaner does if that fails."""
+        self.remove([segment])
         try:
-            self._disk.remove(segment.path)
+            self._segments.disk.remove(segment.path)
         except OSError:
-            # Whoever waits is told of the error that led here.
-            self._removable.append(segment)
+            # Publishers get the error that led here.
+            self._segments.removable.append(segment)
 
     def _close(self, writer: SegmentWriter) -> None:
         try:
             writer.close()
         except OSError as error:
-            self._warn(f"closing {writer.segment.path} failed: {error}")
+            self._segments.warn(f"closing {writer.segment.path} failed: {error}")
 
     # --- syncing ---
 
@@ -211,9 +197,9 @@ class LogWriter(ShrinkingLog):
     def begin_sync(self) -> SyncJob | None:
         """A job that makes all appends so far durable; None when all are. Only one job runs at a time."""
         syncing = self._syncing
-        if syncing.running is not None or self.deleted or not (self.unsynced or syncing.sealed):
+        if syncing.running is not None or self._segments.deleted or not (self.unsynced or syncing.sealed):
             return None
-        job = syncing.begin(self.folder, self._writer)
+        job = syncing.begin(self._segments.folder, self._writer)
         job.unsynced, self.unsynced = self.unsynced, 0
         return job
 
@@ -245,55 +231,53 @@ class LogWriter(ShrinkingLog):
                 if writer.segment.synced_notes < writer.segment.last_note:
                     self.doubt = error
                 self._close(writer)
-                if not writer.segment.pages and self._segments[-1:] == [writer.segment]:
+                if not writer.segment.pages and writer.segment in self._segments:
                     # It was made for a trial; each trial that fails would leave an empty file behind.
                     self._remove_empty(writer.segment)
         # The file that was synced may have been removed meanwhile.
-        for writer in [one for one in self._syncing.sealed if one.segment not in self._segments]:
-            self._stop_writing(writer)
+        self._close_removed()
         self.sync_error = error or job.failed_before
         return self.sync_error
 
     def _index(self, segment: Segment) -> None:
         try:
             if segment in self._segments:
-                segment_index.write(self._disk, segment)
+                segment_index.write(self._segments.disk, segment)
         except OSError as error:
             # The index only saves time at the next start.
-            self._warn(f"cannot write {segment.index_path}: {error}")
+            self._segments.warn(f"cannot write {segment.index_path}: {error}")
 
-    @property
-    def synced(self) -> int:
-        """Messages below this sequence are durable."""
-        for segment in self._segments:
-            if segment.synced < segment.next:
-                return segment.synced
-        return self.end
+    # --- segments that are removed ---
 
-    @property
-    def synced_notes(self) -> int:
-        """Notes up to this number are durable."""
-        for segment in self._segments:
-            if segment.synced_notes < segment.last_note:
-                return segment.synced_notes
-        return self.notes
+    def remove(self, segments: list[Segment]) -> None:
+        """Remove *segments* from the log: they are no longer appended to or synced."""
+        writer = self._writer
+        if writer is not None and writer.segment in segments:
+            # Sealing adds to the cache, so it comes before the cache forgets the segment.
+            self.seal()
+        self._segments.remove(segments)
+        self._close_removed()
 
-    def mark(self, next_seq: int) -> CheckpointPosition:
-        """What a checkpoint made now, which covers messages below *next_seq*, must say of the log."""
-        return CheckpointPosition(next_seq, self.notes, self.synced, self.end, self.synced_notes)
-
-    # --- what somebody else has removed ---
+    def _close_removed(self) -> None:
+        """Close the files of removed segments; one that a sync is using is closed when that ends."""
+        syncing = self._syncing
+        for writer in [one for one in syncing.sealed if one.segment not in self._segments]:
+            if not syncing.uses(writer):
+                syncing.sealed.remove(writer)
+                self._close(writer)
 
     def look_for_file(self) -> None:
-        """Go on in another file if somebody has removed the newest. Raises OSError."""
+        """Continue in another file if somebody has removed the newest. Raises OSError."""
         writer = self._writer
         if (
             writer is not None
             and writer.is_open
             and not self._syncing.uses(writer)
-            and not self._disk.has_name(writer.fd)
+            and not self._segments.disk.has_name(writer.fd)
         ):
-            self._warn(f"{writer.segment.path} was removed by somebody: the log goes on in another file")
+            self._segments.warn(
+                f"{writer.segment.path} was removed by somebody: the log goes on in another file"
+            )
             self.seal()
             self._syncing.missed(writer)
             self._close(writer)
@@ -301,47 +285,33 @@ class LogWriter(ShrinkingLog):
 
     def look_for_folder(self) -> bool:
         """False if somebody removed the folder: then the log begins again in another one. Raises OSError."""
-        if self._syncing.running is not None or self.deleted:
+        segments = self._segments
+        if self._syncing.running is not None or segments.deleted:
             return True
         try:
-            self._disk.names(self.folder)
+            segments.disk.names(segments.folder)
         except FileNotFoundError:
-            self._warn(f"{self.folder} was removed by somebody: the log begins again in a new folder")
-            self._removable.clear()
-            self._lose(list(self._segments))
-            self._exists = False
+            segments.warn(f"{segments.folder} was removed by somebody: the log begins again in a new folder")
+            segments.removable.clear()
+            self._lose(list(segments))
+            self._folder_exists = False
             self._syncing.folder_is_new = True
             return False
         return True
 
-    def _lose(self, segments: list[Segment]) -> None:
-        self._forget(segments)
-        if self.tap is not None:
-            self.tap.lost()
+    def _lose(self, lost: list[Segment]) -> None:
+        self.remove(lost)
+        if self._segments.tap is not None:
+            self._segments.tap.lost()
 
-    # --- the end ---
+    # --- start and end ---
 
-    def close(self) -> None:
-        """Close all files that no sync is using."""
-        self.seal()
-        for segment in self._segments:
-            self._cache.forget(segment)
-        for writer in list(self._syncing.sealed):
-            self._stop_writing(writer)
-
-    def _evict(self, segment: Segment) -> None:
-        if self._writer is not None and self._writer.segment is segment:
-            # Sealing adds to the cache, so it comes before the cache forgets the segment.
-            self.seal()
-        super()._evict(segment)
-        for writer in [one for one in self._syncing.sealed if one.segment is segment]:
-            self._stop_writing(writer)
-
-    def _stop_writing(self, writer: SegmentWriter) -> None:
-        """Close a sealed file that need not be synced; one that a sync is using is closed when that ends."""
-        if not self._syncing.uses(writer):
-            self._syncing.sealed.remove(writer)
-            self._close(writer)
+    def resume(self, next_number: int) -> None:
+        """Continue a log whose segments a start has found; *next_number* is that of its next segment."""
+        self._folder_exists = True
+        self.next_number = next_number
+        if self._segments:
+            self.log_id = self._segments[-1].header.log_id
 
     def move_away(self, name: str) -> Path | None:
         """Rename the folder to *name* permanently; returns the folder that is to be removed, if there is one.
@@ -349,36 +319,26 @@ class LogWriter(ShrinkingLog):
         Raises OSError; then nothing has changed. No thread may be writing into the folder, because its old
         name may soon be that of another log's folder. The caller syncs the folder above.
         """
-        deleted = None
-        if self._exists:
-            deleted = self.folder.with_name(name)
-            self._disk.rename(self.folder, deleted)
-        self.deleted = True
+        segments = self._segments
+        moved = None
+        if self._folder_exists:
+            moved = segments.folder.with_name(name)
+            segments.disk.rename(segments.folder, moved)
+        segments.deleted = True
         self.unsynced = 0
-        if self.tap is not None:
-            self.tap.deleted()
-            self.tap = None
-        self._forget(list(self._segments))
-        self._removable.clear()
-        return deleted
+        if segments.tap is not None:
+            segments.tap.deleted()
+            segments.tap = None
+        self.remove(list(segments))
+        segments.removable.clear()
+        return moved
 
-    # --- starting ---
-
-    def recover(self, mark: CheckpointPosition | None) -> Found:
-        """Find the segments that are on disk, as a stop, a crash or a power cut left them.
-
-        *mark* is what the checkpoint says; None when there is one that cannot be used. Raises OSError when
-        something cannot be read or repaired.
-        """
-        found = find_segments(self._disk, self.folder, mark, self._warn)
-        mark = mark or CheckpointPosition()
-        self.known_durable = mark
-        self._exists = True
-        self._segments = found.segments
-        self._firsts = [segment.first for segment in found.segments]
-        self._next_number = found.next_number
-        if found.segments:
-            self.log_id = found.segments[-1].header.log_id
-        self.notes = max([mark.notes, *(segment.last_note for segment in found.segments)])
-        self.end = max([mark.end, *(segment.next for segment in found.segments)])
-        return found
+    def close(self) -> None:
+        """Close all files that no sync is using."""
+        self.seal()
+        for segment in self._segments:
+            self._segments.cache.forget(segment)
+        for writer in list(self._syncing.sealed):
+            if not self._syncing.uses(writer):
+                self._syncing.sealed.remove(writer)
+                self._close(writer)
