@@ -4,14 +4,14 @@ import errno
 from pathlib import Path
 
 from nsqd.log import segment_index
-from nsqd.log.disk import CannotOpen
+from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segment_writer import SegmentWriter, new_log_id, new_salt
 from nsqd.log.segments import Segments
-from nsqd.log.syncing import Syncing, SyncJob
+from nsqd.log.syncing import OPENING_ERRORS, Syncing, SyncJob
 
 
 class Appender:
@@ -25,10 +25,9 @@ class Appender:
         "_segments",
         "_syncing",
         "_writer",
-        "doubt",
+        "failed",
         "log_id",
         "next_number",
-        "sync_error",
         "unsynced",
     )
 
@@ -38,10 +37,8 @@ class Appender:
         """*max_segment_bytes* is in bytes; *open_files* are those of the node, *origin* is its id."""
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
-        # Why the last sync failed, if it did.
-        self.sync_error: OSError | None = None
-        # Why notes may never be on the disk, until a checkpoint that was begun later is durable.
-        self.doubt: OSError | None = None
+        # Why nothing is appended until a restart: a sync has failed. Empty while appends work.
+        self.failed = ""
         # All files say it, see `FileHeader.log_id`.
         self.log_id = new_log_id()
         # The number of the next segment.
@@ -108,7 +105,8 @@ class Appender:
             f"{writer.segment.path} is not there as it was left: the log goes on in another file"
         )
         self.seal()
-        self._syncing.missed(writer)
+        # If not all of it is durable, the next sync fails for it and says so.
+        self._syncing.settle()
         return None
 
     def close_file(self) -> bool:
@@ -123,6 +121,8 @@ class Appender:
 
     def _begin_segment(self, first: int) -> SegmentWriter:
         segments = self._segments
+        if self.failed:
+            raise OSError(errno.EIO, self.failed, str(segments.folder))
         if segments.deleted:
             raise OSError(errno.ENOENT, "the topic was deleted", str(segments.folder))
         if segments.read_only:
@@ -203,41 +203,34 @@ class Appender:
         job.unsynced, self.unsynced = self.unsynced, 0
         return job
 
-    def begin_trial(self, next_seq: int) -> None:
-        """After a sync that failed: give the next sync something to try. Raises OSError."""
-        if self._writer is None:
-            self._begin_segment(next_seq)
-        self.unsynced += 1
-
-    def end_sync(self, job: SyncJob, error: OSError | None) -> OSError | None:
+    def end_sync(self, job: SyncJob, error: OSError | None) -> None:
         """*job* has succeeded, or failed with *error*.
 
-        After CannotOpen, the next job includes all of it. After any other error, nobody knows what of it is
-        on the disk.
-
-        Returns the error because of which those who waited for it cannot rely on the disk, or None.
+        After one of `OPENING_ERRORS` the next job includes all of it that is still there. After any other
+        error nothing is appended until a restart: the kernel may have dropped what it could not write, and
+        another sync would succeed without that data.
         """
         if error is None:
             self._end(self._syncing.worked(job))
             if not self.unsynced:
                 self._open_files.synced(self)
-        elif isinstance(error, CannotOpen):
+        elif isinstance(error, OPENING_ERRORS):
             self._syncing.repeat(job)
             self.unsynced += job.unsynced
         else:
-            if job.active is self._writer:
-                self.seal()
-            for writer in self._syncing.failed(job, error):
-                if writer.segment.synced_notes < writer.segment.last_note:
-                    self.doubt = error
-                self._close(writer)
-                if not writer.segment.pages and writer.segment in self._segments:
-                    # It was made for a trial; each trial that fails would leave an empty file behind.
-                    self._remove_empty(writer.segment)
-        # The file that was synced may have been removed meanwhile.
+            self._syncing.sealed += job.sealed
+            self.fail(error)
         self._close_removed()
-        self.sync_error = error or job.failed_before
-        return self.sync_error
+
+    def fail(self, error: OSError) -> None:
+        """Append nothing more until a restart, because a sync failed with *error*."""
+        self.failed = f"no publishes until a restart: an fsync failed - {words_of(error)}"
+        self.seal()
+        self.unsynced = 0
+        self._syncing.running = None
+        sealed, self._syncing.sealed = self._syncing.sealed, []
+        for writer in sealed:
+            self._close(writer)
 
     def _index(self, segment: Segment) -> None:
         try:
@@ -259,7 +252,7 @@ class Appender:
         self._close_removed()
 
     def _close_removed(self) -> None:
-        """Close the files of removed segments; one that a sync is using is closed when that ends."""
+        """Close the sealed files of removed segments; one that a sync is using is closed when that ends."""
         syncing = self._syncing
         for writer in [one for one in syncing.sealed if one.segment not in self._segments]:
             if not syncing.uses(writer):
@@ -279,9 +272,11 @@ class Appender:
                 f"{writer.segment.path} was removed by somebody: the log goes on in another file"
             )
             self.seal()
-            self._syncing.missed(writer)
             self._close(writer)
             self._lose([writer.segment])
+            if not writer.segment.is_durable:
+                # The next sync fails for it and says so.
+                self._syncing.sealed.append(writer)
 
     def look_for_folder(self) -> bool:
         """False if somebody removed the folder: then the log begins again in another one. Raises OSError."""
@@ -296,6 +291,7 @@ class Appender:
             self._lose(list(segments))
             self._folder_exists = False
             self._syncing.folder_is_new = True
+            self.unsynced = 0
             return False
         return True
 

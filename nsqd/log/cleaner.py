@@ -166,8 +166,10 @@ class Cleaner:
         )
 
     def waits_for_sync(self, low_water: int) -> bool:
-        """Whether a segment cannot be compacted because not all of it is durable."""
-        return any(one.next > low_water and one.state is SegmentState.SEALED for one in self._segments)
+        """Whether a segment cannot be compacted until a sync has made all of it durable."""
+        return not self._appender.failed and any(
+            one.next > low_water and one.state is SegmentState.SEALED for one in self._segments
+        )
 
     def claim(self) -> Ranges:
         """Like `Segments.extents`, for a channel that must deliver all of it from now on.

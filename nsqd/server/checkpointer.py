@@ -212,7 +212,6 @@ class Checkpointer:
             # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         began = time.monotonic()
-        doubt = store.appender.doubt
         # This checkpoint already includes what the notes that wait to be written say.
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
@@ -220,8 +219,6 @@ class Checkpointer:
             store.appender.make_folder()
             await self.in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
-            if store.appender.doubt is doubt:
-                store.appender.doubt = None
             if not topic.deleted:
                 self._written(topic, store, job)
             self._health.worked(_what(topic))

@@ -63,11 +63,15 @@ class Commit:
         broker = self._broker
         reserved = broker.sequences.reserved
         for topic in broker.dirty:
+            store = store_of(topic)
+            if store is not None and store.appender.failed:
+                failures.failed(topic, store.appender.failed)
+                topic.abandon()
+                continue
             blocks = topic.staged()
             notes = topic.staged_notes()
             if not (blocks or notes):
                 continue
-            store = store_of(topic)
             if blocks and store is not None:
                 reason = replication.lacks(store)
                 if reason:

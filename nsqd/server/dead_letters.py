@@ -15,7 +15,6 @@ from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
@@ -61,10 +60,8 @@ class DeadLetters:
         topic = self._broker.topic(name, clock_ns())
         self._busy.add(channel)
         store = store_of(topic)
-        if store is not None and store.appender.sync_error is not None:
-            # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
-            error = store.appender.sync_error
-            self._later(channel, [], f"{name}: {words_of(error)}")
+        if store is not None and store.appender.failed:
+            self._later(channel, [], f"{name}: {store.appender.failed}")
             return
         moves = channel.dead_letter_queue.take(_AT_ONCE)
         staged: list[DeadLetterMove] = []

@@ -252,7 +252,7 @@ class WriteBatch:
     @property
     def _waits(self) -> bool:
         """Whether publishers may have to wait for an fsync, or for a replica."""
-        return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
+        return self._fsync.strict or self._replication.replicates
 
     def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits.

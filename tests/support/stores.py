@@ -108,12 +108,13 @@ def wanting(*ranges: tuple[int, int]) -> WantedPositions:
 
 def finish(store: TopicLog, job: SyncJob, disk: Disk | None = None) -> OSError | None:
     """Run a sync and end it; return the error if it failed."""
+    found: OSError | None = None
     try:
         job.run(disk or store.segments.disk)
     except OSError as error:
-        store.appender.end_sync(job, error)
-        return error
-    return store.appender.end_sync(job, None)
+        found = error
+    store.appender.end_sync(job, found)
+    return found
 
 
 def read_all(

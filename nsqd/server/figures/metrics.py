@@ -146,6 +146,13 @@ class NsqdCollector(PacedCollector):
             self._of_topics(lambda topic: topic.name not in unreadable),
             _TOPIC,
         )
+        failed = self._health.failed_fsyncs
+        yield Family(
+            "nsqd_topic_writable",
+            "0 from a failed fsync until a restart: the topic accepts no publishes",
+            self._of_topics(lambda topic: topic.name not in failed),
+            _TOPIC,
+        )
         for name, text, figure in _TOPIC_COUNTERS:
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC, counter=True)
         for name, text, of_channel in _CHANNEL_GAUGES:

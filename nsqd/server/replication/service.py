@@ -372,9 +372,9 @@ class Replication:
 
     async def _sync(self, node: ReplicationNode) -> None:
         checks, node.state.local_syncs = node.state.local_syncs, []
-        await self._fsync.synced()
+        durable = await self._fsync.synced()
         for check in checks:
-            check.synced_here = not self._fsync.failing
+            check.synced_here = durable
 
     # --- what the write batch and the checkpointer call ---
 

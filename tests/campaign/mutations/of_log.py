@@ -28,29 +28,15 @@ LOG: Final = (
     Mutation(
         "active-segment-not-synced",
         _SYNC,
-        """\
-        for writer in (*self.sealed, self.active):
-            if writer is not None:
-                writer.sync()
-""",
-        """\
-        for writer in self.sealed:
-            writer.sync()
-""",
+        "for writer in (*self.sealed, self.active):",
+        "for writer in self.sealed:",
         (CUTS,),
     ),
     Mutation(
         "sealed-segments-not-synced",
         _SYNC,
-        """\
-        for writer in (*self.sealed, self.active):
-            if writer is not None:
-                writer.sync()
-""",
-        """\
-        if self.active is not None:
-            self.active.sync()
-""",
+        "for writer in (*self.sealed, self.active):",
+        "for writer in (self.active,):",
         (CUTS,),
     ),
     Mutation(
@@ -65,32 +51,27 @@ LOG: Final = (
         (CUTS,),
     ),
     Mutation(
-        "failed-sync-is-tried-again-on-its-file",
+        "failed-sync-is-tried-again",
         _APPENDER,
         """\
-            if job.active is self._writer:
-                self.seal()
+            self.fail(error)
 """,
         """\
             self._syncing.running = None
-            self._syncing.sealed += job.sealed
-            return error
+            self.unsynced += job.unsynced
 """,
         (SYNCING,),
     ),
     Mutation(
-        "append-during-a-failed-sync-is-called-durable",
+        "log-is-appended-to-after-a-failed-sync",
         _APPENDER,
         """\
-        self.sync_error = error or job.failed_before
+        if self.failed:
 """,
         """\
-        self.sync_error = error
+        if False:
 """,
-        (
-            SYNCING,
-            FAILED,
-        ),
+        (SYNCING,),
     ),
     Mutation(
         "checkpoint-covers-one-message-too-many",
@@ -175,12 +156,12 @@ segment.last_note > mark.notes:
     ),
     Mutation(
         "file-that-somebody-removed-is-called-durable",
-        _SYNC,
+        _APPENDER,
         """\
-        if writer.segment.synced < writer.segment.next:
+                self._syncing.sealed.append(writer)
 """,
         """\
-        if False:
+                pass
 """,
         (SYNCING,),
     ),

@@ -158,21 +158,6 @@ def test_a_file_that_is_of_no_use_and_cannot_be_removed_is_removed_later(shop):
     assert not shop.log(1).exists()
 
 
-def test_the_file_of_a_trial_that_failed_and_cannot_be_removed_is_removed_later(shop):
-    disk = FaultyDisk(sync=errno.EIO, remove=errno.EROFS)
-    shop.new(disk)
-    shop.store.appender.begin_trial(FIRST)
-
-    error = shop.sync()
-    assert error is not None
-    assert error.errno == errno.EIO
-    assert shop.store.cleaner.has_removable
-
-    disk.faults.clear()
-    shop.store.cleaner.remove_files()
-    assert list(shop.folder.glob("*.log")) == []
-
-
 @pytest.mark.parametrize("room", range(0, 260, 13))
 def test_a_first_write_that_fails_anywhere_leaves_nothing_behind(shop, room):
     shop.new(FullDisk(room))

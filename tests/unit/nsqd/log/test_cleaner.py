@@ -90,8 +90,6 @@ def test_a_segment_dropped_while_it_is_synced_is_closed_afterwards(shop, error, 
 
     assert len(open_below(tmp_path)) == before
     assert shop.names() == []
-    shop.publish(b"next")
-    assert shop.bodies() == {FIRST + 1: b"next"}
 
 
 def test_files_that_cannot_be_removed_are_tried_again(shop):

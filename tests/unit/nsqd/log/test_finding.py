@@ -223,39 +223,6 @@ def test_a_note_that_a_checkpoint_knows_is_synced_all_the_same_unless_that_says_
         mark = shop.mark()
 
 
-def test_what_came_after_a_failed_sync_is_kept_though_the_failed_file_is_torn(shop):
-    disk = FaultyDisk(sync=errno.EIO)
-    shop.reopen(all_of_it(shop), disk)
-    mark = shop.mark()
-    shop.publish(BODY)
-    assert shop.sync() is not None
-    disk.faults.clear()
-    kept = shop.publish(b"kept")
-    assert shop.sync() is None
-    zero(shop.log(5), 1000, 4000)
-
-    shop.reopen(mark)
-
-    assert shop.bodies()[kept.first] == b"kept"
-    assert lost(shop) == [Gap(FIRST + 8, FIRST + 9, Why.REMOVED)]
-
-
-def test_what_was_begun_while_a_sync_ran_that_failed_is_kept_when_it_is_synced_later(shop):
-    disk = FaultyDisk()
-    shop.reopen(all_of_it(shop), disk, segment=3000)
-    mark = shop.mark()
-    shop.publish(BODY)
-    job = shop.store.appender.begin_sync()
-    kept = shop.publish(b"kept")
-    shop.store.appender.end_sync(job, OSError(errno.EIO, "Input/output error"))
-    assert shop.sync() is None
-    zero(shop.log(5), 1000, 3100)
-
-    shop.reopen(mark)
-
-    assert shop.bodies()[kept.first] == b"kept"
-
-
 def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk, segment=3000)
