@@ -21,7 +21,7 @@ from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
-from nsqd.log.tail import BlockSource, MessageLog
+from nsqd.log.tail import MessageLog, NoSource, Storage
 
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
@@ -67,21 +67,21 @@ class Topic(Staging):
         "paused",
         "promoted",
         "settings",
-        "source",
+        "store",
     )
 
     def __init__(
         self,
         name: str,
         ids: MessageIds,
-        source: BlockSource,
+        store: Storage | None,
         next_seq: int,
         memory_limit: int,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
         room: DedupBudget | None = None,
     ) -> None:
-        """*source* is the topic's own: it has what is stored of this topic and nothing else.
+        """*store* is the topic's own log on disk; None for a topic that lives in memory only.
 
         *room* is the node's room for ids of published messages.
         """
@@ -89,9 +89,11 @@ class Topic(Staging):
         self._settings_of = settings_of
         # Policies for the topic; each channel has its own.
         self.settings = settings_of(name, "")
-        self.source = source
+        self.store = store
         self.memory_limit = memory_limit
-        self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
+        self.log = MessageLog(
+            NoSource() if store is None else store.segments, next_seq, memory_limit, keep_all=self.ephemeral
+        )
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []

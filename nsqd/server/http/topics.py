@@ -26,7 +26,7 @@ from nsqd.server.messages.query import place_of
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, claim
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # While files are searched, others may be compacted, so the search is tried so many times.
 _TRIES: Final = 4
@@ -191,11 +191,11 @@ class TopicsApi:
             return []
         found: dict[Segment, Ranges] = {}
         for _ in range(_TRIES):
-            unknown = [one for one in store.compacted_from(position) if one not in found]
+            unknown = [one for one in store.segments.compacted_from(position) if one not in found]
             if not unknown:
                 break
             found |= await asyncio.to_thread(_look_for_holes, self._data.disk, unknown)
-        return largest(hole for one in store.compacted_from(position) for hole in found.get(one, ()))
+        return largest(hole for one in store.segments.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place among the kept messages. Raises ApiError."""

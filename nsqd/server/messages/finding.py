@@ -29,7 +29,7 @@ from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, part
 from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _T = TypeVar("_T")
 # The most bytes of frames in one answer, unless a single message is larger.

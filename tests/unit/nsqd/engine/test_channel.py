@@ -327,7 +327,8 @@ class Shelf:
         self.gaps = []
         self.reason = None
 
-    def source(self, topic_name):
+    @property
+    def segments(self):
         return self
 
     def read(self, seq, end):
@@ -360,7 +361,7 @@ def shelf():
 def stored(node, shelf):
     """A channel with eight messages, of which only the last few are in memory."""
     node.broker.limits = Limits(mem_queue_size=1)
-    node.broker.sources = shelf
+    node.broker._make_store = lambda _name: shelf
     channel = node.channel()
     topic = node.topic()
     for n in range(8):
