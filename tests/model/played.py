@@ -18,10 +18,12 @@ TOPIC: Final = "t"
 STATES: Final = ("waiting", "deferred", "in_flight", "finished", "dead_lettering")
 # How long the node may take until it shows what was done: dead letters are tried again each second.
 _SETTLED_S: Final = 6.0
-# Messages with a short delay fall due after this time, and no operation begins so short before it.
-SOON_S: Final = 1.5
-_CLEAR_S: Final = 0.7
-_START_S: Final = 3.0
+# Messages with a short delay fall due after this time. No operation begins so short before one falls due, and
+# none that waits itself.
+SOON_S: Final = 2.0
+_CLEAR_S: Final = 1.0
+_LONG_CLEAR_S: Final = 4.0
+_START_S: Final = 4.0
 LATER_S: Final = 8.0
 # Two rounds of checkpoints: what happened before is in one.
 _CHECKPOINT_S: Final = 2.3
@@ -53,7 +55,7 @@ class Played:
     def apply(self, step: Step) -> None:
         """Apply one step to both and compare. Raises Mismatch."""
         self.steps.append(step)
-        self._pass_due()
+        self._pass_due(_LONG_CLEAR_S if step[0] == "time_out" else _CLEAR_S)
         operation: Callable[..., None] = getattr(self, f"do_{step[0]}")
         try:
             operation(*step[1:])
@@ -407,9 +409,9 @@ class Played:
 
     # --- comparison ---
 
-    def _pass_due(self) -> None:
+    def _pass_due(self, clear: float = _CLEAR_S) -> None:
         """Wait until a message that is about to fall due has done so."""
-        while self.model.next_due() < time.time() + _CLEAR_S:
+        while self.model.next_due() < time.time() + clear:
             time.sleep(max(0.0, self.model.next_due() - time.time()) + 0.2)
             self.model.fall_due(time.time())
 
