@@ -327,7 +327,7 @@ class Broker:
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         """Let the channel deliver what is *kept* from *position* on, and nothing before."""
-        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.backlog.end))
+        kept = topic.exclusive.without_others(channel.name, within(kept, position, topic.log.next_seq))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation
@@ -400,6 +400,7 @@ class Broker:
             topic = self.topics.get(channel.topic_name)
             if topic is not None:
                 topic.changed = True
+                topic.deferred.take_due(now_ns)
             self.reschedule(channel)
 
     def forget(self, channel: Channel) -> None:

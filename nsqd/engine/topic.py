@@ -13,6 +13,7 @@ from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget, DedupWindow
+from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
@@ -56,6 +57,7 @@ class Topic(Staging):
         "backlog",
         "changed",
         "channels",
+        "deferred",
         "deleted",
         "dropped_count",
         "exclusive",
@@ -99,6 +101,8 @@ class Topic(Staging):
         self.promoted: list[Topic] = []
         # Messages that no channel must deliver yet: published before the first channel, or while paused.
         self.backlog = Backlog(memory_limit if self.ephemeral else UNLIMITED)
+        # What was published with a delay and is not due yet, whatever the channels have done with it.
+        self.deferred = Deferred()
         self.paused = False
         # A new topic holds its messages until its channels elsewhere in the cluster are known.
         self.awaiting_registration = False
@@ -150,6 +154,15 @@ class Topic(Staging):
             # them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
 
+    def admits(self, count: int, size: int) -> bool:
+        """Whether *count* messages of *size* bytes are within the bounds now."""
+        try:
+            if self._bound is not None:
+                self._bound.admit(count, size)
+        except Refused:
+            return False
+        return True
+
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage a note that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
@@ -175,6 +188,8 @@ class Topic(Staging):
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
+            if due_ns:
+                self._note_deferred(first, end, due_ns)
             if self._exclusive:
                 exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
@@ -194,11 +209,32 @@ class Topic(Staging):
 
     def owe(self, first: int, end: int, due_ns: int = 0) -> None:
         """Messages that were stored in an earlier life are pending on those to whom they were given then."""
+        if due_ns:
+            self._note_deferred(first, end, due_ns)
         if self._exclusive:
             self._enqueue_exclusive(first, end, due_ns)
             return
         for backlog in self.backlogs():
             backlog.extend(first, end, due_ns)
+
+    def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
+        """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
+        self.deferred.put(first, end, due_ns)
+        if self.backlog.journal is not None:
+            self.backlog.journal.defer(first, end, due_ns)
+
+    def deferred_in(self, ranges: Ranges) -> list[tuple[int, int, int]]:
+        """Runs (due time, start, end) of `deferred` in sorted *ranges*."""
+        return [
+            (due_ns, low, high)
+            for due_ns, start, end in self.deferred.runs()
+            for low, high in within(ranges, start, end)
+        ]
+
+    def forget_due(self, now_ns: int) -> None:
+        """Forget the due times that have come."""
+        while self.deferred.count and self.deferred.take_due(now_ns):
+            pass
 
     def _enqueue_exclusive(self, first: int, end: int, due_ns: int) -> int:
         """Add messages to the backlogs; some may be for one channel only. Returns how many those are."""
@@ -291,6 +327,10 @@ class Topic(Staging):
         for start, end in given:
             channel.backlog.extend(start, end)
             channel.message_count += end - start
+        deferred = self.deferred_in(given)
+        channel.backlog.take_out(merged([(start, end) for _, start, end in deferred]))
+        for due_ns, start, end in deferred:
+            channel.backlog.defer(start, end, due_ns)
         self.changed = True
         self.pump()
         return channel

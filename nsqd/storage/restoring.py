@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
 from nsqd.engine.generations import lasting
+from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
@@ -13,8 +14,8 @@ from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
-def fill(topic: Topic, state: TopicState) -> None:
-    """Make the topic, which is new, what the checkpoint says."""
+def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
+    """Make the topic, which is new, what the checkpoint says; what is due at *now_ns* is not deferred."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.awaiting_registration = state.awaiting_registration
@@ -37,8 +38,12 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.dropped_count = pending.counters.get("dropped", 0)
         channel.expired_count = pending.counters.get("expired", 0)
         channel.dead_count = pending.counters.get("dead", 0)
-        pending.fill(channel.backlog, offset_ns)
+        pending.fill(channel.backlog, offset_ns, now_ns)
+    # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
+    dues = state.backlog.dues
+    for at in range(0, len(dues), WIDTH):
+        topic.deferred.put(dues[at + 1], dues[at + 2], max(1, dues[at] - offset_ns))
 
 
 def replay_notes(topic: Topic, noted: RecoveredNote, warn: Callable[[str], None]) -> None:
