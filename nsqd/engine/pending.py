@@ -76,11 +76,16 @@ class PendingQueue:
         many = len(ranges) >= _FEW
         for start, end in ranges:
             self.count += end - start
-            if many and end - start <= SHORT:
+            if many and end - start == 1:
+                short.append(start)
+            elif many and end - start <= SHORT:
                 short.extend(range(start, end))
-                continue
-            last = entries[-1] if entries else None
-            if isinstance(last, PendingRange) and last.end == start and last.redelivered == redelivered:
+            elif (
+                entries
+                and isinstance(last := entries[-1], PendingRange)
+                and last.end == start
+                and last.redelivered is redelivered
+            ):
                 last.end = end
             else:
                 entries.append(PendingRange(start, end, redelivered))

@@ -180,7 +180,7 @@ class Topic(Staging):
         """The staged messages are stored: channels deliver them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
-        flowing = self.flowing
+        flowing, backlogs = self.flowing, self.backlogs()
         published = exclusive = 0
         for block in staged:
             self.log.append(block)
@@ -193,7 +193,7 @@ class Topic(Staging):
             if self._exclusive:
                 exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
-            for backlog in self.backlogs():
+            for backlog in backlogs:
                 backlog.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
