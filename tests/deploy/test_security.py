@@ -100,33 +100,6 @@ REFUSED = [
         {"tls": {"certManager": {"enabled": True, "issuerRef": {"name": "i"}}}},
         "tls.certManager.enabled needs a secretName in nsqd.tls",
     ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "issuerUrl": "https://a", "emailDomains": ["a"]}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.secretName",
-    ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "emailDomains": ["a"]}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.issuerUrl",
-    ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "issuerUrl": "https://a"}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.emailDomains",
-    ),
-    ({"nsqadmin": {"signIn": {"issuerUrl": "https://a"}}}, "nobody would have to sign in"),
-    (
-        {
-            "nsqadmin": {
-                "tls": {"secretName": "t"},
-                "signIn": {
-                    "enabled": True,
-                    "secretName": "s",
-                    "issuerUrl": "https://a",
-                    "emailDomains": ["a"],
-                },
-            }
-        },
-        "the page would be open beside the sign-in",
-    ),
     ({"nsqadmin": {"openid": {"secretName": "s"}}}, "nobody would have to sign in"),
     *(
         (
@@ -136,18 +109,28 @@ REFUSED = [
         for left_out in ("issuerUrl", "clientId", "secretName")
     ),
     (
-        {
-            "nsqadmin": {
-                "openid": OPENID,
-                "signIn": {
-                    "enabled": True,
-                    "secretName": "s",
-                    "issuerUrl": "https://a",
-                    "emailDomains": ["a"],
-                },
-            }
-        },
-        "people would have to sign in twice",
+        {"image": {"repository": ""}},
+        "image.repository is missing: the repository to which you pushed the image",
+    ),
+    (
+        {"archive": {"topics": [{"name": "a", "topic": "a", "channel": "c"}], "claimName": "c"}},
+        "archive.topics needs archive.image.repository",
+    ),
+    (
+        {"networkPolicy": {"egress": {"rules": [{}]}}},
+        "networkPolicy.egress.rules needs networkPolicy.egress.en",
+    ),
+    ({"networkPolicy": {"egress": {"enabled": True}}}, "egress.enabled needs networkPolicy.enabled"),
+    *(
+        (
+            {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}, **peers},
+            "networkPolicy.egress.enabled needs networkPolicy.egress.rules",
+        )
+        for peers in (
+            {"nsqadmin": {"openid": OPENID}},
+            {"nsqd": {"config": {"auth-http-address": ["auth:80"]}}},
+            {"nsqd": {"topology": {"fromNode": True}}},
+        )
     ),
     *(
         (
