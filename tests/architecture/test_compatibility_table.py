@@ -1,4 +1,4 @@
-"""Each row of docs/evidence/compatibility.md names tests that exist, and each "same" a test that Go's NSQ can pass."""
+"""Each row of the compatibility table names tests that exist, and each "same" a test that Go's NSQ can pass."""
 
 import re
 from pathlib import Path
