@@ -1,4 +1,4 @@
-"""Each row of the compatibility table names tests that exist, and each "same" a test that Go's NSQ can pass."""
+"""Each row of the compatibility table names tests that exist; each "same" has one for Go's NSQ."""
 
 import re
 from pathlib import Path

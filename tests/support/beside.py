@@ -1,7 +1,7 @@
 """Runs the tests that prove equal behaviour with the original's programs in place of ours.
 
 docs/evidence/compatibility.md names a test for each behaviour. If it says "same", that test must also pass
-with the original; otherwise the word is wrong. With ``NSQ_UNDER_TEST=original`` the tests start the original's
+with the original; otherwise the word is wrong. With ``NSQ_UNDER_TEST=original`` tests start the original's
 programs from ``NSQ_GO_BIN`` or PATH. Only the tests of such rows run then, and those of :data:`DIFFERS`
 must fail.
 """
