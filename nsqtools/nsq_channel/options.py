@@ -142,9 +142,9 @@ HELP: Final = """Usage of nsq_channel:
 
   create    make the channel; with -start it gets the stored messages from there on
   delete    delete the channel
-  empty     throw away all that it owes
+  empty     permanently delete its backlog
   pause     deliver nothing more
-  unpause   go on
+  unpause   resume
   seek      owe again all that is kept from a place on
   finish    the channel is done with messages: by -id, a filter, or -all
   requeue   messages wait again, immediately or after -defer
