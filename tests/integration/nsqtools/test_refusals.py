@@ -187,7 +187,7 @@ TOOLS = ["nsq_channel", "nsq_peek", *ORIGINALS]
 def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:
     """The exit code and the error output without its time."""
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"nsqtools.{tool}.cli").main(argv)
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(argv)
     return ended.value.code, untimed(capsys.readouterr().err)
 
 
@@ -246,7 +246,7 @@ def test_an_unknown_flag_is_refused(tool, capsys):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_version_is_printed_by_all(tool, capsys):
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"nsqtools.{tool}.cli").main(["--version"])
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(["--version"])
 
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{tool} v1.3.0 (built w/{build()})\n")
 
@@ -280,7 +280,7 @@ def test_every_flag_of_the_original_is_known_with_its_default(tool, capsys):
         pytest.skip(f"the original's {tool} is neither in ${GO_TOOLS} nor on PATH")
     theirs = flags_in(run_tool([peer], "-h").stderr.decode())
     with pytest.raises(SystemExit):
-        importlib.import_module(f"nsqtools.{tool}.cli").main(["-h"])
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(["-h"])
     ours = flags_in(capsys.readouterr().err)
 
     assert {name: ours.get(name) for name in theirs} == theirs
