@@ -355,7 +355,7 @@ async def test_an_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeyp
             raise failing.pop()
         return await get(*args, **settings)
 
-    monkeypatch.setattr("nsqclient._http.get", fails_at_first)
+    monkeypatch.setattr("nsqclient._lookups.get", fails_at_first)
     with MemoryNsqd() as nsqd:
         async with (
             asyncio.timeout(30),
