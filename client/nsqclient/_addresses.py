@@ -125,8 +125,7 @@ class AddressBook:
                 found = await nsqds_of(self._topic, url, self._config)
             else:
                 found = await nsqds_to_publish_to(url, self._config)
-            # Producers that start together must not all begin with the same nsqd.
-            random.shuffle(found)
+                random.shuffle(found)  # producers that start together must not all begin with the same nsqd
             self._said[url] = found
             self._errors.pop(url, None)
         except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises

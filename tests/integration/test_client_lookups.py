@@ -430,6 +430,15 @@ async def test_an_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs(
                 )
 
 
+async def test_nsqd_of_a_topic_are_chosen_from_in_the_order_of_nsqlookupd():
+    listed = [f"10.0.0.{n}:4150" for n in range(20)]
+    async with Registry(listed).serve() as lookupd:
+        book = book_of(lookupd, topic="t")
+        await book.ask()
+
+    assert book.known == listed
+
+
 async def test_a_lost_nsqd_is_connected_again_while_its_nsqlookupd_is_down():
     with MemoryNsqd() as nsqd:
         async with contextlib.AsyncExitStack() as stack:
