@@ -17,7 +17,7 @@ from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
@@ -267,7 +267,7 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        They leave no hole in what the log had (see `nsqd.log.stored_ranges`). With one for each failure, the
+        They leave no hole in what the log had (see `nsqd.log.tail`). With one for each failure, the
         log would soon forget that it has its oldest messages.
 
         The notes stay: what they say has happened, and the next write includes them. Those of delays are left

@@ -9,7 +9,6 @@ from typing import Final
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
-from nsqd.log.tap import Tap
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.sender import PendingAck
@@ -21,7 +20,7 @@ from nsqd.storage.topic_log import TopicLog
 _MAX_REMOVED: Final = 4096
 
 
-class _TappedTopic(Tap):
+class _TappedTopic:
     """A topic of the log: what is written to it goes to all streams."""
 
     def __init__(self, primary: "Primary", log: TopicLog, name: str) -> None:
