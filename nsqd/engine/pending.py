@@ -70,7 +70,7 @@ class PendingQueue:
         self.count = 0
 
     def append(self, ranges: Ranges, *, redelivered: bool) -> None:
-        """Add *ranges*, which are in order, to the tail; several short ones are one entry."""
+        """Add *ranges* to the tail, in their order; several short ones in a row are one entry."""
         entries = self.entries
         short: list[int] = []
         many = len(ranges) >= _FEW
@@ -78,14 +78,15 @@ class PendingQueue:
             self.count += end - start
             if many and end - start == 1:
                 short.append(start)
-            elif many and end - start <= SHORT:
+                continue
+            if many and end - start <= SHORT:
                 short.extend(range(start, end))
-            elif (
-                entries
-                and isinstance(last := entries[-1], PendingRange)
-                and last.end == start
-                and last.redelivered is redelivered
-            ):
+                continue
+            if short:
+                entries.append(_entry(short, redelivered))
+                short = []
+            last = entries[-1] if entries else None
+            if isinstance(last, PendingRange) and last.end == start and last.redelivered is redelivered:
                 last.end = end
             else:
                 entries.append(PendingRange(start, end, redelivered))

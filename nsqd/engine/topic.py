@@ -220,7 +220,8 @@ class Topic(Staging):
     def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
         """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
         self.deferred.put(first, end, due_ns)
-        if self.backlog.journal is not None:
+        if self.flowing and self.backlog.journal is not None:
+            # Otherwise the backlog has it, and notes it itself.
             self.backlog.journal.defer(first, end, due_ns)
 
     def deferred_in(self, ranges: Ranges) -> list[tuple[int, int, int]]:

@@ -84,13 +84,13 @@ class WhichOptions(ActionOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class HandleOptions(WhichOptions, ChannelOptions):
-    state: str = option("", help="messages that are waiting, deferred or in_flight")
+    state: str = option("", help="messages that are waiting, deferred, in_flight or dead_lettering")
 
     def problem(self) -> str | None:
         if problem := super().problem() or self.which_problem(state=self.state):
             return problem
-        if self.state not in {"", "waiting", "deferred", "in_flight"}:
-            return f"--state {self.state} is none of waiting, deferred, in_flight"
+        if self.state not in {"", "waiting", "deferred", "in_flight", "dead_lettering"}:
+            return f"--state {self.state} is none of waiting, deferred, in_flight, dead_lettering"
         return None
 
 

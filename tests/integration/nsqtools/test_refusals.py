@@ -135,7 +135,11 @@ OURS = [
     ("nsq_peek", [T, H, "-n=-1"], "--n should not be negative"),
     ("nsq_peek", [T, H, "-output=xml"], "--output xml is none of text, json, body"),
     ("nsq_peek", [T, H, "-interval=0s"], "--interval should be positive"),
-    ("nsq_peek", [T, C, H, "-state=lost"], "--state lost is none of waiting, deferred, in_flight, finished"),
+    (
+        "nsq_peek",
+        [T, C, H, "-state=lost"],
+        "--state lost is none of waiting, deferred, in_flight, dead_lettering",
+    ),
     ("nsq_peek", [T, H, "-state=waiting"], "--state needs --channel: only there do messages have one"),
     ("nsq_peek", [T, C, H, "-state=deferred", "-reverse"], "--reverse does not go with --state=deferred"),
     ("nsq_peek", [T, H, "-follow", "-reverse"], "--follow does not go with --reverse or --state"),
