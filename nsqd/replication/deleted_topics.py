@@ -82,7 +82,7 @@ class DeletedTopics:
             if copy.record is None or copy.is_gone or copy.is_streamed:
                 # The stream deletes it.
                 link.unacknowledged.remove(position)
-            elif copy.is_busy or copy.is_negotiating:
+            elif copy.is_busy or copy.is_negotiating or copy.record.running_jobs:
                 self._waiting.append(one)
             else:
                 copy.is_busy = True

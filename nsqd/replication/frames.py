@@ -151,7 +151,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of a copy. Of a checkpoint all but the name and the size are 0.
+    """A log file of a copy.
 
     *first* is the position of its first message, *next_seq* the one behind its last message, *last_note* the
     number of its newest note. These are 0 too for a log file of which the replica does not know them.

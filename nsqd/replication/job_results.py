@@ -70,7 +70,6 @@ class JobResults:
             self._promoted(log, copy, now_ns, failover=job.failover)
         elif isinstance(job, DeleteTopicOfCopy):
             job.link.unacknowledged.remove(job.position)
-            self._node.copies.forget(copy.stored, self._node.copies.folder(copy.stored, job.name))
         elif isinstance(job, DropCopy):
             log.remove(copy)
             copy.topics = {}

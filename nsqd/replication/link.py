@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from nsqd.log.disk import words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
-from nsqd.replication.copy_jobs import ReplicaJob
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
     Ack,
@@ -33,7 +32,7 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
-from nsqd.replication.incoming import IncomingLog
+from nsqd.replication.incoming import IncomingLog, ReplicaJob
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
 from nsqd.replication.records import CopyRecord
@@ -118,6 +117,8 @@ class PeerLink:
         self.unacknowledged: list[int] = []
         # Positions of deletions that the peer has not acknowledged, in order.
         self._deletions: list[tuple[int, DeleteTopic]] = []
+        # Deletions that the peer has sent before the log.
+        self._early_deletions: list[DeleteTopic] = []
 
     def __repr__(self) -> str:
         direction = "to" if self.connector else "from"
@@ -329,9 +330,11 @@ class PeerLink:
             self.node.take_status(self, frame, now_ns)
         elif isinstance(frame, DeleteTopic):
             self.node.delete_topic(self, frame, at)
-            for one in self.incoming.values():
-                if one.log.origin == frame.origin:
-                    one.take(frame, at)
+            streams = [one for one in self.incoming.values() if one.log.origin == frame.origin]
+            for one in streams:
+                one.take(frame, at)
+            if not streams:
+                self._early_deletions.append(frame)
         elif self.connector:
             self._take_answer(frame, now_ns)
         else:
@@ -386,7 +389,8 @@ class PeerLink:
             candidate = self.node.candidate_for(self, frame)
             if not self.is_closed:
                 self.incoming[frame.number] = IncomingLog(
-                    frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)
+                    *(frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)),
+                    [one for one in self._early_deletions if one.origin == frame.origin],
                 )
         elif isinstance(frame, Sync):
             self.sync()

@@ -164,6 +164,8 @@ class LogCopies:
             return "the owner that resumes its stream"
         if copy.is_streamed:
             return ""
+        if copy.record is not None and copy.record.running_jobs:
+            return "jobs of its last stream"
         if self._open_again(copy, now_ns):
             return "a job on its files"
         reason = ""

@@ -218,6 +218,8 @@ class CopyRecord:
     # It is on disk: a new one is not before `Copies.create`.
     is_stored: bool = False
     is_dropped: bool = False
+    # Jobs of streams that use its files now.
+    running_jobs: int = 0
 
     def __repr__(self) -> str:
         return f"<CopyRecord {self.path.name} epoch {self.epoch}>"

@@ -116,8 +116,6 @@ class TopicStream:
         """
         segments = {segment.path.name: segment for segment in self.log.segments}
         for one in self.reported or ():
-            if one.name in NAMES:
-                continue
             segment, gone = segments.get(one.name), removed.get(one.name)
             if segment is not None:
                 if one.salt != segment.header.salt or one.size > segment.size:
@@ -135,11 +133,11 @@ class TopicStream:
     @property
     def has_reported_files(self) -> bool:
         """Whether the replica's earlier copy has log files."""
-        return any(one.name not in NAMES for one in self.reported or ())
+        return bool(self.reported)
 
     def resume(self) -> None:
         """Continue the files that the replica has reported."""
-        self.sizes = {one.name: one.size for one in self.reported or () if one.name not in NAMES}
+        self.sizes = {one.name: one.size for one in self.reported or ()}
 
     # --- catch-up ---
 

@@ -14,7 +14,7 @@ from nsqd.log.ranges import merged, without
 from nsqd.replication import dropping, exchange, log_copies, log_state, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_jobs import BeginCopy
+from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.dropping import Dropping
 from nsqd.replication.exchange import Checkpointing, Exchange
 from nsqd.replication.holders import Holders
@@ -154,14 +154,6 @@ def _without_sync(path: str) -> tuple[Patch, ...]:
         return sync
 
     return (SimulatedDisk, "sync", unsynced), (SimulatedDisk, "sync_folder", unsynced)
-
-
-def _keep_serials(original: Any) -> Any:
-    def begin(self: BeginCopy, *args: Any, restart_serials: bool) -> None:
-        del restart_serials
-        original(self, *args, restart_serials=False)
-
-    return begin
 
 
 def _no_finish_notes(original: Any) -> Any:
@@ -343,7 +335,7 @@ PARTS: Final[dict[str, Part]] = {
         0,
         "a stream restarts the serial numbers of checkpoints",
         ("people", "all"),
-        _patches((BeginCopy, "__init__", _keep_serials)),
+        _patches((CopyFolder, "restart_serials", _returns(None))),
     ),
     "sync of promotions": Part(
         0,

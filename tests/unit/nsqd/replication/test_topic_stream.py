@@ -129,13 +129,6 @@ def test_unknown_file_with_unknown_contents_conflicts_unless_it_was_removed_here
     assert not stream.conflicts({"00000099.log": RemovedFile(7, 500)}, [])
 
 
-def test_checkpoints_do_not_conflict(stream):
-    stream.reported = (CopiedFile("checkpoint.0", 0, 1 << 20),)
-
-    assert not stream.has_reported_files
-    assert not stream.conflicts({}, [])
-
-
 # --- a power cut took the end of the log, and then the file was removed or compacted: the messages that only
 # the copy has are found in the same process and in later ones ---
 
