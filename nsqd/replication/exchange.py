@@ -7,15 +7,17 @@ known from the connection.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.topic import Topic
 from nsqd.replication.channel_states import nothing_pending, states_of
 from nsqd.replication.frames import ChannelState, CopyKind, Holder, Status
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_state import LogState
 from nsqd.replication.sender import Sender
+
+if TYPE_CHECKING:
+    from nsqd.replication.log_state import LogState
 
 # Copies whose channel state their node does not know.
 _WITHOUT_STATE: Final = (CopyKind.NONE, CopyKind.REPLICA, CopyKind.STREAMED)
@@ -53,7 +55,7 @@ class Checkpointing:
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: LogState, link: PeerLink, now_ns: int) -> None:
+    def __init__(self, log: "LogState", link: PeerLink, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.

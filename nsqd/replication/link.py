@@ -6,10 +6,9 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 """
 
 from enum import IntEnum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from nsqd.log.disk import words_of
-from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
@@ -33,11 +32,13 @@ from nsqd.replication.frames import (
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog, ReplicaJob
-from nsqd.replication.log_stream import LogStream, ReplicaSettings
+from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary
-from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.replication.topic_stream import ReadJob
+
+if TYPE_CHECKING:
+    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
@@ -47,28 +48,6 @@ _SILENT_NS: Final = 15 * _S
 _HANDSHAKE_NS: Final = 10 * _S
 
 LinkJob: TypeAlias = ReadJob | ReplicaJob
-
-
-class LinkOwner(Protocol):
-    """What a connection asks of its node."""
-
-    settings: ReplicaSettings
-    identity: bytes
-    copies: Copies
-
-    def take_draining(self, link: Any, frame: Draining) -> None: ...
-    def refused(self, code: int) -> None: ...
-    def link_up(self, link: Any, now_ns: int) -> None: ...
-    def link_ended(self, link: Any) -> None: ...
-    def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
-    def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
-    def delete_topic(self, link: Any, frame: DeleteTopic, position: int) -> None: ...
-    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None: ...
-    def stream_began(self, link: Any) -> None: ...
-    def candidate_for(self, link: Any, frame: Log) -> CopyRecord | None: ...
-    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None: ...
-    def replica_began(self, link: Any, one: IncomingLog, now_ns: int) -> None: ...
-    def take_over(self, link: Any, one: IncomingLog, epoch: int, now_ns: int) -> None: ...
 
 
 class LinkState(IntEnum):
@@ -82,7 +61,9 @@ class LinkState(IntEnum):
 class PeerLink:
     """See the module; used by the connector and by the acceptor."""
 
-    def __init__(self, node: LinkOwner, handshake: Handshake, now_ns: int, *, connector: bool) -> None:
+    def __init__(
+        self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool
+    ) -> None:
         self.node = node
         self.connector = connector
         self.state = LinkState.HANDSHAKE
@@ -261,7 +242,7 @@ class PeerLink:
             self.refused = code
             self._out += self.sender.flush(0) if self.connector and self.is_up else []
             self._out.append(encode(Refuse(code, sentence)))
-            self.node.refused(code)
+            self.node.state.refused(code)
             self.end(sentence)
 
     def _refuse_for(self, error: Exception) -> None:
@@ -305,7 +286,7 @@ class PeerLink:
         if handshake.problem:
             if handshake.refusal is not None:
                 self.refused = handshake.refusal.code
-                self.node.refused(self.refused)
+                self.node.state.refused(self.refused)
             elif handshake.refused_by_peer is not None:
                 self.refused, self.refused_by_peer = handshake.refused_by_peer.code, True
             by_peer = "the peer refuses: " if self.refused_by_peer else ""
@@ -329,7 +310,7 @@ class PeerLink:
         elif isinstance(frame, Status):
             self.node.take_status(self, frame, now_ns)
         elif isinstance(frame, DeleteTopic):
-            self.node.delete_topic(self, frame, at)
+            self.node.deleted.take(self, frame, at)
             streams = [one for one in self.incoming.values() if one.log.origin == frame.origin]
             for one in streams:
                 one.take(frame, at)
@@ -366,7 +347,7 @@ class PeerLink:
         if isinstance(frame, Ack):
             self.sender.acknowledged(frame)
             while self._deletions and self._deletions[0][0] <= frame.written:
-                self.node.deletion_acknowledged(self.peer, self._deletions.pop(0)[1])
+                self.node.deleted.acknowledged(self.peer, self._deletions.pop(0)[1])
             self.sender.notify()
         elif isinstance(frame, Have):
             stream = next((one for one in self.streams.values() if one.has_topic(frame.topic)), None)
@@ -376,7 +357,7 @@ class PeerLink:
             self.streams[frame.log].take_ready(frame, now_ns)
             self.node.stream_began(self)
         elif isinstance(frame, Draining):
-            self.node.take_draining(self, frame)
+            self.node.state.take_draining(self, frame)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 
@@ -386,7 +367,7 @@ class PeerLink:
         if isinstance(frame, Log):
             if frame.number in self.incoming:
                 raise BadFrame(f"log {frame.number} is streamed already")
-            candidate = self.node.candidate_for(self, frame)
+            candidate = self.node.streams.candidate_for(self, frame)
             if not self.is_closed:
                 self.incoming[frame.number] = IncomingLog(
                     *(frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)),
@@ -402,11 +383,11 @@ class PeerLink:
             self._log(frame.log).take(frame, at)
         elif isinstance(frame, Snapshot):
             one = self._log(frame.log)
-            self.node.before_stream(one, frame)
+            self.node.streams.before(one, frame)
             one.take(frame, at)
-            self.node.replica_began(self, one, now_ns)
+            self.node.streams.began(self, one, now_ns)
         elif isinstance(frame, TakeOver):
-            self.node.take_over(self, self._log(frame.log), frame.epoch, now_ns)
+            self.node.streams.take_over(self, self._log(frame.log), frame.epoch, now_ns)
         elif (topic := getattr(frame, "topic", None)) is not None:
             log = self._by_topic.get(topic)
             if log is None:

@@ -4,7 +4,6 @@ The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the
 :meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`Holders.take_jobs` in any thread.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,19 +11,19 @@ from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
-from nsqd.replication.frames import ChannelState, DeleteTopic, Draining, Holder, Log, Snapshot, Status
+from nsqd.replication.frames import ChannelState, Holder, Status
 from nsqd.replication.holders import Holders
-from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.job_results import JobResults, make_primary
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import Logs
+from nsqd.replication.log_state import Logs
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
 from nsqd.replication.records import CopyRecord
+from nsqd.replication.rules import apply_rules, next_check_ns
 from nsqd.replication.shown import shown_decommission, shown_node
 from nsqd.replication.streams import Streams
+from nsqd.replication.yielding import ask, suspend
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
@@ -40,13 +39,12 @@ class ReplicationNode:
         self.state = state
         self.holders = holders
         self.jobs = jobs
-        self.logs = Logs(state, holders, jobs)
+        self.logs = Logs(state, holders)
         self.settings, self.identity, self.copies = state.settings, state.identity, state.copies
+        self.streams = Streams(state, holders, jobs, self.logs)
+        self.deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._own_log = self.logs[state.identity]
         self._own_stores: dict[str, TopicStore] = {}
-        self._streams = Streams(state, holders, jobs, self.logs)
-        self.job_results = JobResults(state, holders, jobs, self.logs)
-        self._deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._ticked_ns = 0
         self._next_second_ns = 0
 
@@ -62,7 +60,7 @@ class ReplicationNode:
         own.topics = broker.topics
         own.is_open = True
         self._own_log.add(own)
-        make_primary(self.settings, self._own_log, own, self._replicas_of)
+        self.jobs.make_primary(self._own_log, own, self._replicas_of)
         for topic in broker.topics.values():
             store = store_of(topic)
             if store is not None:
@@ -70,7 +68,7 @@ class ReplicationNode:
         self.state.data.made_store = self._made_store
         for found in self.copies.scan():
             self._found(found, now_ns)
-        self._own_log.ask(own, now_ns)
+        ask(self._own_log, own, now_ns)
         self._ticked_ns = now_ns
 
     def _found(self, record: CopyRecord, now_ns: int) -> None:
@@ -80,7 +78,7 @@ class ReplicationNode:
         log.add(copy)
         if record.promoted:
             copy.asks_until_ns = now_ns
-            log.open(copy)
+            self.jobs.open(log, copy)
 
     def _replicas_of(self, name: str) -> int:
         topic = self.state.broker.topics.get(name)
@@ -97,14 +95,14 @@ class ReplicationNode:
     @property
     def primary(self) -> Primary:
         """The stream of this node's own log."""
-        return self._own_log.state.primaries[self.state.own_copy]
+        return self._own_log.primaries[self.state.own_copy]
 
     def checkpointed(self, topic: Topic, store: TopicStore, job: CheckpointJob) -> None:
         """A checkpoint was written, of an own topic or of one of a copy."""
         found = self.jobs.copy_of.get(store)
         copy = self.state.own_copy if found is None else found[0]
         log = self.logs[copy.origin]
-        primary = log.state.primaries.get(copy)
+        primary = log.primaries.get(copy)
         if primary is not None:
             primary.checkpointed(store, job)
         self.state.to_checkpoint.pop(topic, None)
@@ -115,11 +113,7 @@ class ReplicationNode:
         if store is not None and self._own_stores.get(name) is store:
             del self._own_stores[name]
             self.primary.remove(store)
-            self._deleted.deleted(name, store.end)
-
-    def copies_deleted(self, topics: Iterable[Topic]) -> None:
-        """An own topic was deleted, and with it these topics of promoted copies."""
-        self._deleted.promoted(topics)
+            self.deleted.deleted(name, store.end)
 
     # --- connections ---
 
@@ -143,49 +137,25 @@ class ReplicationNode:
         """The peer has proved its membership."""
         self.state.end_earlier(link)
         for log in list(self.logs.values()):
-            if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
+            if log.copies and (link.peer in log.all_holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
         self.state.send_draining(link)
         if link.connector:
-            self._deleted.send(link)
+            self.deleted.send(link)
             self.state.remember_draining(link)
-            self._streams.begin(link, now_ns)
+            self.streams.begin(link, now_ns)
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection is gone."""
-        self._streams.ended(link, max(self._ticked_ns, link.heard_ns))
+        self.streams.ended(link, max(self._ticked_ns, link.heard_ns))
         for log in self.logs.values():
             log.link_ended(link)
         if link in self.state.links:
             self.state.links.remove(link)
 
-    def take_draining(self, link: PeerLink, frame: Draining) -> None:
-        self.state.take_draining(link, frame)
-
-    def refused(self, code: int) -> None:
-        self.state.refused(code)
-
     def stream_began(self, link: PeerLink) -> None:
         """The replica has answered, and the stream has begun."""
         self.state.info(f"REPLICATION({link.address}): streaming to replica")
-
-    def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
-        return self._streams.candidate_for(link, frame)
-
-    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None:
-        self._streams.before(one, frame)
-
-    def replica_began(self, link: PeerLink, one: IncomingLog, now_ns: int) -> None:
-        self._streams.began(link, one, now_ns)
-
-    def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:
-        self._streams.take_over(link, one, epoch, now_ns)
-
-    def delete_topic(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
-        self._deleted.take(link, frame, position)
-
-    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
-        self._deleted.acknowledged(peer, frame)
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
         """Channel state of a copy of a peer; its status follows."""
@@ -224,7 +194,8 @@ class ReplicationNode:
         broker = state.broker
         broker.draining = broker.drain_pending = broker.decommissioning = False
         for log in self.logs.values():
-            log.resume_delivery()
+            for copy in log.copies:
+                suspend(log, copy, suspended=False)
 
     # --- time ---
 
@@ -240,27 +211,27 @@ class ReplicationNode:
         if suspended:
             self._ask_again(now_ns)
         for log in self.logs.values():
-            for primary in log.state.primaries.values():
+            for primary in log.primaries.values():
                 self._want_checkpoints(primary)
         if now_ns < self._next_second_ns:
             return
         self._next_second_ns = now_ns + _S
         self._forget_silent()
-        self._deleted.begin_jobs()
+        self.deleted.begin_jobs()
         self.state.broker.asks_holders = any(
             copy.old_ends for log in self.logs.values() for copy in log.copies
         )
         for log in list(self.logs.values()):
-            log.tick(now_ns)
+            apply_rules(log, self.jobs, now_ns)
             if not log.copies:
                 del self.logs[log.origin]
         for link in list(links):
             if link.is_up and link.connector:
-                self._streams.begin(link, now_ns)
-                self._streams.end_unwanted(link)
+                self.streams.begin(link, now_ns)
+                self.streams.end_unwanted(link)
             link.sync()
         self._next_second_ns = min(
-            (log.next_check_ns(now_ns) for log in self.logs.values()), default=self._next_second_ns
+            (next_check_ns(log, now_ns) for log in self.logs.values()), default=self._next_second_ns
         )
 
     def _want_checkpoints(self, primary: Primary) -> None:
@@ -280,7 +251,7 @@ class ReplicationNode:
         """Forget holders that were not heard for a week."""
         wanted = self.wanted_peers()
         for log in list(self.logs.values()):
-            for peer in self.holders.silent(log.holders, wanted):
+            for peer in self.holders.silent(log.all_holders, wanted):
                 self.holders.forget(log.copies, peer)
 
     def _ask_again(self, now_ns: int) -> None:
@@ -292,7 +263,7 @@ class ReplicationNode:
             for copy in log.copies:
                 copy.since_ns = now_ns
                 if copy.is_owner and copy.has_state:
-                    log.ask(copy, now_ns)
+                    ask(log, copy, now_ns)
 
     # --- shown to operators ---
 

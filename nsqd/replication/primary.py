@@ -61,6 +61,7 @@ class Primary:
         origin: bytes,
         replicas_of: Callable[[str], int] | None = None,
         *,
+        copy: int = 0,
         unneeded: Callable[[str], Ranges],
         may_resume: Callable[[LogStream], bool] = lambda _stream: True,
     ) -> None:
@@ -72,9 +73,10 @@ class Primary:
         self.may_resume = may_resume
         self.settings = settings
         self.origin = origin
-        # What `Log` says of this owner's copy; set before a stream begins.
+        # The number of the owner's copy.
+        self.copy = copy
+        # The epoch of its claim, and the other holders: set before a stream begins.
         self.epoch = 0
-        self.copy = 0
         self.holders: tuple[Holder, ...] = ()
         # Replaced, not changed in place: a stream that ends during a loop must not hide the next one.
         self.streams: tuple[LogStream, ...] = ()

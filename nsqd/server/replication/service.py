@@ -24,9 +24,8 @@ from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import NodeJob
 from nsqd.replication.node import ReplicationNode
-from nsqd.replication.node_state import NodeState
+from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.records import DamagedRecord, NodeRecordFile
 from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
@@ -332,7 +331,7 @@ class Replication:
 
     def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
         for job in node.holders.take_jobs():
-            self._start(self._do(node, job))
+            self._start(self._do(job))
         for topic in list(node.state.to_checkpoint):
             del node.state.to_checkpoint[topic]
             self._start(self._checkpoint(node, topic, checkpoints))
@@ -344,13 +343,13 @@ class Replication:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
 
-    async def _do(self, node: ReplicationNode, job: NodeJob) -> None:
+    async def _do(self, job: NodeJob) -> None:
         error: Exception | None = None
         try:
             await asyncio.to_thread(job.run, self._data.disk)
         except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
             error = failed
-        node.job_results.ended(job, error, now_ns())
+        job.ended(error, now_ns())
         self.flush()
         self._ask_turn()
 
@@ -409,7 +408,7 @@ class Replication:
         """An own topic was deleted."""
         if self.node is not None:
             self.node.topic_deleted(topic.name, store_of(topic))
-            self.node.copies_deleted(topic.promoted)
+            self.node.deleted.promoted(topic.promoted)
 
     # --- shown to operators ---
 

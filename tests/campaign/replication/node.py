@@ -314,7 +314,7 @@ class SimulatedNode:
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
         self.data.remove_deleted()
-        self.replication.copies_deleted(topic.promoted)
+        self.replication.deleted.promoted(topic.promoted)
         self.work()
         self.broker.events.clear()
 
@@ -357,7 +357,7 @@ class SimulatedNode:
         for _ in range(20):
             jobs = node.holders.take_jobs()
             for job in jobs:
-                self.do(job, node.job_results.ended)
+                self.do(job, lambda one, error, now: one.ended(error, now))
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):

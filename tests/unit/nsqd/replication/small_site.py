@@ -3,7 +3,7 @@
 import random
 
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import ReplicaSettings
 from tests.campaign.replication.node import SimulatedNode
 from tests.campaign.replication.site import Site
@@ -46,7 +46,7 @@ def finish(node: SimulatedNode) -> list[bytes]:
     return [body for _, body in found]
 
 
-def log_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> LogCopies:
+def log_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> LogState:
     """What a node knows of the log of another."""
     identity = origin if isinstance(origin, bytes) else origin.identity
     return node.replication.logs[identity]

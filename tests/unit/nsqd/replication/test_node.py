@@ -194,7 +194,7 @@ def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site
     (copy,) = copies_of(node, origin)
     topic = copy.topics["t"]
 
-    log_of(node, origin).state.primaries[copy].want_checkpoint(store_of(topic))
+    log_of(node, origin).primaries[copy].want_checkpoint(store_of(topic))
     site.advance(2)
 
     assert not topic.has_changed

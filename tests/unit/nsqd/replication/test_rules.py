@@ -188,12 +188,12 @@ def test_suspended_owner_asks_the_holders(site):
 
 def test_owner_is_fully_replicated_with_caught_up_replicas_only(site):
     log, node = log_of(site.nodes[1], site.nodes[1]), site.nodes[1]
-    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is not None
+    assert log.counted(node.replication.state.own_copy, 0, node.now) is not None
 
     site.kill(2)
     site.advance(2)
 
-    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is None
+    assert log.counted(node.replication.state.own_copy, 0, node.now) is None
 
 
 def test_replica_that_was_replaced_is_dropped(three):
