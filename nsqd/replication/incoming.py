@@ -58,7 +58,7 @@ class JobKind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class ReplicaJob:
-    """Work on the files of a copy: :meth:`run` in any thread, then `IncomingLog.ended`."""
+    """Work on the files of a copy: :meth:`run` in any thread, then :meth:`end`."""
 
     kind: JobKind
     record: CopyRecord
@@ -68,6 +68,12 @@ class ReplicaJob:
     then: Callable[[], None]
     # Called when it has run or failed, in any case.
     note: Callable[[OSError | None], None] = lambda _error: None
+    # Is called with the job and its error.
+    ended: Callable[["ReplicaJob", OSError | None], None] = lambda _job, _error: None
+
+    def end(self, error: OSError | None) -> None:
+        """The job has run, or failed. Raises BadFrame, Mismatch and OSError, as `IncomingLog.take` does."""
+        self.ended(self, error)
 
 
 @dataclass(slots=True, eq=False)
@@ -268,10 +274,6 @@ class IncomingLog:
 
     # --- jobs ---
 
-    def owns(self, job: object) -> bool:
-        """Whether the job came from here and has not ended."""
-        return job in self._running.values()
-
     def jobs(self) -> list[ReplicaJob]:
         """Jobs that are to be run now, in any thread."""
         before = len(self._running)
@@ -301,9 +303,9 @@ class IncomingLog:
     def _start(self, job: ReplicaJob) -> None:
         self._running[job.kind] = job
         job.record.running_jobs += 1
+        job.ended = self._ended
 
-    def ended(self, job: ReplicaJob, error: OSError | None) -> None:
-        """A job has run, or failed. Raises BadFrame, Mismatch and OSError, as `take` does."""
+    def _ended(self, job: ReplicaJob, error: OSError | None) -> None:
         del self._running[job.kind]
         job.record.running_jobs -= 1
         job.note(error)

@@ -209,23 +209,12 @@ class PeerLink:
 
     def ended(self, job: LinkJob, error: OSError | None, now_ns: int) -> None:
         """A job has run, or failed."""
-        if isinstance(job, ReadJob):
-            for stream in self.streams.values():
-                if stream.owns(job):
-                    stream.ended(job, error)
-        else:
-            self._incoming_ended(job, error)
-        if not self.is_closed:
-            self._go_on(now_ns)
-
-    def _incoming_ended(self, job: ReplicaJob, error: OSError | None) -> None:
-        one = next((one for one in self.incoming.values() if one.owns(job)), None)
-        if one is None:
-            return
         try:
-            one.ended(job, error)
+            job.end(error)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse_for(failed)
+        if not self.is_closed:
+            self._go_on(now_ns)
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""

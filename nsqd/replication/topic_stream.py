@@ -5,6 +5,7 @@ No socket, no clock, no thread.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,7 @@ class RemovedFile:
 
 @dataclass(slots=True, eq=False)
 class ReadJob:
-    """A piece of a file to be read: :meth:`run` in any thread, then `LogStream.ended`."""
+    """A piece of a file to be read: :meth:`run` in any thread, then :meth:`end`."""
 
     stream: "TopicStream"
     segment: Segment
@@ -46,6 +47,12 @@ class ReadJob:
     offset: int
     size: int
     data: bytes = b""
+    # Is called with the job and its error.
+    ended: Callable[["ReadJob", OSError | None], None] = lambda _job, _error: None
+
+    def end(self, error: OSError | None) -> None:
+        """The job has run, or failed."""
+        self.ended(self, error)
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
@@ -212,7 +219,7 @@ class CatchUp:
         self._to_look_at: dict[TopicStream, None] = {}
         self._next_read_ns = now_ns
         self._jobs: list[ReadJob] = []
-        self._running: set[ReadJob] = set()
+        self._running: ReadJob | None = None
 
     def look_at(self, stream: TopicStream) -> None:
         """The copy may lack files of this topic, or have obsolete ones."""
@@ -226,7 +233,7 @@ class CatchUp:
         """Begin to read what the replica lacks, as fast as it may be sent."""
         while (
             self._to_look_at
-            and not self._running
+            and self._running is None
             and self._sender.lag_bytes < _WINDOW_BYTES
             and now_ns >= self._next_read_ns
         ):
@@ -244,7 +251,8 @@ class CatchUp:
             else:
                 self._next_read_ns = max(self._next_read_ns, now_ns - _BURST_NS)
                 self._next_read_ns += job.size * _S // self._rate
-                self._running.add(job)
+                job.ended = self._ended
+                self._running = job
                 self._jobs.append(job)
 
     def _looked_at(self, stream: TopicStream) -> None:
@@ -260,13 +268,9 @@ class CatchUp:
         jobs, self._jobs = self._jobs, []
         return jobs
 
-    def owns(self, job: object) -> bool:
-        """Whether that job came from here and has not ended."""
-        return job in self._running
-
-    def ended(self, job: ReadJob, error: OSError | None) -> None:
+    def _ended(self, job: ReadJob, error: OSError | None) -> None:
         """A piece was read, or could not be read. The topic may have been deleted, and its folder with it."""
-        self._running.discard(job)
+        self._running = None
         stream, segment = job.stream, job.segment
         if stream.is_gone:
             return

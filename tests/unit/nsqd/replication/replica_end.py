@@ -107,9 +107,8 @@ class ReplicaEnd:
         return [] if self.log is None else [*self.log.jobs()]
 
     def ended(self, job, error) -> None:
-        assert self.log is not None
         try:
-            self.log.ended(job, error)
+            job.end(error)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse(failed)
 

@@ -358,6 +358,5 @@ def test_frames_after_the_end_are_ignored(shelf, shop, sent):
     assert log.jobs() == []
     assert shelf.names() == []
     assert log.unwritten_from is None
-    assert not log.owns(object())
     assert DATA in shelf.record.path.parents
     assert len(records(shelf.copies)) == 1
