@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
-# A peer from which nothing was received for so long is gone.
-_SILENT_NS: Final = 15 * _S
+# A peer from which nothing was received for so long is gone: half the failover timeout, within these bounds.
+_MIN_SILENCE_NS: Final = 2 * _S
+_MAX_SILENCE_NS: Final = 15 * _S
 # A peer that has not finished the handshake after so long is refused.
 _HANDSHAKE_NS: Final = 10 * _S
 
@@ -181,7 +182,7 @@ class PeerLink:
             if now_ns - self._began_ns > _HANDSHAKE_NS:
                 self.end("the handshake was not finished in time")
             return
-        if now_ns - self.heard_ns > _SILENT_NS:
+        if now_ns - self.heard_ns > silence_ns(self.node.settings.failover_ns):
             self.end("the peer is silent")
             return
         if now_ns - self.sender.sent_ns >= _PING_NS:
@@ -408,3 +409,8 @@ class PeerLink:
         if now != self._acknowledged:
             self._acknowledged = now
             self._out.append(encode(Ack(*now)))
+
+
+def silence_ns(failover_ns: int) -> int:
+    """After how long a silent peer is gone: its replicas are open when the failover timeout has passed."""
+    return min(_MAX_SILENCE_NS, max(_MIN_SILENCE_NS, failover_ns // 2))

@@ -136,6 +136,7 @@ class ReplicationNode:
     def link_up(self, link: PeerLink, now_ns: int) -> None:
         """The peer has proved its membership."""
         self.state.end_earlier(link)
+        self._forget_replaced(link)
         for log in list(self.logs.values()):
             if log.copies and (link.peer in log.all_holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
@@ -144,6 +145,24 @@ class ReplicationNode:
             self.deleted.send(link)
             self.state.remember_draining(link)
             self.streams.begin(link, now_ns)
+
+    def _forget_replaced(self, link: PeerLink) -> None:
+        """Forget holders whose node id the peer has now: their data paths were replaced by the peer's."""
+        hello, node_ids = link.hello, self.state.node_ids
+        if hello is None:
+            return
+        for log in self.logs.values():
+            for copy in log.copies:
+                if copy.record is not None and copy.record.origin_node_id:
+                    node_ids.setdefault(log.origin, copy.record.origin_node_id)
+        node_ids[link.peer] = hello.node_id
+        replaced = {one for one, node_id in node_ids.items() if node_id == hello.node_id} - {link.peer}
+        for log in self.logs.values():
+            for peer in replaced & log.all_holders.keys():
+                self.state.info(f"REPLICATION({link.address}): replaces the node {peer.hex()[:8]}")
+                log.has_no_copy(peer)
+        for peer in replaced:
+            del node_ids[peer]
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection is gone."""

@@ -76,6 +76,8 @@ class NodeState:
         self.wants_turn = False
         # Checks that wait for an fsync of everything written here.
         self.local_syncs: list[Replicated] = []
+        # The node id of each identity that has proved its membership.
+        self.node_ids: dict[bytes, int] = {}
         # The last `Draining` of each peer, with the token of its incarnation.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
 

@@ -131,7 +131,7 @@ def next_check_ns(log: LogState, now_ns: int) -> int:
     due = [
         copy.since_ns + takeover_wait_ns(wait_ns, copy.index)
         if copy.is_open
-        else copy.detached_ns + open_after_ns(wait_ns)
+        else copy.since_ns + open_after_ns(wait_ns)
         for copy in log.copies
         if not (copy.is_owner or copy.is_streamed or copy.is_busy)
     ]
@@ -144,17 +144,17 @@ def _check_failover(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -
         return
     failover_ns = log.node.settings.failover_ns
     if not copy.is_open:
-        is_due = now_ns - copy.detached_ns >= open_after_ns(failover_ns)
+        is_due = now_ns - copy.since_ns >= open_after_ns(failover_ns)
         if copy.take_over_epoch or is_due or copy.stored.opened:
             jobs.open(log, copy)
         return
     if copy.take_over_epoch:
         jobs.promote(log, copy, copy.take_over_epoch, failover=False)
         return
-    if not _has_undelivered(log, copy, now_ns):
-        copy.since_ns = now_ns
-        return
     owners = log.owners(now_ns)
+    if not _has_undelivered(log, copy, now_ns):
+        copy.since_ns = max((one.heard_ns for one in owners), default=now_ns)
+        return
     if not all(_has_answered(log, one) for one in owners):
         return
     waited_ns = now_ns - copy.since_ns

@@ -141,7 +141,8 @@ class Streams:
             copy = self._copy_with(one.record)
             if copy is not None:
                 copy.is_streamed = False
-                copy.since_ns = copy.detached_ns = now_ns
+                # The failover timeout counts from the last sign of the owner.
+                copy.since_ns, copy.detached_ns = link.heard_ns, now_ns
                 self._logs[copy.origin].state_changed(copy)
 
     def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:

@@ -12,9 +12,11 @@ CHANNEL = "c"
 TOPIC = "t"
 
 
-def site_of(nodes: int, *, replicas: int = 1) -> Site:
+def site_of(nodes: int, *, replicas: int = 1, failover_s: int = 30) -> Site:
     """Nodes whose logs have one topic with one channel, and which have chosen their replicas."""
-    settings = ReplicaSettings(replicas=replicas, catch_up_rate=1 << 30)
+    settings = ReplicaSettings(
+        replicas=replicas, catch_up_rate=1 << 30, failover_ns=failover_s * 1_000_000_000
+    )
     site = Site(nodes, random.Random(1), settings, is_prompt=True)
     for node in site.nodes.values():
         node.channel(TOPIC, CHANNEL)

@@ -131,6 +131,23 @@ def test_holder_is_forgotten_after_a_week(site):
     assert site.nodes[1].replication.holders.of(gone) == {}
 
 
+def test_holder_whose_data_path_was_replaced_is_forgotten(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    origin = site.nodes[1].identity
+    site.kill(1)
+    site.advance(38)
+    assert finish(site.nodes[2]) == [b"one"]
+    site.advance(5)
+    assert [copy.kind for copy in copies_of(site.nodes[2], origin)] == [CopyKind.PROMOTED]
+
+    site.lose_disk(1)
+    site.start(1)
+    site.advance(20)
+
+    assert copies_of(site.nodes[2], origin) == []
+
+
 def test_failed_job_is_tried_again_and_shown(site):
     publish(site.nodes[1], b"one")
     site.advance(2)

@@ -127,7 +127,7 @@ def test_node_record_refuses_values_of_another_kind(disk, change):
     check = xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
     disk.replace(PATH / FILE_NAME, json.dumps(fields | {"check": check}).encode(), durable=True)
 
-    with pytest.raises(DamagedRecord, match="is no|fromhex"):
+    with pytest.raises(DamagedRecord, match=r"is no|fromhex"):
         load(disk)
 
 

@@ -42,6 +42,20 @@ def test_replica_takes_over_after_the_failover_timeout(site):
     assert (copy.kind, copy.epoch) == (CopyKind.PROMOTED, 1)
 
 
+@pytest.mark.parametrize("failover_s", [4, 10, FAILOVER_S])
+def test_replica_of_a_suspended_owner_takes_over_after_the_failover_timeout(failover_s):
+    site = site_of(2, failover_s=failover_s)
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.suspended.add(1)
+
+    site.advance(failover_s - 1)
+    assert take(site.nodes[2]) == []
+    site.advance(2)
+
+    assert take(site.nodes[2]) == [b"one"]
+
+
 def test_replica_whose_owner_returns_in_time_is_resumed(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
