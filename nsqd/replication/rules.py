@@ -144,7 +144,8 @@ def _check_failover(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -
         return
     failover_ns = log.node.settings.failover_ns
     if not copy.is_open:
-        is_due = now_ns - copy.since_ns >= open_after_ns(failover_ns)
+        # Later than the end of its stream: the answers to its questions are to be later too (rule 11).
+        is_due = copy.detached_ns < now_ns >= copy.since_ns + open_after_ns(failover_ns)
         if copy.take_over_epoch or is_due or copy.stored.opened:
             jobs.open(log, copy)
         return
