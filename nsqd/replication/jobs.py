@@ -13,17 +13,18 @@ from nsqd.engine import facts, promoted
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import Ranges, size_of
 from nsqd.log.writer import LogWriter
 from nsqd.replication import yielding
-from nsqd.replication.frames import DeleteTopic
+from nsqd.replication.channel_states import finished_here
+from nsqd.replication.claims import subtract
+from nsqd.replication.frames import CopyKind, DeleteTopic
 from nsqd.replication.holders import Holders
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy, open_topic
 from nsqd.replication.log_state import LogState
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
-from nsqd.replication.rules import apply_rules, may_resume
 from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import extents_of
 from nsqd.storage.topic_store import store_of
@@ -61,9 +62,8 @@ class Jobs:
             else:
                 failed(self._node.job_failed(copy, error, now_ns))
             log.changed()
-            apply_rules(log, self, now_ns)
 
-        self._node.start(run, ended)
+        self._node.start(run, ended, copy.origin)
 
     # --- open ---
 
@@ -253,3 +253,17 @@ class Jobs:
         store = store_of(topic)
         if store is not None:
             store.close()
+
+
+def may_resume(log: LogState, copy: LocalCopy, peer: bytes) -> bool:
+    """Rule 5: whether all that is pending in the peer's replica is pending or finished in an owner here."""
+    replicas = [one for one in log.known_at(peer) if one.kind == CopyKind.OPEN]
+    if not replicas:
+        return True
+    newest = max(replicas, key=lambda one: one.number)
+    for name, channels in subtract(newest.pending, [log.pending(copy)]).items():
+        topic = copy.topics.get(name)
+        for key, ranges in channels.items():
+            if topic is None or size_of(ranges) > size_of(finished_here(topic, key, ranges)):
+                return False
+    return True

@@ -6,9 +6,10 @@ jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLi
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from nsqd.log.disk import words_of
+from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
@@ -32,13 +33,10 @@ from nsqd.replication.frames import (
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
 from nsqd.replication.incoming import IncomingLog, ReplicaJob
-from nsqd.replication.log_stream import LogStream
+from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
 from nsqd.replication.sender import Sender
 from nsqd.replication.topic_stream import ReadJob
-
-if TYPE_CHECKING:
-    from nsqd.replication.node import ReplicationNode
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
@@ -49,6 +47,24 @@ _MAX_SILENCE_NS: Final = 15 * _S
 _HANDSHAKE_NS: Final = 10 * _S
 
 LinkJob: TypeAlias = ReadJob | ReplicaJob
+
+
+class LinkOwner(Protocol):
+    """What a connection asks of its node."""
+
+    settings: ReplicaSettings
+    identity: bytes
+    copies: Copies
+    # The `NodeState`, the `Streams` and the `DeletedTopics`, which know connections.
+    state: Any
+    streams: Any
+    deleted: Any
+
+    def link_up(self, link: Any, now_ns: int) -> None: ...
+    def link_ended(self, link: Any) -> None: ...
+    def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
+    def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
+    def stream_began(self, link: Any) -> None: ...
 
 
 class LinkState(IntEnum):
@@ -62,9 +78,7 @@ class LinkState(IntEnum):
 class PeerLink:
     """See the module; used by the connector and by the acceptor."""
 
-    def __init__(
-        self, node: "ReplicationNode", handshake: Handshake, now_ns: int, *, connector: bool
-    ) -> None:
+    def __init__(self, node: LinkOwner, handshake: Handshake, now_ns: int, *, connector: bool) -> None:
         self.node = node
         self.connector = connector
         self.state = LinkState.HANDSHAKE

@@ -4,23 +4,21 @@ The stream of one topic is in the order in which the primary wrote. No socket, n
 file is a job. Times are nanoseconds of a clock that only goes forward.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
+from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
 from nsqd.replication.fields import BadFrame
-from nsqd.replication.frames import Have, Log, Ready, Rename, Seal, Snapshot, Topic
+from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import CatchUp, ReadJob, TopicStream, put_parts
+from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
-
-if TYPE_CHECKING:
-    from nsqd.replication.primary import Primary
 
 # The streams of so many topics begin in one call: each may close a file of the log.
 _BEGUN_AT_ONCE: Final = 50
@@ -43,6 +41,24 @@ class ReplicaSettings:
     accept: bool = True
 
 
+class StreamedLog(Protocol):
+    """What a stream asks of the log that it streams; `Primary` is one."""
+
+    origin: bytes
+    epoch: int
+    copy: int
+    holders: tuple[Holder, ...]
+    may_resume: Callable[[Any], bool]
+    settings: ReplicaSettings
+
+    def topics(self) -> Iterable[tuple[LogWriter, str]]: ...
+    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]: ...
+    def unneeded(self, name: str) -> Ranges: ...
+    def want_checkpoint(self, log: LogWriter) -> None: ...
+    def attach(self, stream: Any) -> None: ...
+    def detach(self, stream: Any) -> None: ...
+
+
 class StreamState(IntEnum):
     """The state of the stream of a log."""
 
@@ -56,7 +72,7 @@ class LogStream:
 
     def __init__(
         self,
-        primary: "Primary",
+        primary: StreamedLog,
         peer: bytes,
         sender: Sender,
         number: int,

@@ -17,7 +17,7 @@ from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs
-from nsqd.replication.node_state import NodeState
+from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.primary import Primary
 from nsqd.replication.records import CopyRecord
 from nsqd.replication.rules import apply_rules, next_check_ns
@@ -283,6 +283,13 @@ class ReplicationNode:
                 copy.since_ns = now_ns
                 if copy.is_owner and copy.has_state:
                     ask(log, copy, now_ns)
+
+    def job_ended(self, job: NodeJob, error: Exception | None, now_ns: int) -> None:
+        """A job has run, or failed."""
+        job.ended(error, now_ns)
+        log = self.logs.get(job.origin)
+        if log is not None:
+            apply_rules(log, self.jobs, now_ns)
 
     # --- shown to operators ---
 

@@ -27,6 +27,8 @@ class NodeJob:
 
     run: Callable[[Disk], None]
     ended: Callable[[Exception | None, int], None]
+    # The log to which the rules are to be applied then; empty for none.
+    origin: bytes = b""
 
 
 class NodeState:
@@ -83,9 +85,14 @@ class NodeState:
 
     # --- jobs ---
 
-    def start(self, run: Callable[[Disk], None], ended: Callable[[Exception | None, int], None]) -> None:
-        """Have a job run soon, in any thread."""
-        self.waiting_jobs.append(NodeJob(run, ended))
+    def start(
+        self,
+        run: Callable[[Disk], None],
+        ended: Callable[[Exception | None, int], None],
+        origin: bytes = b"",
+    ) -> None:
+        """Have a job run soon, in any thread; *origin* is that of the log to which it belongs."""
+        self.waiting_jobs.append(NodeJob(run, ended, origin))
 
     def job_failed(self, copy: LocalCopy, error: Exception, now_ns: int) -> str:
         """A job on a copy has failed and may be tried again after a while; returns the reason in words."""

@@ -3,24 +3,19 @@
 Numbers in comments are those of the rules in docs/internals/replication.md. No socket, no clock, no thread.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from nsqd.log.ranges import size_of
-from nsqd.replication.channel_states import finished_here
 from nsqd.replication.claims import STAGGER_NS, subtract, takeover_wait_ns
 from nsqd.replication.dropping import check_replication, open_after_ns, waits_for
-from nsqd.replication.frames import CopyKind
+from nsqd.replication.jobs import Jobs
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import KnownCopy, LogState
 from nsqd.replication.yielding import apply_transfer, apply_yielding, end_asking
 
-if TYPE_CHECKING:
-    from nsqd.replication.jobs import Jobs
-
 _S: Final = 1_000_000_000
 
 
-def apply_rules(log: LogState, jobs: "Jobs", now_ns: int) -> None:
+def apply_rules(log: LogState, jobs: Jobs, now_ns: int) -> None:
     """Apply the rules; called once a second, and after each status and job."""
     seen = (
         frozenset(key for key, known in log.known.items() if log.is_fresh(known, now_ns)),
@@ -50,7 +45,7 @@ def apply_rules(log: LogState, jobs: "Jobs", now_ns: int) -> None:
         exchange.send(now_ns)
 
 
-def _apply(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -> str:
+def _apply(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
     """Apply the rules to a copy; returns what it waits for until it is dropped, in words."""
     if copy.is_busy:
         return "a job on its files"
@@ -74,7 +69,7 @@ def _apply(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -> str:
     return reason or to_drop
 
 
-def _drop(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -> str:
+def _drop(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
     """Drop a copy if the rules allow it; returns what that waits for."""
     if copy.is_busy:
         return "a job on its files"
@@ -97,7 +92,7 @@ def _open_again(copy: LocalCopy, now_ns: int) -> bool:
 # --- rule 8: epochs and failover ---
 
 
-def _raise_epoch(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -> None:
+def _raise_epoch(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> None:
     if copy.seen <= copy.epoch or copy.asks(now_ns):
         return
     if any(one.claim > copy.claim for one in log.owners(now_ns)):
@@ -138,7 +133,7 @@ def next_check_ns(log: LogState, now_ns: int) -> int:
     return min([one for one in due if one > now_ns] + [now_ns + _S])
 
 
-def _check_failover(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -> None:
+def _check_failover(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> None:
     """A replica without a stream: is its owner gone, or does the owner lack messages? Rules 8 and 9."""
     if copy.retry_ns > now_ns:
         return
@@ -166,20 +161,3 @@ def _check_failover(log: LogState, jobs: "Jobs", copy: LocalCopy, now_ns: int) -
             jobs.promote(log, copy, copy.epoch, failover=False)
     elif waited_ns >= takeover_wait_ns(failover_ns, copy.index):
         jobs.promote(log, copy, max(copy.epoch, copy.seen) + 1, failover=True)
-
-
-# --- rule 5: streams ---
-
-
-def may_resume(log: LogState, copy: LocalCopy, peer: bytes) -> bool:
-    """Whether all that is pending in the peer's replica is pending or finished in an owner here."""
-    replicas = [one for one in log.known_at(peer) if one.kind == CopyKind.OPEN]
-    if not replicas:
-        return True
-    newest = max(replicas, key=lambda one: one.number)
-    for name, channels in subtract(newest.pending, [log.pending(copy)]).items():
-        topic = copy.topics.get(name)
-        for key, ranges in channels.items():
-            if topic is None or size_of(ranges) > size_of(finished_here(topic, key, ranges)):
-                return False
-    return True

@@ -331,7 +331,7 @@ class Replication:
 
     def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
         for job in node.holders.take_jobs():
-            self._start(self._do(job))
+            self._start(self._do(node, job))
         for topic in list(node.state.to_checkpoint):
             del node.state.to_checkpoint[topic]
             self._start(self._checkpoint(node, topic, checkpoints))
@@ -343,13 +343,13 @@ class Replication:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
 
-    async def _do(self, job: NodeJob) -> None:
+    async def _do(self, node: ReplicationNode, job: NodeJob) -> None:
         error: Exception | None = None
         try:
             await asyncio.to_thread(job.run, self._data.disk)
         except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
             error = failed
-        job.ended(error, now_ns())
+        node.job_ended(job, error, now_ns())
         self.flush()
         self._ask_turn()
 

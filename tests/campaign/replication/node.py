@@ -357,7 +357,7 @@ class SimulatedNode:
         for _ in range(20):
             jobs = node.holders.take_jobs()
             for job in jobs:
-                self.do(job, lambda one, error, now: one.ended(error, now))
+                self.do(job, node.job_ended)
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):
