@@ -320,8 +320,10 @@ class CopyFolder:
         """Close all files. The primary sends incomplete files, renames and removals again."""
         for found in self.files.values():
             self._close(found)
-        # The next load removes incomplete files.
-        incomplete = any(not one.is_complete for one in self.files.values())
+        # The next load removes incomplete files, and finds what is in the others.
+        incomplete = any(
+            not one.is_complete or (one.is_log and one.segment is None) for one in self.files.values()
+        )
         self.is_loaded = self.is_loaded and not (incomplete or self.removals)
         self.renames, self.removals = {}, []
 

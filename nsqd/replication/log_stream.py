@@ -17,7 +17,7 @@ from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
+from nsqd.replication.topic_stream import CatchUp, ReadJob, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
 
 # The streams of so many topics begin in one call: each may close a file of the log.
@@ -52,7 +52,6 @@ class StreamedLog(Protocol):
     settings: ReplicaSettings
 
     def topics(self) -> Iterable[tuple[LogWriter, str]]: ...
-    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]: ...
     def unneeded(self, name: str) -> Ranges: ...
     def want_checkpoint(self, log: LogWriter) -> None: ...
     def attach(self, stream: Any) -> None: ...
@@ -158,10 +157,8 @@ class LogStream:
         if self.state is not StreamState.NEGOTIATING or stream.reported is not None:
             raise BadFrame(f"the files of topic {stream.name} were reported already")
         stream.reported = have.files
-        if stream.has_reported_files:
-            removed = self.primary.removed_of(stream.log)
-            if stream.conflicts(removed, self.primary.unneeded(stream.name)):
-                self._conflicts.add(stream)
+        if stream.has_reported_files and stream.conflicts(self.primary.unneeded(stream.name)):
+            self._conflicts.add(stream)
 
     def take_ready(self, ready: Ready, now_ns: int) -> None:
         """The replica has answered: begin, in its earlier copy or in a new one. Raises BadFrame."""

@@ -5,7 +5,6 @@ The log is the node's own, or a promoted copy: to that nothing is appended, but 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
@@ -14,11 +13,7 @@ from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.sender import PendingAck
-from nsqd.replication.topic_stream import RemovedFile
 from nsqd.storage.slots import CheckpointJob
-
-# So many removed files of a topic are remembered.
-_MAX_REMOVED: Final = 4096
 
 
 class _TappedTopic(Tap):
@@ -26,8 +21,6 @@ class _TappedTopic(Tap):
 
     def __init__(self, primary: "Primary", log: LogWriter, name: str) -> None:
         self.name = name
-        # Its files that were removed since the start of the process, by name.
-        self.removed: dict[str, RemovedFile] = {}
         self._primary = primary
         self._log = log
 
@@ -35,11 +28,7 @@ class _TappedTopic(Tap):
         for stream in self._primary.streams:
             stream.appended(self._log, segment, offset, pieces)
 
-    def segments_removed(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            self.removed[segment.path.name] = RemovedFile(segment.header.salt, segment.size)
-        while len(self.removed) > _MAX_REMOVED:
-            del self.removed[next(iter(self.removed))]
+    def segments_removed(self, segments: list[Segment]) -> None:  # noqa: ARG002 - the streams look again
         for stream in self._primary.streams:
             stream.look_at(self._log)
 
@@ -110,11 +99,6 @@ class Primary:
         """The name of a topic; empty for one that is not streamed any more."""
         topic = self._topics.get(log)
         return "" if topic is None else topic.name
-
-    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]:
-        """Files of a topic that were removed since the start of the process, by name."""
-        topic = self._topics.get(log)
-        return {} if topic is None else topic.removed
 
     def unneeded(self, name: str) -> Ranges:
         """Messages of a topic of which no copy is needed."""

@@ -27,14 +27,6 @@ PIECE_BYTES: Final = 1 << 20
 _INCOMPLETE: Final = ".new"
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedFile:
-    """A file that the log had since the start of this process, as it was when it was removed."""
-
-    salt: int
-    size: int
-
-
 @dataclass(slots=True, eq=False)
 class ReadJob:
     """A piece of a file to be read: :meth:`run` in any thread, then :meth:`end`."""
@@ -113,25 +105,21 @@ class TopicStream:
 
     # --- resuming ---
 
-    def conflicts(self, removed: dict[str, RemovedFile], unneeded: Ranges) -> bool:
+    def conflicts(self, unneeded: Ranges) -> bool:
         """Whether the replica's copy has something that this log has lost.
 
-        *removed* has the files that were removed since the start of this process, by name. *unneeded* are the
-        messages of which no copy is needed, because they are here or not pending. Three things prove nothing:
-        that the numbers of messages were delivered (after a power cut they continue far above the lost
-        messages), that a file has the same size (a power cut may take its middle), and that the file is gone.
+        *unneeded* are the messages of which no copy is needed, because they are here or not pending. Three
+        things prove nothing: that the numbers of messages were delivered (after a power cut they continue far
+        above the lost messages), that a file has the same size (a power cut may take its middle), and that
+        the file is gone.
         """
         segments = {segment.path.name: segment for segment in self.log.segments}
         for one in self.reported or ():
-            segment, gone = segments.get(one.name), removed.get(one.name)
-            if segment is not None:
-                if one.salt != segment.header.salt or one.size > segment.size:
+            segment = segments.get(one.name)
+            if segment is None:
+                if not one.next_seq or one.last_note > self.log.known_durable.notes:
                     return True
-            elif gone is not None and one.salt == gone.salt:
-                if one.size > gone.size:
-                    # The end of the file was lost before the file was removed.
-                    return True
-            elif not one.next_seq or one.last_note > self.log.known_durable.notes:
+            elif one.salt != segment.header.salt or one.size > segment.size:
                 return True
             if one.next_seq and without([(one.first, one.next_seq)], unneeded):
                 return True
