@@ -101,10 +101,10 @@ class Streams:
         newest = max(copies, key=lambda one: one.number)
         record = newest.record
         if newest.is_busy:
-            link.refuse(Refuse.DISK, _IS_READING)
+            link.refuse(Refuse.BUSY, _IS_READING)
         elif record is not None and record.opened and not newest.is_open:
             self._jobs.open(log, newest)
-            link.refuse(Refuse.DISK, _IS_READING)
+            link.refuse(Refuse.BUSY, _IS_READING)
         else:
             newest.is_negotiating = True
             exchange.send(link.heard_ns)

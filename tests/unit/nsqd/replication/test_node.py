@@ -148,6 +148,20 @@ def test_holder_whose_data_path_was_replaced_is_forgotten(site):
     assert copies_of(site.nodes[2], origin) == []
 
 
+def test_replica_that_reads_its_copy_refuses_for_a_moment_only(site):
+    site.kill(1)
+    site.start(1)
+    (copy,) = copies_of(site.nodes[2], site.nodes[1])
+    copy.is_busy = True
+    site.advance(2)
+    assert set(site.nodes[2].replication.state.refusals) == {"busy"}
+
+    copy.is_busy = False
+    site.advance(4)
+
+    assert copy.kind == CopyKind.STREAMED
+
+
 def test_failed_job_is_tried_again_and_shown(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
