@@ -14,7 +14,7 @@ from nsqd.replication.exchange import no_copy
 from nsqd.replication.frames import ChannelState, Holder, Status
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
-from nsqd.replication.link import PeerLink
+from nsqd.replication.link import PeerLink, silence_ns
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs
 from nsqd.replication.node_state import NodeJob, NodeState
@@ -28,7 +28,8 @@ from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
 _S: Final = 1_000_000_000
-# A pause of the event loop that is longer than this counts as a suspension (SIGSTOP, a frozen machine).
+# A pause of the event loop that is longer than this, or than half the silence after which peers end a
+# connection, counts as a suspension (SIGSTOP, a frozen machine).
 _SUSPENDED_NS: Final = 5 * _S
 
 
@@ -221,7 +222,8 @@ class ReplicationNode:
     def tick(self, now_ns: int) -> None:
         """Do what is due; called some ten times a second."""
         links = self.state.links
-        suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > _SUSPENDED_NS
+        longest_ns = min(_SUSPENDED_NS, silence_ns(self.settings.failover_ns) // 2)
+        suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > longest_ns
         self._ticked_ns = now_ns
         for link in list(links):
             link.tick(now_ns)

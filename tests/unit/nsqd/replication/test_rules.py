@@ -190,11 +190,13 @@ def test_new_messages_are_delivered_while_the_holders_are_asked(site):
     assert take(site.nodes[1]) == [b"two"]
 
 
-def test_suspended_owner_asks_the_holders(site):
+@pytest.mark.parametrize(("failover_s", "pause_s"), [(2, 1.1), (10, 2.6), (FAILOVER_S, 5.1)])
+def test_suspended_owner_asks_the_holders(failover_s, pause_s):
+    site = site_of(2, failover_s=failover_s)
     publish(site.nodes[1], b"one")
     site.advance(2)
     node = site.nodes[1]
-    node.advance(node.now + 6 * SECOND)
+    node.advance(node.now + int(pause_s * SECOND))
 
     assert take(node) == []
     assert any("suspended" in line for line in node.log)
