@@ -150,7 +150,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         _BROKER,
         SimpleNamespace(lag_s=0),
         SimpleNamespace(connections=(), accepted=0),
-        SimpleNamespace(ok=True),
+        SimpleNamespace(ok=True, failed_fsyncs={}),
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
         SimpleNamespace(remaining=int),

@@ -10,7 +10,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.segment import Segment
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 
 
 def summaries(opened: OpenedDataPath, topic: str = "") -> Iterator[dict[str, Any]]:
@@ -25,9 +25,11 @@ def summary(one: OpenedTopic) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "paused": topic.paused,
-        "size": store.size,
-        "extents": [{"first": first, "end": end} for first, end in store.extents()],
-        "gaps": [{"first": gap.start, "end": gap.end, "why": gap.why.value} for gap in store.losses()],
+        "size": store.segments.size,
+        "extents": [{"first": first, "end": end} for first, end in store.segments.extents()],
+        "gaps": [
+            {"first": gap.start, "end": gap.end, "why": gap.why.value} for gap in store.segments.losses()
+        ],
         "checkpoint": None
         if one.state is None
         else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
@@ -55,7 +57,7 @@ def _backlog(backlog: Backlog) -> dict[str, Any]:
     }
 
 
-def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
+def _segment(store: TopicLog, segment: Segment) -> dict[str, Any]:
     return {
         "file": segment.path.name,
         "first": segment.first,
@@ -69,10 +71,10 @@ def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
     }
 
 
-def _published(store: TopicStore, seq: int) -> str | None:
+def _published(store: TopicLog, seq: int) -> str | None:
     """When a message was published; None when it cannot be read or does not exist."""
     try:
-        found = Cursor(store).at(seq)
+        found = Cursor(store.segments).at(seq)
     except CannotRead:
         return None
     return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None

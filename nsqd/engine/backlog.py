@@ -107,14 +107,14 @@ class Backlog:
         """Unfinished messages in *ranges*, sorted and merged, that are in no state become pending.
 
         They join the tail. *redelivered* is whether they were delivered before; with None `attempts` tells
-        it for each, and those that were come first.
+        it for each, and those that were are behind the others.
         """
         if redelivered is None and not self.attempts:
             redelivered = False
         if redelivered is None:
             tried = self._tried_of(ranges)
-            self.enqueue(tried, redelivered=True)
             self.enqueue(without(ranges, tried) if tried else ranges, redelivered=False)
+            self.enqueue(tried, redelivered=True)
             return
         if self.suspended:
             ranges = without(ranges, self.suspended)

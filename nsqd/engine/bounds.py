@@ -8,7 +8,7 @@ from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
 from nsqd.engine.weight import excess
-from nsqd.log.ranges import without
+from nsqd.log.ranges import size_of
 
 
 class Full(Refused):
@@ -54,9 +54,7 @@ class _Policy:
         settings, backlog = channel.settings, self._topic.backlog
         if settings.drop_oldest or not settings.bounded:
             return 0, 0
-        # What is acknowledged already is not handed over: see `Topic.pump`.
-        parts = without([(channel.committed, backlog.end)], channel.ahead)
-        count = sum([backlog.count_unfinished(start, end) for start, end in parts])
+        count = size_of(channel.held(backlog))
         if not count or not settings.max_bytes:
             return count, 0
         return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()

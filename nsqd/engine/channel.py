@@ -16,7 +16,7 @@ from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges, merged, size_of, within
+from nsqd.log.ranges import Ranges, merged, size_of, within, without
 from nsqd.log.tail import MessageLog
 
 NEVER: Final = 1 << 63
@@ -285,6 +285,12 @@ class Channel:
         # No later than max_msg_timeout after delivery, or a stuck handler keeps a message forever.
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         in_flight.touch(seq, consumer, deadline_ns)
+
+    def held(self, backlog: Backlog) -> Ranges:
+        """What the topic's *backlog* will hand over to this channel, sorted and merged."""
+        # What is acknowledged already is not handed over: see `Topic.pump`.
+        parts = without([(max(self.backlog.end, self.committed), backlog.end)], self.ahead)
+        return [found for start, end in parts for found in backlog.unfinished(start, end)]
 
     def expire(self, now_ns: int) -> None:
         """Messages that were not answered in time, and deferred ones that are due, become pending."""

@@ -94,6 +94,8 @@ def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[P
             published.extend([block.timestamp_ns(seq) for seq in range(start, end)])
         consumer.message_count += end - start
         channel.delivered_count += end - start
+        # So the next checkpoint counts this delivery, even if nothing else happens before a kill.
+        channel.changed = True
         _advance(backlog, entry, end)
         if start < resident_from and log.reads >= end_reads:
             break
@@ -118,6 +120,7 @@ def _take_scattered(
     backlog.in_flight.add(Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs))
     consumer.message_count += count
     channel.delivered_count += count
+    channel.changed = True
     backlog.pending.count -= count
     entry.at += count
     if not len(entry):

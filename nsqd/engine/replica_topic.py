@@ -13,7 +13,7 @@ from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
-from nsqd.log.tail import BlockSource
+from nsqd.log.tail import Storage
 
 
 class ReplicaTopic(Topic):
@@ -26,12 +26,12 @@ class ReplicaTopic(Topic):
         name: str,
         origin: str,
         ids: MessageIds,
-        source: BlockSource,
+        store: Storage | None,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
         """*origin* is the identity of the node that accepted the messages; *ids* are of its messages."""
-        super().__init__(name, ids, source, 0, 0, wall, settings_of)
+        super().__init__(name, ids, store, 0, 0, wall, settings_of)
         self.origin = origin
         self.ids = ids
         # Messages that its channels withhold, including channels that are made later.

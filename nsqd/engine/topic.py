@@ -13,6 +13,7 @@ from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget, DedupWindow
+from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
@@ -21,7 +22,7 @@ from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
-from nsqd.log.tail import BlockSource, MessageLog
+from nsqd.log.tail import MessageLog, NoSource, Storage
 
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
@@ -56,6 +57,7 @@ class Topic(Staging):
         "backlog",
         "changed",
         "channels",
+        "deferred",
         "deleted",
         "dropped_count",
         "exclusive",
@@ -67,21 +69,21 @@ class Topic(Staging):
         "paused",
         "promoted",
         "settings",
-        "source",
+        "store",
     )
 
     def __init__(
         self,
         name: str,
         ids: MessageIds,
-        source: BlockSource,
+        store: Storage | None,
         next_seq: int,
         memory_limit: int,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
         room: DedupBudget | None = None,
     ) -> None:
-        """*source* is the topic's own: it has what is stored of this topic and nothing else.
+        """*store* is the topic's own log on disk; None for a topic that lives in memory only.
 
         *room* is the node's room for ids of published messages.
         """
@@ -89,14 +91,18 @@ class Topic(Staging):
         self._settings_of = settings_of
         # Policies for the topic; each channel has its own.
         self.settings = settings_of(name, "")
-        self.source = source
+        self.store = store
         self.memory_limit = memory_limit
-        self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
+        self.log = MessageLog(
+            NoSource() if store is None else store.segments, next_seq, memory_limit, keep_all=self.ephemeral
+        )
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
         # Messages that no channel must deliver yet: published before the first channel, or while paused.
         self.backlog = Backlog(memory_limit if self.ephemeral else UNLIMITED)
+        # What was published with a delay and is not due yet, whatever the channels have done with it.
+        self.deferred = Deferred()
         self.paused = False
         # A new topic holds its messages until its channels elsewhere in the cluster are known.
         self.awaiting_registration = False
@@ -148,6 +154,15 @@ class Topic(Staging):
             # them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
 
+    def admits(self, count: int, size: int) -> bool:
+        """Whether *count* messages of *size* bytes are within the bounds now."""
+        try:
+            if self._bound is not None:
+                self._bound.admit(count, size)
+        except Refused:
+            return False
+        return True
+
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage a note that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
@@ -173,6 +188,8 @@ class Topic(Staging):
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
+            if due_ns:
+                self._note_deferred(first, end, due_ns)
             if self._exclusive:
                 exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
@@ -192,11 +209,32 @@ class Topic(Staging):
 
     def owe(self, first: int, end: int, due_ns: int = 0) -> None:
         """Messages that were stored in an earlier life are pending on those to whom they were given then."""
+        if due_ns:
+            self._note_deferred(first, end, due_ns)
         if self._exclusive:
             self._enqueue_exclusive(first, end, due_ns)
             return
         for backlog in self.backlogs():
             backlog.extend(first, end, due_ns)
+
+    def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
+        """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
+        self.deferred.put(first, end, due_ns)
+        if self.backlog.journal is not None:
+            self.backlog.journal.defer(first, end, due_ns)
+
+    def deferred_in(self, ranges: Ranges) -> list[tuple[int, int, int]]:
+        """Runs (due time, start, end) of `deferred` in sorted *ranges*."""
+        return [
+            (due_ns, low, high)
+            for due_ns, start, end in self.deferred.runs()
+            for low, high in within(ranges, start, end)
+        ]
+
+    def forget_due(self, now_ns: int) -> None:
+        """Forget the due times that have come."""
+        while self.deferred.count and self.deferred.take_due(now_ns):
+            pass
 
     def _enqueue_exclusive(self, first: int, end: int, due_ns: int) -> int:
         """Add messages to the backlogs; some may be for one channel only. Returns how many those are."""
@@ -289,6 +327,10 @@ class Topic(Staging):
         for start, end in given:
             channel.backlog.extend(start, end)
             channel.message_count += end - start
+        deferred = self.deferred_in(given)
+        channel.backlog.take_out(merged([(start, end) for _, start, end in deferred]))
+        for due_ns, start, end in deferred:
+            channel.backlog.defer(start, end, due_ns)
         self.changed = True
         self.pump()
         return channel

@@ -32,7 +32,7 @@ from nsqd.replication.copy_file import (
 from nsqd.replication.fields import is_copied_name
 from nsqd.replication.frames import Appends, CopiedFile, FilePart, Remove, Rename, Seal
 from nsqd.storage.slots import NAMES
-from nsqd.storage.topic_store import topic_folder
+from nsqd.storage.topic_log import topic_folder
 
 # So many files are open for appending, in all copies.
 _MAX_OPEN: Final = 256

@@ -14,7 +14,6 @@ from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import Ranges, size_of
-from nsqd.log.writer import LogWriter
 from nsqd.replication import yielding
 from nsqd.replication.channel_states import finished_here
 from nsqd.replication.claims import subtract
@@ -25,9 +24,8 @@ from nsqd.replication.local_copy import LocalCopy, open_topic
 from nsqd.replication.log_state import LogState
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
-from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 # Topics that cannot be read are tried again after so long.
 _READ_AGAIN_NS: Final = 60_000_000_000
@@ -39,7 +37,7 @@ class Jobs:
     def __init__(self, node: NodeState, holders: Holders) -> None:
         self.failovers = 0
         # The copy, and the topic, of each open log of a copy.
-        self.copy_of: dict[LogWriter, tuple[LocalCopy, Topic]] = {}
+        self.copy_of: dict[TopicLog, tuple[LocalCopy, Topic]] = {}
         self._node = node
         self._holders = holders
 
@@ -126,8 +124,9 @@ class Jobs:
         def then(now_ns: int) -> None:
             copy.take_over_epoch = 0
             for name, topic in copy.topics.items():
-                if isinstance(topic.source, CopyStore):
-                    topic.source.move_to(self._node.copies.folder(copy.stored, name).path)
+                store = store_of(topic)
+                if store is not None and store.segments.read_only:
+                    store.move_to(self._node.copies.folder(copy.stored, name).path)
             log.state_changed(copy)
             self._node.info(
                 f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {epoch}, {len(copy.topics)} topics"
@@ -209,7 +208,7 @@ class Jobs:
             for topic in topics:
                 store = store_of(topic)
                 if store is not None:
-                    store.close()
+                    store.appender.close()
             self._node.copies.drop(copy.stored)
 
         def then(_now_ns: int) -> None:
@@ -252,7 +251,7 @@ class Jobs:
         self.forget_topic(topic)
         store = store_of(topic)
         if store is not None:
-            store.close()
+            store.appender.close()
 
 
 def may_resume(log: LogState, copy: LocalCopy, peer: bytes) -> bool:

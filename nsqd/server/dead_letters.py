@@ -15,13 +15,12 @@ from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.write_batch import WriteBatch
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # How many messages of one channel are moved in one turn, which takes a few milliseconds.
 _AT_ONCE: Final = 500
@@ -61,10 +60,8 @@ class DeadLetters:
         topic = self._broker.topic(name, clock_ns())
         self._busy.add(channel)
         store = store_of(topic)
-        if store is not None and store.sync_error is not None:
-            # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
-            error = store.sync_error
-            self._later(channel, [], f"{name}: {words_of(error)}")
+        if store is not None and store.appender.failed:
+            self._later(channel, [], f"{name}: {store.appender.failed}")
             return
         moves = channel.backlog.dead_letter_queue.take(_AT_ONCE)
         staged: list[DeadLetterMove] = []

@@ -24,7 +24,7 @@ from nsqd.server.health import Health, reading_of
 from nsqd.server.pending_replies import AfterBoth
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW: Final = 8
@@ -252,7 +252,7 @@ class WriteBatch:
     @property
     def _waits(self) -> bool:
         """Whether publishers may have to wait for an fsync, or for a replica."""
-        return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
+        return self._fsync.strict or self._replication.replicates
 
     def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits.

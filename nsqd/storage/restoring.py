@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
 from nsqd.engine.generations import lasting
+from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
 from nsqd.log.ranges import Ranges, merged, within, without
-from nsqd.log.segments import StoredLog
+from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
-def fill(topic: Topic, state: TopicState) -> None:
-    """Make the topic, which is new, what the checkpoint says."""
+def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
+    """Make the topic, which is new, what the checkpoint says; what is due at *now_ns* is not deferred."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.awaiting_registration = state.awaiting_registration
@@ -37,8 +38,12 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.dropped_count = pending.counters.get("dropped", 0)
         channel.expired_count = pending.counters.get("expired", 0)
         channel.dead_count = pending.counters.get("dead", 0)
-        pending.fill(channel.backlog, offset_ns)
+        pending.fill(channel.backlog, offset_ns, now_ns)
+    # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
+    dues = state.backlog.dues
+    for at in range(0, len(dues), WIDTH):
+        topic.deferred.put(dues[at + 1], dues[at + 2], max(1, dues[at] - offset_ns))
 
 
 def replay_notes(topic: Topic, noted: RecoveredNote, warn: Callable[[str], None]) -> None:
@@ -91,7 +96,7 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
 
 
 def load_stored_ranges(
-    topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog
+    topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, segments: Segments
 ) -> None:
     """Restore which messages the log has or had, when everything else of the topic is restored.
 
@@ -100,12 +105,12 @@ def load_stored_ranges(
     A message that is pending and is missing or *damaged* was never had: a power cut took it, or it never came
     to this copy. So another nsqd that has it gives it out.
     """
-    stored_ranges = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
-    lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.log_start)])
+    stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
+    lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])
     if noted is not None:
         pending = facts.pending_anywhere(topic)
         lost = [part for start, end in lost for part in within(pending, start, end)]
-    topic.log.stored_ranges.begin(without(stored_ranges, lost), log.end)
+    topic.log.stored_ranges.begin(without(stored_ranges, lost), segments.end)
 
 
 def is_told_whole(found: Found) -> bool:

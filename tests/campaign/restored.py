@@ -11,7 +11,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.headers import extension
 from nsqd.server import clock
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.campaign.headed import body_in, body_of, expected, id_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
 from tests.campaign.node import Storage, settings_of
@@ -63,7 +63,7 @@ def read_back(
     for topic in broker.topics.values():
         store = store_of(topic)
         if store is not None:
-            store.close()
+            store.appender.close()
     if leaks or disk.open_paths:
         raise NotRestored(f"descriptors are left open: {leaks or disk.open_paths}")
     return found

@@ -23,7 +23,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.watermark import Watermark
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _TOPIC: Final = ("topic",)
 _CHANNEL: Final = ("topic", "channel")
@@ -32,7 +32,7 @@ _PLACES: Final = ("zone", "region", "elsewhere")
 
 def _size(topic: Topic) -> int:
     store = store_of(topic)
-    return store.size if store else 0
+    return store.segments.size if store else 0
 
 
 # name, meaning, figure
@@ -144,6 +144,13 @@ class NsqdCollector(PacedCollector):
             "nsqd_topic_readable",
             "0 while messages that wait cannot be read from the disk",
             self._of_topics(lambda topic: topic.name not in unreadable),
+            _TOPIC,
+        )
+        failed = self._health.failed_fsyncs
+        yield Family(
+            "nsqd_topic_writable",
+            "0 from a failed fsync until a restart: the topic accepts no publishes",
+            self._of_topics(lambda topic: topic.name not in failed),
             _TOPIC,
         )
         for name, text, figure in _TOPIC_COUNTERS:

@@ -107,6 +107,7 @@ class StatsReport:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
         have, asked = self.replication.replicas_of(topic)
+        failed = self.health.failed_fsyncs.get(topic.name)
         # Not in the original; shown where replicas are wanted.
         replicas = {"replicas_in_sync": have, "replicas_wanted": asked} if asked else {}
         return {
@@ -121,6 +122,8 @@ class StatsReport:
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
             "dropped_count": topic.dropped_count,
+            # Why the topic accepts no publishes until a restart.
+            **({"failed": failed} if failed else {}),
             # The part of `depth` from promoted copies.
             "promoted_depth": all_logs.promoted_waiting_at(topic),
             **replicas,

@@ -33,7 +33,7 @@ from nsqd.server.http.messages import of_log
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 FRAMES_TYPE: Final = "application/octet-stream"
 # The most bytes of frames in one reply, unless a single message is larger.
@@ -174,7 +174,7 @@ class LogApi:
     @staticmethod
     def _losses(topic: Topic, channel_name: str) -> list[dict[str, int | str]]:
         store = store_of(topic)
-        losses = [] if store is None else store.losses(topic.log.log_start)
+        losses = [] if store is None else store.segments.losses(topic.log.log_start)
         return [
             {"start": start, "end": end, "why": gap.why.value}
             for gap in losses

@@ -225,7 +225,13 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ),
     ("GET", "/decommission"): Operation("node", "how far the transfer of all logs is", answer=JSON),
     ("GET", "/metrics"): Operation("node", "metrics for Prometheus", answer=PLAIN),
-    ("GET", "/live"): Operation("node", "the process answers", answer=PLAIN),
+    ("GET", "/live"): Operation(
+        "node",
+        "the process answers, and no fsync has failed",
+        answer=PLAIN,
+        refusals=(503,),
+        refused_in=PLAIN,
+    ),
     ("GET", "/ready"): Operation(
         "node", "publishes are taken", answer=PLAIN, refusals=(503,), refused_in=PLAIN
     ),

@@ -26,7 +26,7 @@ from nsqd.server.messages.query import place_of
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, claim
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # While files are searched, others may be compacted, so the search is tried so many times.
 _TRIES: Final = 4
@@ -153,6 +153,7 @@ class TopicsApi:
             return await self._saved(topic)
         position = self._position(topic, request, "start")
         kept = within(claim(topic, holes), position, topic.log.next_seq)
+        topic.forget_due(now_ns())
         channel = self._broker.channel(topic, name, kept)
         if position > topic.acknowledged(channel):
             # The topic has held back messages before this position for its first channel.
@@ -170,6 +171,7 @@ class TopicsApi:
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
+        topic.forget_due(now_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic, holes))
         self._placed(topic, channel)
         if place.where is not Where.SEQUENCE:
@@ -191,11 +193,11 @@ class TopicsApi:
             return []
         found: dict[Segment, Ranges] = {}
         for _ in range(_TRIES):
-            unknown = [one for one in store.compacted_from(position) if one not in found]
+            unknown = [one for one in store.segments.compacted_from(position) if one not in found]
             if not unknown:
                 break
             found |= await asyncio.to_thread(_look_for_holes, self._data.disk, unknown)
-        return largest(hole for one in store.compacted_from(position) for hole in found.get(one, ()))
+        return largest(hole for one in store.segments.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place among the kept messages. Raises ApiError."""

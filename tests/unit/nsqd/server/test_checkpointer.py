@@ -17,7 +17,7 @@ from nsqd.log.disk import Disk
 from nsqd.replication.local_copy import open_topic
 from nsqd.replication.records import CopyRecord
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.machine import Machine
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
@@ -206,7 +206,7 @@ async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
 
     found = again.broker.topics["t"]
     assert topic.log.log_start == end
-    assert store_of(found).losses(found.log.log_start) == []
+    assert store_of(found).segments.losses(found.log.log_start) == []
     assert found.log.log_start >= end
 
 

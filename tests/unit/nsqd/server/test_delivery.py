@@ -266,14 +266,14 @@ def scattered(tmp_path):
     """A broker, a channel whose 200 deferred messages lie far apart on the disk, and the disk."""
     disk = Counting()
     data = DataPath(tmp_path, StorageOptions(), pytest.fail, disk)
-    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data)
+    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data.make_store)
     topic = broker.topic("t", SECOND)
     channel = broker.channel(topic, "c")
     for _ in range(200):
         # A page of its own for each would be read at once; so the short ones between them are finished.
         for body in (b"wanted", b"x" * 5000):
             topic.stage(body, SECOND)
-            topic.source.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
+            topic.store.appender.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
             broker.commit(topic)
     first = channel.backlog.lowest()
     channel.backlog.take_out([(first, first + 400)])
@@ -285,7 +285,7 @@ def scattered(tmp_path):
     topic.log.release(topic.log.next_seq)
     channel.expire(2 * SECOND)
     yield broker, channel, disk
-    topic.source.close()
+    topic.store.appender.close()
 
 
 @pytest.mark.parametrize("sampled", [False, True])

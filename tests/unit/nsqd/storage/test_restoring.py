@@ -7,7 +7,7 @@ from nsqd.engine.generations import BEFORE
 from nsqd.log.batches import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.engine import SECOND, Node
 from tests.support.machine import Machine
 
@@ -113,7 +113,7 @@ def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
     # No channel that is known here is owed the lost messages; the log names no others.
     node.broker.empty_channel(node.topic(), node.channel())
     node.turn()
-    for checkpoint in store_of(node.topic()).folder.glob("checkpoint.*"):
+    for checkpoint in store_of(node.topic()).segments.folder.glob("checkpoint.*"):
         checkpoint.unlink()
 
     assert ranges(start()) == [(end - 1, end)]

@@ -14,7 +14,7 @@ from nsqd.log.ranges import size_of
 from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.topology_events import TopologyEvents
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
 
@@ -102,17 +102,17 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     for _ in range(10):
         await asyncio.sleep(0)
 
-    assert not store.deleted
+    assert not store.segments.deleted
     disk.gate.set()
     await deleting
     assert client.replies == [(0, b"OK")]
-    assert store.deleted
+    assert store.segments.deleted
 
     again = bench.connect()
     again.says(b"PUB t\n" + sized(b"new"))
     await bench.rest()
     assert again.replies == [(0, b"OK")]
-    assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
+    assert store_of(bench.broker.topics["t"]).segments.synced == bench.broker.topics["t"].log.next_seq
 
 
 async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
@@ -271,9 +271,9 @@ class Compacted(Node):
     def compact(self):
         topic = self.topic
         store = store_of(topic)
-        job = store.begin_compaction(wanted_of(topic), covered_notes=store.notes)
+        job = store.cleaner.begin_compaction(wanted_of(topic), covered_notes=store.segments.notes)
         job.run()
-        return store.end_compaction(job)
+        return store.cleaner.end_compaction(job)
 
     @property
     def topic(self):
@@ -295,11 +295,11 @@ async def compacted(tmp_path):
     channel = node.bench.broker.channel(topic, "c")
     await node.publish(*[LARGE] * 12)
     first = topic.log.log_start
-    store_of(topic).seal()
+    store_of(topic).appender.seal()
     await node.bench.rest()
     topic.skip_to(topic.log.next_seq + (1 << 40))
     await node.publish(LARGE, LARGE)
-    store_of(topic).seal()
+    store_of(topic).appender.seal()
     await node.publish(b"newest")
     node.bench.broker.finish_messages(topic, channel, range(first, first + 6))
     await node.bench.rest()

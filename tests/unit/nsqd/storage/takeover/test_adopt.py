@@ -77,13 +77,13 @@ class Start:
     def __init__(self, path, listed=(), disk=None):
         self.warnings = []
         self.data = DataPath(path, StorageOptions(), self.warnings.append, disk)
-        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
         self.topics = self.broker.topics
         self.data.restore(self.broker, Metadata(list(listed)), NOW)
 
     def close(self):
         for topic in self.topics.values():
-            store_of(topic).close()
+            store_of(topic).appender.close()
 
     def pending(self, channel):
         """(attempts, body, timestamp) of everything a channel owes."""

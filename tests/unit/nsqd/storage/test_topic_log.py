@@ -1,4 +1,4 @@
-"""The store of a copy of another nsqd's log."""
+"""The log of a topic on disk, and the read-only log of a copy."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import Gap
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.storage.copy_store import CopyStore
+from nsqd.storage.topic_log import TopicLog
 from tests.support.stores import FIRST, Shop
 
 
@@ -18,27 +18,27 @@ def shop(tmp_path):
     shop.new(segment=200)
     for body in (b"x" * 300, b"y" * 300, b"z"):
         shop.publish(body)
-    shop.store.close()
+    shop.store.appender.close()
     shop.log(2).unlink()
     return shop
 
 
 @pytest.fixture
 def store(shop):
-    store = CopyStore(Disk(), shop.folder, shop.warnings.append)
+    store = TopicLog(Disk(), shop.folder, 0, shop.warnings.append, read_only=True)
     store.recover(CheckpointPosition())
     return store
 
 
 def test_an_append_fails(store, shop):
     with pytest.raises(OSError, match="not written to"):
-        store.append([], [b"note"], FIRST + 3)
+        store.appender.append([], [b"note"], FIRST + 3)
 
     assert shop.names() == ["00000001.log", "00000003.log"]
 
 
 def test_a_missing_message_is_a_gap_without_a_warning(store, shop):
-    assert isinstance(store.read(FIRST + 1), Gap)
+    assert isinstance(store.segments.read(FIRST + 1), Gap)
     assert shop.warnings == []
 
 
@@ -52,7 +52,7 @@ def test_checkpoints_follow_the_folder(store, shop):
     store.checkpoints.end(job)
 
     assert not shop.folder.exists()
-    assert isinstance(store.read(FIRST), Block)
+    assert isinstance(store.segments.read(FIRST), Block)
     assert max(path.name for path in moved.iterdir()).startswith("checkpoint.")
 
 

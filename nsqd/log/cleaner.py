@@ -1,62 +1,49 @@
-"""Letting go of what nobody wants of a log: whole segments, and by compaction parts of the others.
+"""Removing what no channel and no policy wants of a log: whole segments, and parts of others by compaction.
 
 Readers of the log no longer see what was removed; a thread removes the files later. `retention` says what
 is wanted.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
-from nsqd.log.cache import Cache
+from nsqd.log.appender import Appender
 from nsqd.log.compaction import WORTH_BYTES, Compaction, Sizes
-from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.retention import is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentState
-from nsqd.log.segments import StoredLog
-from nsqd.log.tap import Tap
+from nsqd.log.segments import Segments
 from nsqd.log.wanted import WantedPositions
 
 # The segment that is appended to is kept below this size, even when nobody wants its messages.
 _DROP_OPEN_BYTES: Final = 1 << 20
 
 
-class ShrinkingLog(StoredLog):
+class Cleaner:
     """See the module. Not thread-safe, except for :meth:`remove_files` and the compactions it hands out."""
 
     __slots__ = (
+        "_appender",
         "_compaction",
         "_max_segment_bytes",
-        "_removable",
+        "_segments",
         "_spoiled",
         "_worth_compacting",
-        "deleted",
-        "tap",
     )
 
     def __init__(
         self,
-        disk: Disk,
-        folder: Path,
+        segments: Segments,
+        appender: Appender,
         max_segment_bytes: int,
-        warn: Callable[[str], None],
-        *,
         worth_compacting: int = WORTH_BYTES,
-        cache: Cache | None = None,
     ) -> None:
-        """*warn* is called with a sentence about each loss; sizes in bytes; *cache* is that of the node."""
-        super().__init__(disk, folder, warn, cache)
-        # The topic was deleted; nothing of it may be looked up by its name any more.
-        self.deleted = False
-        # Hears of every write while somebody copies the log.
-        self.tap: Tap | None = None
+        """Sizes are in bytes."""
+        self._segments = segments
+        self._appender = appender
         self._max_segment_bytes = max_segment_bytes
         self._worth_compacting = worth_compacting
-        # Segments that were removed and whose files still exist.
-        self._removable: deque[Segment] = deque()
         # Segments that cannot be compacted, because messages of them that are pending cannot be read.
         self._spoiled: set[Segment] = set()
         # The compaction that was begun last, until its result is used.
@@ -90,25 +77,19 @@ class ShrinkingLog(StoredLog):
 
         Every checkpoint knows the notes up to *notes*. :meth:`remove_files` removes the files.
         """
+        segments = self._segments
         dropped = list(self._droppable(seq, notes))
-        self._removable += dropped
-        if self.tap is not None:
-            self.tap.segments_removed(dropped)
-        self._forget(dropped)
+        segments.removable += dropped
+        if segments.tap is not None:
+            segments.tap.segments_removed(dropped)
+        self._appender.remove(dropped)
+        self._spoiled.difference_update(dropped)
         return len(dropped)
-
-    def _forget(self, segments: list[Segment]) -> None:
-        """Take *segments* out of the log."""
-        for segment in segments:
-            self._evict(segment)
-            self._spoiled.discard(segment)
-            place = self._segments.index(segment)
-            del self._segments[place], self._firsts[place]
 
     @property
     def has_removable(self) -> bool:
         """Whether there are files for :meth:`remove_files`."""
-        return bool(self._removable)
+        return bool(self._segments.removable)
 
     def remove_files(self) -> None:
         """Remove the files of segments that were removed; takes long, in any thread, but in one at a time.
@@ -118,16 +99,17 @@ class ShrinkingLog(StoredLog):
         """
         failed: list[Segment] = []
         first: OSError | None = None
-        for _ in range(len(self._removable)):
-            segment = self._removable.popleft()
+        removable = self._segments.removable
+        for _ in range(len(removable)):
+            segment = removable.popleft()
             try:
                 # The index goes first: a file without an index is walked, but an index without its file could
                 # be taken for that of another file.
-                segment.remove(self._disk)
+                segment.remove(self._segments.disk)
             except OSError as error:
                 first = first or error
                 failed.append(segment)
-        self._removable += failed
+        removable += failed
         if first is not None:
             raise first
 
@@ -151,8 +133,9 @@ class ShrinkingLog(StoredLog):
         """
         sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
         closed = self._compactable(covered_notes, low_water)
+        segments = self._segments
         self._compaction = Compaction(
-            self._disk, closed, wanted, self._warn, sizes, resting=resting, spend=spend
+            segments.disk, closed, wanted, segments.warn, sizes, resting=resting, spend=spend
         )
         return self._compaction
 
@@ -164,10 +147,10 @@ class ShrinkingLog(StoredLog):
         return is_enough(size, self._max_segment_bytes, resting=resting)
 
     def _compactable(self, covered_notes: int, low_water: int) -> dict[int, Segment]:
-        """The segments that are closed and may be copied, by their place."""
+        """The segments that are closed and may be copied, by their index."""
         return {
-            place: one
-            for place, one in enumerate(self._segments)
+            index: one
+            for index, one in enumerate(self._segments)
             if one.closed
             and one.next > low_water
             and one not in self._spoiled
@@ -183,19 +166,21 @@ class ShrinkingLog(StoredLog):
         )
 
     def waits_for_sync(self, low_water: int) -> bool:
-        """Whether a segment cannot be compacted because not all of it is durable."""
-        return any(one.next > low_water and one.state is SegmentState.SEALED for one in self._segments)
+        """Whether a segment cannot be compacted until a sync has made all of it durable."""
+        return not self._appender.failed and any(
+            one.next > low_water and one.state is SegmentState.SEALED for one in self._segments
+        )
 
     def claim(self) -> Ranges:
-        """Like :meth:`extents`, for a channel that must deliver all of it from now on.
+        """Like `Segments.extents`, for a channel that must deliver all of it from now on.
 
         No compaction that began earlier removes any of these messages.
         """
-        extents, compaction = self.extents(), self._compaction
+        extents, compaction = self._segments.extents(), self._compaction
         if compaction is None or compaction.give_up() or not set(compaction.old) <= set(self._segments):
             return extents
         first, end = compaction.old[0].first, compaction.old[-1].next
-        return within(extents, 0, first) + compaction.kept + within(extents, end, self.end)
+        return within(extents, 0, first) + compaction.kept + within(extents, end, self._segments.end)
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Use the result of a compaction; returns how many bytes that saved. Raises OSError.
@@ -203,24 +188,21 @@ class ShrinkingLog(StoredLog):
         :meth:`remove_files` removes the files that it replaces.
         """
         self._compaction = None
+        segments = self._segments
         for segment in compaction.spoiled:
-            if segment in self._segments:
-                self._warn(f"{segment.path} is not compacted: messages that are pending cannot be read")
+            if segment in segments:
+                segments.warn(f"{segment.path} is not compacted: messages that are pending cannot be read")
                 self._spoiled.add(segment)
         old, new = compaction.old, compaction.new
-        if new is None or self.deleted:
+        if new is None or segments.deleted:
             return 0
-        here = [one for one in old if one in self._segments]
+        here = [one for one in old if one in segments]
         if not here:
-            # All old segments were removed meanwhile, so nobody needs the copy either.
-            self._removable.append(new)
+            # All old segments were removed during the compaction, so the copy is not needed either.
+            segments.removable.append(new)
             return 0
-        at = self._segments.index(here[0])
-        self._segments[at : at + len(here)] = [new]
-        self._firsts[at : at + len(here)] = [new.first]
-        for one in here:
-            self._evict(one)
-        if self.tap is not None:
-            self.tap.segments_removed(here)
-        self._removable += [one for one in here if one in compaction.replaced]
+        segments.replace(here, new)
+        if segments.tap is not None:
+            segments.tap.segments_removed(here)
+        segments.removable += [one for one in here if one in compaction.replaced]
         return sum(one.size for one in here) - new.size
