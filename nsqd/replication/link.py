@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from nsqd.log.disk import words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
+from nsqd.replication.copy_folder import FileFrame
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
     Ack,
@@ -304,9 +305,15 @@ class PeerLink:
 
     def _take(self, frame: AnyFrame, at: int, now_ns: int) -> None:
         """Take a frame that begins at this position of the stream."""
-        if isinstance(frame, Ping):
+        if isinstance(frame, FileFrame) and not self.connector:
+            # The most frequent ones.
+            log = self._by_topic.get(frame.topic)
+            if log is None:
+                raise BadFrame(f"there is no topic {frame.topic}")
+            log.take(frame, at)
+        elif isinstance(frame, Ping):
             return
-        if isinstance(frame, Refuse):
+        elif isinstance(frame, Refuse):
             self.refused, self.refused_by_peer = frame.code, True
             self.end(f"the peer refuses: {frame.sentence}")
         elif isinstance(frame, ChannelState):
@@ -392,11 +399,6 @@ class PeerLink:
             self.node.streams.began(self, one, now_ns)
         elif isinstance(frame, TakeOver):
             self.node.streams.take_over(self, self._log(frame.log), frame.epoch, now_ns)
-        elif (topic := getattr(frame, "topic", None)) is not None:
-            log = self._by_topic.get(topic)
-            if log is None:
-                raise BadFrame(f"there is no topic {topic}")
-            log.take(frame, at)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 
