@@ -25,6 +25,8 @@ class Holders:
         self._file = file
         self._is_saving = False
         self._save_again = False
+        # Why the record is not saved; one warning is given for each reason.
+        self._problem = ""
         # Copies whose records have changed.
         self._to_save: dict[LocalCopy, None] = {}
         # When each holder was last heard, or first known, in unix seconds.
@@ -66,8 +68,11 @@ class Holders:
         """The node record was saved, or not; an epoch that was raised counts now."""
         self._is_saving = False
         own = self._node.own_copy
-        if error is not None:
-            self._node.warn(f"REPLICATION: failed to save replication.json - {error}")
+        problem = "" if error is None else str(error) or type(error).__name__
+        if problem and problem != self._problem:
+            self._node.warn(f"REPLICATION: failed to save replication.json, will try again - {problem}")
+        self._problem = problem
+        if problem:
             self._save_again = True
         elif record.epoch > own.own_epoch:
             own.own_epoch, own.is_busy = record.epoch, False

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import CopyKind
+from nsqd.replication.records import NodeRecordFile
 from nsqd.storage.topic_log import store_of
 from tests.campaign.replication.node import DATA, SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
@@ -160,6 +161,19 @@ def test_replica_that_reads_its_copy_refuses_for_a_moment_only(site):
     site.advance(4)
 
     assert copy.kind == CopyKind.STREAMED
+
+
+def test_node_record_that_cannot_be_saved_is_warned_of_once(site):
+    node = site.nodes[1]
+    fault = node.disk.fail(errno.ENOSPC, "*", f"{DATA}/replication.json*", times=None)
+    node.delete_topic("t")
+    site.advance(5)
+    assert len([line for line in node.log if "failed to save replication.json" in line]) == 1
+
+    node.disk.faults.remove(fault)
+    site.advance(5)
+
+    assert NodeRecordFile.load(node.disk, DATA, node.identity).record == node.replication.holders.record
 
 
 def test_failed_job_is_tried_again_and_shown(site):
