@@ -24,7 +24,7 @@ test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
 coverage: dev ## branch coverage of each package, compared with docs/evidence/reliability.md; takes an hour
 	$(B)/coverage erase
-	COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 -m "not compat" $(TESTS)
+	-COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 --reruns 2 -m "not compat" $(TESTS)
 	$(B)/coverage combine -q
 	$(B)/python scripts/branch_coverage.py
 property: dev ## property tests only

@@ -21,7 +21,7 @@ else:
     settings.load_profile("busy")
 
 # Tests with these marks start daemons with the command that users run, instead of forking them.
-_EXECUTED = {"executed", "chaos", "compat"}
+_EXECUTED = {"executed", "compat"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -25,7 +25,7 @@ from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeEr
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
 
-STATES: Final = ("waiting", "in_flight", "deferred", "finished")
+STATES: Final = ("waiting", "in_flight", "deferred", "dead_lettering", "finished")
 _DEAD: Final = "dead"
 _PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
 _ID: Final = re.compile(r"[0-9a-f]{16}")

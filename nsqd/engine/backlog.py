@@ -98,8 +98,11 @@ class Backlog:
             self.set_attempts(start, end, attempts)
         if due_ns:
             self.defer(start, end, due_ns)
-        else:
+        elif self.suspended or self.limit < UNLIMITED:
             self.enqueue([(start, end)], redelivered=attempts > 0)
+        else:
+            # Runs for each publish: a call less.
+            self.pending.append([(start, end)], redelivered=attempts > 0)
 
     # --- from one state to another ---
 
@@ -109,13 +112,13 @@ class Backlog:
         They join the tail. *redelivered* is whether they were delivered before; with None `attempts` tells
         it for each, and those that were are behind the others.
         """
-        if redelivered is None and not self.attempts:
-            redelivered = False
         if redelivered is None:
-            tried = self._tried_of(ranges)
-            self.enqueue(without(ranges, tried) if tried else ranges, redelivered=False)
-            self.enqueue(tried, redelivered=True)
-            return
+            tried = self._tried_of(ranges) if self.attempts else []
+            if tried:
+                self.enqueue(without(ranges, tried), redelivered=False)
+                self.enqueue(tried, redelivered=True)
+                return
+            redelivered = False
         if self.suspended:
             ranges = without(ranges, self.suspended)
         if self.limit < UNLIMITED:

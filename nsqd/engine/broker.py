@@ -241,7 +241,8 @@ class Broker:
     def uphold(self, topic: Topic) -> None:
         """Make the topic and its channels follow their policies."""
         self._bind(topic)
-        self._drop_oldest(topic)
+        if topic.settings.drop_oldest:
+            self._drop_oldest(topic)
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
                 for one in (channel, *channel.siblings):
@@ -250,9 +251,9 @@ class Broker:
 
     def _drop_oldest(self, topic: Topic) -> None:
         """Drop the oldest messages of the topic's own backlog that exceed the bound of its policy."""
-        if topic.settings.drop_oldest and (dropped := drop_oldest(topic.backlog, topic.settings, topic.log)):
-            topic.dropped_count += dropped
-            topic.changed = True
+        dropped = drop_oldest(topic.backlog, topic.settings, topic.log)
+        topic.dropped_count += dropped
+        topic.changed = topic.changed or bool(dropped)
 
     def max_defer_ns(self, topic_name: str) -> int:
         """How long a publisher may defer a message."""
@@ -276,7 +277,8 @@ class Broker:
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
-        self._drop_oldest(topic)
+        if topic.settings.drop_oldest:
+            self._drop_oldest(topic)
         for channel in topic.channels.values():
             self.wake[channel] = None
             due_ns = channel.backlog.deferred.next_due_ns()

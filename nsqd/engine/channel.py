@@ -260,7 +260,10 @@ class Channel:
             if failed:
                 indexes = {index for index, _ in failed}
                 seqs = [seq for index, seq in enumerate(seqs) if index not in indexes]
-            backlog.finished.add_all(seqs)
+            if len(seqs) == 1:
+                backlog.finished.add_one(seqs[0])
+            else:
+                backlog.finished.add_all(seqs)
         consumer.finish_count += len(seqs)
         attempts = backlog.attempts
         if attempts:

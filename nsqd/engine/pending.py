@@ -70,17 +70,23 @@ class PendingQueue:
         self.count = 0
 
     def append(self, ranges: Ranges, *, redelivered: bool) -> None:
-        """Add *ranges*, which are in order, to the tail; several short ones are one entry."""
+        """Add *ranges* to the tail, in their order; several short ones in a row are one entry."""
         entries = self.entries
         short: list[int] = []
         many = len(ranges) >= _FEW
         for start, end in ranges:
             self.count += end - start
+            if many and end - start == 1:
+                short.append(start)
+                continue
             if many and end - start <= SHORT:
                 short.extend(range(start, end))
                 continue
+            if short:
+                entries.append(_entry(short, redelivered))
+                short = []
             last = entries[-1] if entries else None
-            if isinstance(last, PendingRange) and last.end == start and last.redelivered == redelivered:
+            if isinstance(last, PendingRange) and last.end == start and last.redelivered is redelivered:
                 last.end = end
             else:
                 entries.append(PendingRange(start, end, redelivered))

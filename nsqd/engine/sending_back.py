@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from nsqd.engine.topic import Topic
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import extension
 from nsqd.log.ranges import merged, without
 

@@ -13,8 +13,8 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.journal import WIDTH, Journal
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, RangeSet, merged, without
+from nsqd.log.retention import WantedPositions
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.log.wanted import WantedPositions
 
 
 @dataclass(slots=True)

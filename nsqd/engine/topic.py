@@ -17,7 +17,7 @@ from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
@@ -180,7 +180,7 @@ class Topic(Staging):
         """The staged messages are stored: channels deliver them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
-        flowing = self.flowing
+        flowing, backlogs = self.flowing, self.backlogs()
         published = exclusive = 0
         for block in staged:
             self.log.append(block)
@@ -193,7 +193,7 @@ class Topic(Staging):
             if self._exclusive:
                 exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
-            for backlog in self.backlogs():
+            for backlog in backlogs:
                 backlog.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
@@ -220,7 +220,8 @@ class Topic(Staging):
     def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
         """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
         self.deferred.put(first, end, due_ns)
-        if self.backlog.journal is not None:
+        if self.flowing and self.backlog.journal is not None:
+            # Otherwise the backlog has it, and notes it itself.
             self.backlog.journal.defer(first, end, due_ns)
 
     def deferred_in(self, ranges: Ranges) -> list[tuple[int, int, int]]:
@@ -267,7 +268,7 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        They leave no hole in what the log had (see `nsqd.log.stored_ranges`). With one for each failure, the
+        They leave no hole in what the log had (see `nsqd.log.tail`). With one for each failure, the
         log would soon forget that it has its oldest messages.
 
         The notes stay: what they say has happened, and the next write includes them. Those of delays are left

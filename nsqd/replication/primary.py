@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
-from nsqd.log.tap import Tap
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.sender import PendingAck
@@ -16,7 +15,7 @@ from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
 
-class _TappedTopic(Tap):
+class _TappedTopic:
     """A topic of the log: what is written to it goes to all streams."""
 
     def __init__(self, primary: "Primary", log: TopicLog, name: str) -> None:

@@ -12,7 +12,6 @@ from nsqd.engine.sequences import Sequences
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
-from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk, remove_folders
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
@@ -37,7 +36,6 @@ class StorageOptions:
     """Sizes in bytes."""
 
     max_segment_bytes: int = 100 << 20
-    worth_compacting: int = WORTH_BYTES
     # How many files may be open for appending.
     open_files: int = MAX_OPEN_FILES
 
@@ -104,7 +102,6 @@ class DataPath:
             self._options.max_segment_bytes,
             self.warn,
             origin=self._node_id,
-            worth_compacting=self._options.worth_compacting,
             cache=self.cache,
             open_files=self.open_files,
         )

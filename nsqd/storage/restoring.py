@@ -9,7 +9,7 @@ from nsqd.engine.notes import BadNote
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
-from nsqd.log.ranges import Ranges, merged, within, without
+from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
 from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
@@ -41,9 +41,11 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
         pending.fill(channel.backlog, offset_ns, now_ns)
     # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
-    dues = state.backlog.dues
-    for at in range(0, len(dues), WIDTH):
-        topic.deferred.put(dues[at + 1], dues[at + 2], max(1, dues[at] - offset_ns))
+    dues, known = state.backlog.dues, RangeSet()
+    for at in range(len(dues) - WIDTH, -1, -WIDTH):
+        for start, end in known.missing(dues[at + 1], dues[at + 2]):
+            topic.deferred.put(start, end, max(1, dues[at] - offset_ns))
+        known.add(dues[at + 1], dues[at + 2])
 
 
 def replay_notes(topic: Topic, noted: RecoveredNote, warn: Callable[[str], None]) -> None:

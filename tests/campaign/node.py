@@ -94,7 +94,7 @@ class Storage:
         settings_of: SettingsOf = settings_of,
     ) -> None:
         self.warnings = [] if warnings is None else warnings
-        options = StorageOptions(SEGMENT_BYTES, worth_compacting=SEGMENT_BYTES // 4)
+        options = StorageOptions(SEGMENT_BYTES)
         self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
         self.broker = Broker(MessageIds(NODE_ID), limits, self.data.make_store)

@@ -81,11 +81,17 @@ class FrameParser:
 
         Raises FrameError when the bytes cannot be frames; the frames before them have been appended.
         """
-        joined = self._join(data)
-        if joined is None:
-            return 0
-        oks = _leading_oks(joined) if joined.startswith(OK_FRAME) else 0
-        self._parse(joined, oks * len(OK_FRAME), now, messages, others)
+        if self._held:
+            joined = self._join(data)
+            if joined is None:
+                return 0
+            data = joined
+        oks = 0
+        if data.startswith(OK_FRAME):
+            oks = _leading_oks(data)
+            if oks * len(OK_FRAME) == len(data):
+                return oks
+        self._parse(data, oks * len(OK_FRAME), now, messages, others)
         return oks
 
     def hold(self, data: bytes) -> None:

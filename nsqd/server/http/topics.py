@@ -12,12 +12,12 @@ from nsqd.engine import all_logs, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
+from nsqd.log.cursor import LogPosition, Where
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead
-from nsqd.log.holes import holes_in, largest
-from nsqd.log.position import LogPosition, Where
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.segment import Segment
+from nsqd.log.segment_index import holes_in, largest
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync

@@ -17,15 +17,13 @@ from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log.cursor import Cursor, Where
 from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
-from nsqd.log.matching import All
-from nsqd.log.position import Where
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
+from nsqd.log.search import All, Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
 from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of

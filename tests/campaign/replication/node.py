@@ -125,7 +125,7 @@ class SimulatedNode:
         self._in_loop = False
         disk.before_call = self._called
         draw, days = around.draw, around.days
-        self.data = DataPath(DATA, StorageOptions(SEGMENT, 300), self.log.append, disk, node_id=number)
+        self.data = DataPath(DATA, StorageOptions(SEGMENT), self.log.append, disk, node_id=number)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
         self.broker = Broker(MessageIds(number), limits, self.data.make_store)
         self.broker.wall.offset_ns = around.ahead

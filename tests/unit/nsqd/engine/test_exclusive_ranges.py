@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
+from nsqd.log.encoder import Batch
 from nsqd.log.ranges import merged
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.slots import CheckpointSlots

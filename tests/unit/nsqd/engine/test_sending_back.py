@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.engine import replay
 from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import split
 from tests.support.engine import Node
 

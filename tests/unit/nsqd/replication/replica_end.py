@@ -5,7 +5,6 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk, words_of
-from nsqd.log.tap import Tap
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
@@ -142,7 +141,7 @@ def records(copies: Copies) -> list[CopyRecord]:
     return [one for one in known.values() if not one.is_dropped]
 
 
-class SentFrames(Tap):
+class SentFrames:
     """A log's tap that records the appends as frames."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class Origin:
         self.disk = disk
         self.warnings: list[str] = []
         self.data_path = data_path
-        self.data = DataPath(data_path, StorageOptions(SEGMENT, 700), self.warnings.append, disk, node_id=1)
+        self.data = DataPath(data_path, StorageOptions(SEGMENT), self.warnings.append, disk, node_id=1)
         self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data.make_store)
         self.data.restore(self.broker, Metadata(), WALL)
         self.primary = Primary(settings, ORIGIN, unneeded=self.unneeded)
