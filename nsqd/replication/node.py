@@ -109,7 +109,8 @@ class ReplicationNode:
     def topic_deleted(self, topic: Topic) -> None:
         """An own topic was deleted, and with it its promoted copies."""
         store = store_of(topic)
-        if store is not None and self.primary.name_of(store):
+        if store is not None:
+            # The primary has removed it already if its files were deleted first.
             self.primary.remove(store)
             self.deleted.deleted(topic.name, store.segments.end)
         self.deleted.promoted(topic.promoted)

@@ -308,8 +308,8 @@ class SimulatedNode:
         self.forget_readers(name, None)
         topic = self.broker.topics[name]
         self.broker.delete_topic(name)
-        self.replication.topic_deleted(topic)
         self.data.delete(topic)
+        self.replication.topic_deleted(topic)
         self.disk.sync_folder(DATA)
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
