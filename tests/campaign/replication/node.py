@@ -308,8 +308,8 @@ class SimulatedNode:
         self.forget_readers(name, None)
         topic = self.broker.topics[name]
         self.broker.delete_topic(name)
-        self.replication.topic_deleted(topic)
         self.data.delete(topic)
+        self.replication.topic_deleted(topic)
         self.disk.sync_folder(DATA)
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
@@ -359,7 +359,7 @@ class SimulatedNode:
         for _ in range(20):
             jobs = node.holders.take_jobs()
             for job in jobs:
-                self.do(job, node.job_results.ended)
+                self.do(job, node.job_ended)
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):

@@ -44,6 +44,7 @@ class ReplicaEnd:
         self.out: list[AnyFrame] = []
         self._reader = FrameReader(MAX_APPEND + MAX_FRAME)
         self._position = 0
+        self._deletions: list[DeleteTopic] = []
         self._acknowledged = (0, 0)
 
     @property
@@ -69,10 +70,10 @@ class ReplicaEnd:
 
     def _take(self, frame: AnyFrame) -> None:
         if isinstance(frame, Log):
-            self.log = IncomingLog(frame, self.owner, self.copies, self.candidate(frame.origin), 1)
+            candidate = self.candidate(frame.origin)
+            self.log = IncomingLog(frame, self.owner, self.copies, candidate, 1, self._deletions)
         elif self.log is None and isinstance(frame, DeleteTopic):
-            for record in records(self.copies):
-                self.copies.delete_topic(record, frame.name, frame.below)
+            self._deletions.append(frame)
         else:
             assert self.log is not None
             self.log.take(frame, self._position)
@@ -105,9 +106,8 @@ class ReplicaEnd:
         return [] if self.log is None else [*self.log.jobs()]
 
     def ended(self, job, error) -> None:
-        assert self.log is not None
         try:
-            self.log.ended(job, error)
+            job.end(error)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse(failed)
 

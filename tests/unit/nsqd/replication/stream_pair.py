@@ -269,7 +269,7 @@ class StreamPair:
         stream, end = self.stream, self.end
         assert stream is not None
         assert end is not None
-        return run_all(stream.jobs, self.origin.disk, stream.ended) | end.work()
+        return run_all(stream.jobs, self.origin.disk, lambda job, error: job.end(error)) | end.work()
 
     def settle(self, seconds: int = 6) -> None:
         """Let everything be copied, including checkpoints."""
