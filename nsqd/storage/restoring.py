@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
-from nsqd.engine.generations import lasting
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
+from nsqd.engine.numbering import drawn_generation
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
@@ -26,7 +26,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     topic.message_bytes = state.counters.get("bytes", 0)
     topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
-        channel = topic.add_channel(name, generation=lasting(pending.generation))
+        channel = topic.add_channel(name, generation=drawn_generation(pending.generation))
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead
@@ -87,14 +87,9 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
 
     They are counted as they were then: a counter that falls a little seems to have begun again.
     """
-    due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
-    counts = {channel: channel.message_count for channel in topic.channels.values()} if topic.flowing else {}
-    topic.owe(stored.first, stored.next, due_ns)
+    topic.add_stored(stored.first, stored.next, topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0)
     topic.message_count += stored.next - stored.first
     topic.message_bytes += stored.body_bytes
-    for channel, count in counts.items():
-        # Not those that were for another channel alone.
-        channel.message_count = count + channel.backlog.count_unfinished(stored.first, stored.next)
 
 
 def load_stored_ranges(
