@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from tests.model.model import FAR_S, Channel, Message, Model, Policy, Topic
 from tests.support import wire
 from tests.support.processes import Daemon
+from tests.support.waiting import wait_until
 from tests.support.wire import MESSAGE, Wire
 
 # A step of a history: the name of an operation and its arguments.
@@ -356,6 +357,7 @@ class Played:
     def do_kill(self) -> None:
         """SIGKILL, after a checkpoint."""
         time.sleep(_CHECKPOINT_S)
+        wait_until(self._has_checkpoint, "a checkpoint has all changes")
         self.nsqd.kill()
         self.nsqd.wait()
         self._end()
@@ -370,6 +372,9 @@ class Played:
         for topic in self.model.topics.values():
             for channel in topic.channels.values():
                 self._adopt(topic, channel)
+
+    def _has_checkpoint(self) -> bool:
+        return b"\nnsqd_checkpoint_lag_seconds 0.0\n" in self.nsqd.request("GET", "/metrics")[1]
 
     def _start(self) -> None:
         """Start it when no message falls due during the start."""
