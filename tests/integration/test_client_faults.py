@@ -619,7 +619,7 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
         await producer.multi_publish("t", [memoryview(b"view"), body])
         await producer.deferred_publish("t", body, timedelta(minutes=5))
     assert Config(read_timeout=timedelta(minutes=2)).read_timeout == 120
-    nsqd._topics["t"].channel("c")
+    nsqd._broker.topics["t"].channel("c")
 
     assert nsqd.published("t") == [b"array", b"view", b"array", b"array"]
     assert nsqd.deferred("t", "c") == [300]
