@@ -213,8 +213,8 @@ def test_the_parts_of_the_release_reach_each_other(guarded):
     assert test["metadata"]["labels"]["app.kubernetes.io/component"] == "test"
 
 
-def test_the_notes_warn_of_an_http_api_that_asks_nobody(chart, guarded):
-    sentence = "The HTTP API of nsqd (port 4151) asks nobody who it is"
+def test_notes_warn_of_an_open_http_api(chart, guarded):
+    sentence = "The HTTP API of nsqd (port 4151) is open to every client"
 
     assert sentence in render(chart, {}).sources["nsq/templates/NOTES.txt"]
     assert sentence not in guarded.sources["nsq/templates/NOTES.txt"]
