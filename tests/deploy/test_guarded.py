@@ -220,6 +220,15 @@ def test_notes_warn_of_an_open_http_api(chart, guarded):
     assert sentence not in guarded.sources["nsq/templates/NOTES.txt"]
 
 
+def test_notes_have_the_command_for_a_first_message(chart, guarded):
+    notes = render(chart, {}).sources["nsq/templates/NOTES.txt"]
+    command = "kubectl -n messaging exec demo-nsq-nsqd-0 -- python -c "
+
+    assert f"A first message:         {command}" in notes
+    # It shows no secret and speaks no TLS.
+    assert command not in guarded.sources["nsq/templates/NOTES.txt"]
+
+
 def test_the_notes_say_how_to_scale_down(guarded):
     notes = guarded.sources["nsq/templates/NOTES.txt"]
 
