@@ -120,9 +120,10 @@ class Played:
         self.model.create_channel(found, channel, index)
 
     def do_delete(self, channel: str) -> None:
-        self._forget_consumer(TOPIC, channel)
         del self.topic.channels[channel]
         self._ok("/channel/delete", {"topic": TOPIC, "channel": channel})
+        # Not before: messages in flight would come back to the channel.
+        self._forget_consumer(TOPIC, channel)
 
     def do_seek(self, channel: str, to: int | str) -> None:
         place = self._place(self.topic, to)
