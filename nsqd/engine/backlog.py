@@ -90,9 +90,8 @@ class Backlog:
 
         *attempts* is how often another nsqd has delivered them.
         """
-        if start != self.end:
-            # No message here has a number in between: those were left out, or belong to others.
-            self.finished.add(self.end, start)
+        # No message here has a number in between: those were left out, or belong to others.
+        self.pass_over(start)
         self.end = end
         if attempts:
             self.set_attempts(start, end, attempts)
@@ -103,6 +102,12 @@ class Backlog:
         else:
             # Runs for each publish: a call less.
             self.pending.append([(start, end)], redelivered=attempts > 0)
+
+    def pass_over(self, position: int) -> None:
+        """Finish all from ``end`` to *position*, which were never pending here."""
+        if position > self.end:
+            self.finished.add(self.end, position)
+            self.end = position
 
     # --- from one state to another ---
 
@@ -197,10 +202,9 @@ class Backlog:
         """Add the unfinished messages of *other*, a topic's, behind the pending ones."""
         start = max(self.end, other.finished.floor)
         for low, high in other.unfinished(start, other.end):
-            self.finished.add(self.end, low)
+            self.pass_over(low)
             self.end = high
-        self.finished.add(self.end, other.end)
-        self.end = max(self.end, other.end)
+        self.pass_over(other.end)
         for seq, count in other.attempts.items():
             if seq >= start:
                 self.set_attempts(seq, seq + 1, count)

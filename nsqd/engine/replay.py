@@ -41,7 +41,7 @@ def apply(topic: Topic, content: bytes) -> None:
                     holes([*pending, (topic.log.next_seq, topic.log.next_seq)]) if pending else []
                 )
         elif what == ONLY:
-            topic.add_exclusive(name, note["first"], note["end"])
+            topic.exclusive.add(note["first"], note["end"], name)
         elif name in topic.channels:
             _ON_CHANNEL[what](topic, topic.channels[name], note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

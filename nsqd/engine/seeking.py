@@ -28,10 +28,9 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
 
     backlog.begin(position)
     for start, stop in within(kept, position, end):
-        backlog.finished.add(backlog.end, start)
+        backlog.pass_over(start)
         backlog.end = stop
-    backlog.finished.add(backlog.end, end)
-    backlog.end = max(position, end)
+    backlog.pass_over(end)
 
     settled = backlog.finished.copy()
     for seq, count in attempts.items():

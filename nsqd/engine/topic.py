@@ -46,7 +46,6 @@ class Topic(Staging):
 
     __slots__ = (
         "_drawn",
-        "_exclusive",
         "_kept_bytes",
         "_node_id",
         "_retention_start",
@@ -113,9 +112,7 @@ class Topic(Staging):
         self.dropped_count = 0
         # Something happened since the last checkpoint.
         self.changed = True
-        # Messages that are for one channel and no other, in order: first, end, the channel's name.
-        self._exclusive: list[tuple[int, int, str]] = []
-        # The same for stored messages, for channels that are set back.
+        # Messages that are addressed to one channel, also staged ones.
         self.exclusive = ExclusiveRanges()
         # Numbers that were given to no message: from the end of the last life to the beginning of this one.
         self._skipped = (0, 0)
@@ -148,7 +145,7 @@ class Topic(Staging):
         if first == self._skipped[1]:
             # Others find nothing up to the end of these, wherever in the last life they have read to.
             first = self._skipped[0]
-        self.add_exclusive(channel_name, first, end)
+        self.exclusive.add(first, end, channel_name)
         if not self.ephemeral:
             # Also for a channel that is in memory only: after a crash the other channels still do not deliver
             # them.
@@ -169,53 +166,52 @@ class Topic(Staging):
             came = (seq, self.wall.at(due_ns), channel.backlog.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
-    def add_exclusive(self, channel_name: str, first: int, end: int) -> None:
-        """Messages ``first <= seq < end``, which are stored next, are for this channel only."""
-        self._exclusive.append((first, end, channel_name))
-        self.exclusive.add(first, end, channel_name)
-
     # --- publishing, step two ---
 
     def commit(self) -> None:
         """The staged messages are stored: channels deliver them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
-        flowing, backlogs = self.flowing, self.backlogs()
-        published = exclusive = 0
+        published = 0
         for block in staged:
             self.log.append(block)
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
-            if due_ns:
-                self._note_deferred(first, end, due_ns)
-            if self._exclusive:
-                exclusive += self._enqueue_exclusive(first, end, due_ns)
-                continue
-            for backlog in backlogs:
-                backlog.extend(first, end, due_ns)
+            self.add_stored(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
         self._extension_bytes = 0
         if self.published is not None:
             self.published.stored()
-        if flowing:
-            for channel in self.channels.values():
-                channel.message_count += published - exclusive
         self.changed = True
         if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
 
-    def owe(self, first: int, end: int, due_ns: int = 0) -> None:
-        """Messages that were stored in an earlier life are pending on those to whom they were given then."""
+    def add_stored(self, first: int, end: int, due_ns: int = 0) -> None:
+        """Add messages ``first <= seq < end``, which are stored, to the backlogs.
+
+        Those that are addressed to one channel are finished for every other one. While messages do not flow,
+        channels are not told apart.
+        """
         if due_ns:
             self._note_deferred(first, end, due_ns)
-        if self._exclusive:
-            self._enqueue_exclusive(first, end, due_ns)
+        addressed = self.exclusive.end > first
+        if not self.flowing:
+            if addressed:
+                self.exclusive.drop(first, end)
+            self.backlog.extend(first, end, due_ns)
             return
-        for backlog in self.backlogs():
-            backlog.extend(first, end, due_ns)
+        for channel in self.channels.values():
+            given = [(first, end)]
+            if addressed:
+                given = self.exclusive.without_others(channel.name, given)
+            for start, stop in given:
+                channel.backlog.extend(start, stop, due_ns)
+                channel.message_count += stop - start
+            if addressed:
+                channel.backlog.pass_over(end)
 
     def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
         """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
@@ -236,34 +232,6 @@ class Topic(Staging):
         """Forget the due times that have come."""
         while self.deferred.count and self.deferred.take_due(now_ns):
             pass
-
-    def _enqueue_exclusive(self, first: int, end: int, due_ns: int) -> int:
-        """Add messages to the backlogs; some may be for one channel only. Returns how many those are."""
-        backlogs = self.backlogs()
-        exclusive = 0
-        while first < end:
-            start, stop, name = self._exclusive[0] if self._exclusive else (end, end, "")
-            if stop <= first and self._exclusive:
-                del self._exclusive[0]
-                continue
-            if first < start:
-                stop = min(start, end)
-                for backlog in backlogs:
-                    backlog.extend(first, stop, due_ns)
-            elif self.flowing:
-                stop = min(stop, end)
-                owner = self.channels.get(name)
-                exclusive += stop - first
-                if owner is not None:
-                    owner.backlog.extend(first, stop, due_ns)
-                    owner.message_count += stop - first
-            else:
-                stop = min(stop, end)
-                self.exclusive.drop(first, stop)
-                for backlog in backlogs:
-                    backlog.extend(first, stop, due_ns)
-            first = stop
-        return exclusive
 
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
@@ -291,7 +259,6 @@ class Topic(Staging):
     def _abandon_messages(self) -> None:
         self._seal()
         self._staged = []
-        self._exclusive.clear()
         self.exclusive.drop_from(self.log.next_seq)
         self._extension_bytes = 0
         if self.published is not None:

@@ -87,14 +87,9 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
 
     They are counted as they were then: a counter that falls a little seems to have begun again.
     """
-    due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
-    counts = {channel: channel.message_count for channel in topic.channels.values()} if topic.flowing else {}
-    topic.owe(stored.first, stored.next, due_ns)
+    topic.add_stored(stored.first, stored.next, topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0)
     topic.message_count += stored.next - stored.first
     topic.message_bytes += stored.body_bytes
-    for channel, count in counts.items():
-        # Not those that were for another channel alone.
-        channel.message_count = count + channel.backlog.count_unfinished(stored.first, stored.next)
 
 
 def load_stored_ranges(
