@@ -22,7 +22,6 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
 from nsqd.server import clock
 from nsqd.server.checkpointer import Checkpointer
-from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.dead_letters import DeadLettersApi
@@ -149,11 +148,9 @@ class Node:
             QUIET,
             self.fsync,
             replication,
+            node="node",
             on_event=self._on_event,
         )
-        self.write_batch.move_to_dead_letters = DeadLetters(
-            self.broker, self.write_batch, QUIET, "node"
-        ).move_to_dead_letters
         self.clients = Clients(self.broker, self.write_batch, QUIET, None, None, replication.take)
         self.checkpoints = Checkpointer(self.broker, self.data, self.health, QUIET, replication.checkpointed)
         self.changes = TopologyEvents(
