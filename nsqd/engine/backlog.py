@@ -69,7 +69,7 @@ class Backlog:
         # Facts that a checkpoint cannot see in ``finished``; None for messages that live in memory only.
         self.journal = Journal() if limit >= UNLIMITED else None
         self.weight = Weight()
-        # These do not become pending, because another nsqd may deliver them: see `suspension`. Mostly empty.
+        # These do not become pending, because another nsqd may deliver them: see `suspend`. Mostly empty.
         self.suspended: Ranges = []
 
     def begin(self, position: int) -> None:
@@ -213,6 +213,22 @@ class Backlog:
         for due_ns, low, high in other.deferred.runs():
             if high > start:
                 self.defer(max(low, start), high, due_ns)
+
+    def suspend(self, ranges: Ranges) -> None:
+        """Suspend *ranges* and nothing else, because another nsqd that has them may have delivered them.
+
+        Suspended messages are not finished, but they are not pending. Those in flight or deferred do not
+        become pending when they come back or are due. No checkpoint has them.
+        """
+        ranges = merged(ranges)
+        resumed = without(self.suspended, ranges)
+        self.suspended = ranges
+        self.pending.remove(ranges)
+        if resumed:
+            elsewhere = [(start, end) for _, start, end in self.deferred.runs()]
+            elsewhere += self.in_flight.ranges() + self.dead_letter_queue.ranges()
+            unfinished = [part for start, end in resumed for part in self.unfinished(start, end)]
+            self.enqueue(without(unfinished, merged(elsewhere)))
 
     # --- questions ---
 

@@ -6,14 +6,13 @@ from enum import Enum
 from typing import Any, Final
 
 from nsqd.engine import handling, notes, seeking
-from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
+from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of, drop_oldest
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget
 from nsqd.engine.limits import Limits
-from nsqd.engine.limits_applied import drop_oldest
+from nsqd.engine.numbering import Sequences
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic

@@ -9,11 +9,11 @@ from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit, Sink
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT, DeadLetterMove
-from nsqd.engine.generations import BEFORE
+from nsqd.engine.identity import ELSEWHERE
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.latency import Latency
+from nsqd.engine.numbering import BEFORE
 from nsqd.engine.settings import NOTHING, Settings
-from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, size_of, within, without
@@ -107,7 +107,7 @@ class Channel:
         self.deleted = False
         # What policies say of this channel; its topic keeps it up to date.
         self.settings: Settings = NOTHING
-        # Another channel of the same name, here or on another nsqd, has another number: see `generations`.
+        # Another channel of the same name, here or on another nsqd, has another number: see `numbering`.
         self.generation = BEFORE
         # Finished elsewhere, but held back by the topic here: see `merge_finished`.
         self.ahead: Ranges = []

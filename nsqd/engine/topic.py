@@ -8,13 +8,14 @@ sees a message whose publisher is told that it was not stored. Other events of t
 from itertools import chain
 from typing import Final
 
-from nsqd.engine import generations, notes
+from nsqd.engine import notes
 from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget, DedupWindow
 from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
+from nsqd.engine.numbering import draw_generation
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
 from nsqd.log.encoder import Batch
@@ -306,7 +307,7 @@ class Topic(Staging):
     def draw_generation(self, channel_name: str) -> int:
         """A generation that tells a channel that is made, or begins again, from all others of its name."""
         self._drawn += 1
-        return generations.draw(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
+        return draw_generation(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
 
     def apply(self, settings_of: SettingsOf) -> None:
         """Follow these policies from now on."""

@@ -28,10 +28,9 @@ from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
-from nsqd.protocol.connection_state import ConnectionState
+from nsqd.protocol.connection_state import OK, ConnectionState
 from nsqd.protocol.identify import Upgrade, negotiate, upgrades
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
-from nsqd.protocol.replies import OK
 from nsqd.protocol.states import ALLOWED
 
 MAGIC: Final = b"  V2"

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from nsqd.engine import suspension
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.log.ranges import merged
 from nsqd.replication.claims import Claim, Pending, count, subtract
@@ -69,7 +68,7 @@ def update(log: LogState, copy: LocalCopy, name: str) -> None:
     for channel in topic.channels.values():
         ranges = merged([*suspended, *yielded.get((channel.name, channel.generation), ())])
         if ranges != channel.backlog.suspended:
-            suspension.suspend_only(channel.backlog, ranges)
+            channel.backlog.suspend(ranges)
             channel.expiry_ns = 0
             log.node.broker.serve(channel)
             log.node.wants_turn = True

@@ -17,7 +17,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece
-from nsqd.protocol.replies import HEARTBEAT
+from nsqd.protocol.connection_state import HEARTBEAT
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import busy_ns

@@ -8,7 +8,7 @@ from typing import cast
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.engine import notes
 from nsqd.engine.broker import Broker
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
-from nsqd.engine.generations import lasting
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
+from nsqd.engine.numbering import drawn_generation
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
@@ -26,7 +26,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     topic.message_bytes = state.counters.get("bytes", 0)
     topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
-        channel = topic.add_channel(name, generation=lasting(pending.generation))
+        channel = topic.add_channel(name, generation=drawn_generation(pending.generation))
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead

@@ -14,10 +14,10 @@ from nsqd.engine.broker import Broker, Change
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.limits import Limits
-from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
+from nsqd.protocol.consume import owner_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
 from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake

@@ -1,6 +1,6 @@
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.log.encoder import Batch
 from nsqd.log.ids import MessageIds
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.protocol.replies import CLOSE_WAIT, OK
+from nsqd.protocol.connection_state import CLOSE_WAIT, OK
 from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
 from tests.support.engine import Node

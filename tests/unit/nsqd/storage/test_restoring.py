@@ -3,7 +3,7 @@
 import pytest
 
 from nsqd.engine import facts, notes
-from nsqd.engine.generations import BEFORE
+from nsqd.engine.numbering import BEFORE
 from nsqd.log.encoder import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
