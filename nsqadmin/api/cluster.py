@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.actions import ACTIONS, Target
+from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
@@ -31,6 +32,8 @@ from nsqcore.process.logs import Log
 T = TypeVar("T")
 
 BODY_LIMIT: Final = 1 << 20
+# What can be done to the queue of a topic or channel.
+QUEUE_ACTIONS: Final = ("pause", "unpause", "empty")
 
 
 class Api:
@@ -133,23 +136,23 @@ class Api:
         if channel and not is_valid_name(channel):
             raise ApiError(400, "INVALID_CHANNEL")
         self._desk.check(request, "create", topic)
-        return self._done(await self._desk.create(request, topic, channel))
+        return await self._do(request, "create", Target(topic, channel))
 
     async def change(self, request: Request) -> Response:
         self._desk.check(request)
         body = _decode(await request.read(BODY_LIMIT))
-        try:
-            action = QueueAction(body.get("action"))
-        except ValueError:
-            raise ApiError(400, "INVALID_ACTION") from None
+        action = body.get("action")
+        if action not in QUEUE_ACTIONS:
+            raise ApiError(400, "INVALID_ACTION")
         topic, channel = request.params["topic"], request.params.get("channel", "")
-        self._desk.check(request, action.value, topic)
-        return self._done(await self._desk.change(request, topic, channel, action))
+        self._desk.check(request, action, topic)
+        return await self._do(request, action, Target(topic, channel))
 
     async def delete(self, request: Request) -> Response:
         self._desk.check(request, "delete", request.params["topic"])
-        topic, channel = request.params["topic"], request.params.get("channel", "")
-        return self._done(await self._desk.delete(request, topic, channel))
+        return await self._do(
+            request, "delete", Target(request.params["topic"], request.params.get("channel", ""))
+        )
 
     async def tombstone(self, request: Request) -> Response:
         self._desk.check(request)
@@ -161,7 +164,7 @@ class Api:
         if not is_valid_name(topic):
             raise ApiError(400, "INVALID_TOPIC")
         self._desk.check(request, "tombstone", topic)
-        return self._done(await self._desk.tombstone(request, topic, request.params["node"]))
+        return await self._do(request, "tombstone", Target(topic, node=request.params["node"]))
 
     # -- replying -----------------------------------------------------------------
 
@@ -173,7 +176,8 @@ class Api:
             self._log.warning("%s", answer.message.removeprefix("WARNING: "))
         return answer.message
 
-    def _done(self, done: Done) -> Response:
+    async def _do(self, request: Request, action: str, target: Target) -> Response:
+        done: Done = await self._desk.do(request, ACTIONS[action], target)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return json_reply({"message": done.message})

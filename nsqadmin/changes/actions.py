@@ -1,248 +1,695 @@
-"""Changes to the cluster, made on every node that they concern."""
+"""Every action: who may do it, its words, its effects, and what it does."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, TypeVar
-from weakref import WeakValueDictionary
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Final
 
-from nsqadmin.changes.audit import DONE, outcome, unknown_in
-from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
+from nsqadmin.access.roles import Role
+from nsqadmin.changes import effects
+from nsqadmin.changes.alerts import Alerts, place_of
+from nsqadmin.changes.commands import Commands, Done, Selection
+from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyChange, seen, usual
+from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
-from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.fanout import ask_all
-from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqadmin.collecting.messages import BadSearchError, MessageSearch, SeekPreview
+from nsqadmin.figures.policies import RuleChange, place_changes, rule_changes
+from nsqadmin.figures.present import failure, named, plural
+from nsqadmin.figures.sums import TopicSum, add_up
+from nsqclient.wire.durations import MILLISECOND, parse_duration
+from nsqclient.wire.names import is_valid_name
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, NodeError
 
-Target = TypeVar("Target", NsqdApi, LookupdApi)
+# To empty so many messages the name must be typed.
+MANY_MESSAGES: Final = 10_000
+POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
+# At most so many places are named for which a policy change has an effect.
+_MOST_PLACES: Final = 20
+# How many subjects of a selection are worked on at a time.
+_AT_ONCE: Final = 4
 
-# The answers of nodes that have nothing to change, the more exact one first.
-_ABSENT: Final = (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND)
-
-
-class QueueAction(Enum):
-    """What can be done to the queue of a topic or channel; values are the words of the API."""
-
-    PAUSE = "pause"
-    UNPAUSE = "unpause"
-    EMPTY = "empty"
+Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
+class Target:
+    """What one action is done to: a topic, a channel, a node, or a topic on a node."""
 
-    ``silent`` are nsqds that hold the topic or channel and did not get the request. ``results`` gives the
-    outcome for each node, in words. ``refusing`` are nsqds that answered with an error.
+    topic: str = ""
+    channel: str = ""
+    node: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic
+
+    @property
+    def name(self) -> str:
+        return self.place or self.node
+
+    @property
+    def kind(self) -> str:
+        return "channel" if self.channel else "topic" if self.topic else "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A request for an action: its targets, and all fields that were filled in."""
+
+    targets: Sequence[Target]
+    fields: Fields
+
+    @property
+    def one(self) -> Target:
+        return self.targets[0] if self.targets else Target()
+
+
+@dataclass(slots=True)
+class Question:
+    """The effects of an action. *shown* changes when they do: what was not shown is not done.
+
+    *groups* are the changes of policies by group of nodes; *moved* are places where another one applies.
     """
 
-    nsqds: int
-    lookupds: int
-    stages: tuple[tuple[NodeError, ...], ...]
-    silent: tuple[str, ...] = ()
-    results: tuple[tuple[str, str], ...] = ()
-    refusing: tuple[str, ...] = ()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether an nsqd did it, or none was concerned: nsqlookupd only registers what nsqds have."""
-        return self.nsqds > 0 or not (self.refusing or self.silent or self.unknown)
-
-    @property
-    def unknown(self) -> list[str]:
-        """The nodes that got the request, did not answer in time, and may still carry it out."""
-        return unknown_in(dict(self.results))
-
-    @property
-    def errors(self) -> tuple[NodeError, ...]:
-        return tuple(error for stage in self.stages for error in stage)
-
-    @property
-    def message(self) -> str:
-        return warning(self.stages)
+    effects: list[str] = field(default_factory=list)
+    shown: str = ""
+    warnings: list[str] = field(default_factory=list)
+    groups: list["ChangeGroup"] = field(default_factory=list)
+    problem: str = ""
 
 
-class Actions:
-    """Creates, pauses, empties, deletes and tombstones across the cluster.
+@dataclass(slots=True)
+class ChangeGroup:
+    """Nodes on which a change has the same effect."""
 
-    Each step asks its nodes in parallel, and the next step begins when all have answered. nsqlookupds come
-    first, so that no consumer is sent to an nsqd for something that is about to be deleted. An action that
-    succeeded nowhere raises UpstreamError, or UnknownError if the nodes agree that its object does not exist.
+    nodes: list[str]
+    changes: list[RuleChange]
 
-    A node gets one change at a time, in order. After a change whose outcome is unknown it gets no other until
-    :meth:`settled` is called for it.
+
+class Scene:
+    """What actions work with: the cluster, the commands to its nodes, its policies, and the alerts."""
+
+    def __init__(self, cluster: Cluster, commands: Commands, alerts: Alerts) -> None:
+        self.cluster = cluster
+        self.commands = commands
+        self.alerts = alerts
+        self.policies = ClusterPolicies(cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that can be done. ``verb`` is on its button, ``done`` says in a note that it was done.
+
+    ``audit`` is its name in the audit and in notifications, where {kind} is topic or channel. ``needs`` is
+    the field without which there is nothing to do it to; ``inputs`` are the fields that a person fills in.
+    ``everywhere`` actions change more than the topic that a request names. ``before`` returns what the audit
+    says of the state before and after, if that is not the state of a topic or channel.
     """
 
-    def __init__(self, cluster: Cluster, unsettled: Sequence[str] = ()) -> None:
-        self._cluster = cluster
-        self.order = _Order(set(unsettled))
+    name: str
+    role: Role
+    verb: str
+    done: str
+    audit: str
+    do: Callable[[Scene, Target, Fields], Awaitable[Done]]
+    effects: Callable[[Scene, Form], Awaitable[Question]]
+    family: str = "queue"
+    needs: str = "topic"
+    inputs: tuple[str, ...] = ()
+    is_dangerous: bool = False
+    is_typed: bool = False
+    is_previewed: bool = False
+    everywhere: bool = False
+    before: Callable[[Scene, Fields], Awaitable[tuple[dict[str, Any], dict[str, Any]]]] | None = None
 
-    def settled(self, node: str) -> None:
-        """Send changes to *node* again: the outcome of its last one is established."""
-        self.order.unsettled.discard(node)
+    def words(self, target: Target) -> list[str]:
+        """Return the names in the audit: creating a channel also creates its topic."""
+        if self.name == "create" and target.channel:
+            return ["create_topic", "create_channel"]
+        return [self.audit.format(kind=target.kind)]
 
-    async def create_topic(self, topic: str) -> Done:
-        steps = _Steps(self.order)
-        if self._cluster.uses_lookupd:
-            await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.create_topic(topic))
-        else:
-            await steps.each(self._cluster.nsqds(), lambda nsqd: nsqd.create_topic(topic))
-        return steps.done(self._cluster.discovery.asks)
-
-    async def create_channel(self, topic: str, channel: str) -> Done:
-        """Create *channel*, and *topic* if needed, on the nsqlookupds and on all producers of the topic."""
-        steps = _Steps(self.order)
-        if not self._cluster.uses_lookupd:
-            nsqds = self._cluster.nsqds()
-            await steps.each(nsqds, lambda nsqd: nsqd.create_topic(topic))
-            await steps.each(nsqds, lambda nsqd: nsqd.create_channel(topic, channel))
-            return steps.done("nsqd")
-        lookupds = self._cluster.lookupds()
-        await steps.each(lookupds, lambda lookupd: lookupd.create_topic(topic))
-        await steps.each(lookupds, lambda lookupd: lookupd.create_channel(topic, channel))
-        # If every nsqlookupd fails, nobody can name the producers.
-        steps.done("nsqlookupd")
-        holders = await self._cluster.holders_of(topic)
-        steps.stages.extend(holders.stages)
-        await steps.each(holders.value, lambda nsqd: nsqd.create_channel(topic, channel))
-        return steps.done("nsqlookupd")
-
-    async def change_topic(self, topic: str, action: QueueAction) -> Done:
-        calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
-            QueueAction.PAUSE: lambda nsqd: nsqd.pause_topic(topic),
-            QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_topic(topic),
-            QueueAction.EMPTY: lambda nsqd: nsqd.empty_topic(topic),
-        }
-        steps, nsqds = await self._begin(topic)
-        await steps.each(nsqds, calls[action])
-        return steps.done("nsqd")
-
-    async def change_channel(self, topic: str, channel: str, action: QueueAction) -> Done:
-        calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
-            QueueAction.PAUSE: lambda nsqd: nsqd.pause_channel(topic, channel),
-            QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_channel(topic, channel),
-            QueueAction.EMPTY: lambda nsqd: nsqd.empty_channel(topic, channel),
-        }
-        steps, nsqds = await self._begin(topic)
-        await steps.each(nsqds, calls[action])
-        return steps.done("nsqd")
-
-    async def delete_topic(self, topic: str) -> Done:
-        # The holders are looked up first: after the deletion no nsqlookupd knows them.
-        steps, nsqds = await self._begin(topic)
-        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_topic(topic))
-        await steps.each(nsqds, lambda nsqd: nsqd.delete_topic(topic))
-        return steps.done(self._cluster.discovery.asks)
-
-    async def delete_channel(self, topic: str, channel: str) -> Done:
-        steps, nsqds = await self._begin(topic)
-        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_channel(topic, channel))
-        await steps.each(nsqds, lambda nsqd: nsqd.delete_channel(topic, channel))
-        return steps.done(self._cluster.discovery.asks)
-
-    async def drain(self, node: str, *, cancel: bool) -> Done:
-        """Make the nsqd at *node* refuse publishes so that it empties, or accept them again (*cancel*)."""
-        if not self._cluster.is_there(node):
-            raise UnknownError(NODE_NOT_FOUND)
-        steps = _Steps(self.order)
-        await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel))
-        return steps.done("nsqd")
-
-    async def tombstone(self, topic: str, node: str) -> Done:
-        """Hide *topic* on the nsqd at *node* from consumers and delete it there, including its messages."""
-        producers = await self._cluster.producers()
-        # Only listed nodes are contacted: this request must not become a way to POST to any address.
-        if all(producer.http_address != node for producer in producers.value):
-            raise UnknownError(NODE_NOT_FOUND)
-        steps = _Steps(self.order, stages=list(producers.stages))
-        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.tombstone(topic, node))
-        await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.delete_topic(topic))
-        failed = steps.stages[-1]
-        if failed and failed[0].unreachable:
-            raise UpstreamError("nsqd", failed)
-        return steps.done("nsqd")
-
-    async def _begin(self, topic: str) -> tuple["_Steps", list[NsqdApi]]:
-        """Return the nsqds to tell about *topic*; those that cannot be told are noted in the steps."""
-        holders = await self._cluster.holders_of(topic)
-        silent = self._cluster.queues.silent_holders(topic)
-        return _Steps(self.order, silent, list(holders.stages)), holders.value
+    def typed(self, scene: Scene, form: Form) -> str:
+        """Return the word that must be typed to confirm; empty if none."""
+        many = self.name == "empty" and (
+            sum(scene.cluster.messages_in(one.topic, one.channel) for one in form.targets) > MANY_MESSAGES
+        )
+        if not (self.is_typed or many):
+            return ""
+        return str(len(form.targets)) if form.fields.get("pick") else form.one.channel or form.one.topic
 
 
-class _Order:
-    """Sends changes to each node one after the other, and none while the outcome of the last is unknown."""
+# -- topics and channels ------------------------------------------------------------------
 
-    def __init__(self, unsettled: set[str]) -> None:
-        self.unsettled = unsettled
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def send(self, target: Target, tell: Callable[[Target], Awaitable[None]]) -> None:
-        lock = self._locks.setdefault(target.address, asyncio.Lock())
-        async with lock:
-            if target.address in self.unsettled:
-                raise NodeError(
-                    "POST",
-                    f"http://{target.address}",
-                    target.address,
-                    "the outcome of an earlier change is unknown",
-                )
+async def _affected(scene: Scene, form: Form) -> list[TopicSum]:
+    """Return the topics of *form* added up: one as it is at this moment, several as the pages show them."""
+    names = dict.fromkeys(one.topic for one in form.targets)
+    if len(names) == 1:
+        (name,) = names
+        view = (await scene.cluster.queues.topic_now(name)).value
+        return [add_up(name, view.shares.values())]
+    return [found for name in names if (found := scene.cluster.topic_sum(name)) is not None]
+
+
+async def _create(scene: Scene, target: Target, _: Fields) -> Done:
+    for name, kind in ((target.topic, "topic"), (target.channel, "channel")):
+        if not is_valid_name(name) and (name or kind == "topic"):
+            raise ValueError(f"{name or 'an empty name'} is not a valid {kind} name")
+    return await scene.commands.create(target.topic, target.channel)
+
+
+async def _pause(scene: Scene, target: Target, _: Fields) -> Done:
+    topic, channel = target.topic, target.channel
+    return await scene.commands.on_holders(
+        topic, lambda one: one.pause_channel(topic, channel) if channel else one.pause_topic(topic)
+    )
+
+
+async def _unpause(scene: Scene, target: Target, _: Fields) -> Done:
+    topic, channel = target.topic, target.channel
+    return await scene.commands.on_holders(
+        topic, lambda one: one.unpause_channel(topic, channel) if channel else one.unpause_topic(topic)
+    )
+
+
+async def _empty(scene: Scene, target: Target, _: Fields) -> Done:
+    topic, channel = target.topic, target.channel
+    return await scene.commands.on_holders(
+        topic, lambda one: one.empty_channel(topic, channel) if channel else one.empty_topic(topic)
+    )
+
+
+async def _delete(scene: Scene, target: Target, _: Fields) -> Done:
+    return await scene.commands.delete(target.topic, target.channel)
+
+
+async def _tombstone(scene: Scene, target: Target, _: Fields) -> Done:
+    return await scene.commands.tombstone(target.topic, target.node)
+
+
+def _of_queue(name: str) -> Callable[[Scene, Form], Awaitable[Question]]:
+    """Return what explains an action on topics or channels."""
+
+    async def explain(scene: Scene, form: Form) -> Question:
+        topics = dict.fromkeys(one.topic for one in form.targets)
+        queues = scene.cluster.queues
+        try:
+            found = await _affected(scene, form)
+            silent = sorted({node for topic in topics for node in queues.silent_holders(topic)})
+            if not form.one.channel:
+                about = effects.topic_effects(name, found)
+            else:
+                wanted = {(one.topic, one.channel) for one in form.targets}
+                channels = [
+                    one
+                    for topic in found
+                    for one in topic.channels
+                    if (one.topic_name, one.channel_name) in wanted
+                ]
+                if not channels and not silent:
+                    raise UnknownError(CHANNEL_NOT_FOUND)
+                about = effects.channel_effects(name, channels) if channels else []
+        except UpstreamError as error:
+            return _unexplained(error)
+        except UnknownError:
+            return Question(["No nsqd holds it now; only its registration is concerned."])
+        return Question([*about, *effects.silent_effects(silent)])
+
+    return explain
+
+
+async def _explain_tombstone(scene: Scene, form: Form) -> Question:
+    try:
+        view = (await scene.cluster.queues.topic_now(form.one.topic)).value
+    except UpstreamError as error:
+        return _unexplained(error)
+    except UnknownError:
+        return Question(["No nsqd holds it now; only its registration is concerned."])
+    share = view.shares.get(form.one.node)
+    held = add_up(form.one.topic, [share]) if share is not None else None
+    return Question(effects.tombstone_effects(form.one.node, held))
+
+
+async def _nothing(_: Scene, __: Form) -> Question:
+    return Question()
+
+
+def _unexplained(error: UpstreamError) -> Question:
+    reasons = "; ".join(dict.fromkeys(failure(one, error.kind) for one in error.errors))
+    return Question([f"What it would change is not known: {reasons}."])
+
+
+# -- nodes and problems ---------------------------------------------------------------------
+
+
+async def _drain(scene: Scene, target: Target, _: Fields) -> Done:
+    return await scene.commands.drain(target.node, cancel=False)
+
+
+async def _undrain(scene: Scene, target: Target, _: Fields) -> Done:
+    return await scene.commands.drain(target.node, cancel=True)
+
+
+async def _explain_drain(scene: Scene, form: Form) -> Question:
+    """Describe what the node holds, and which channels have no consumers there."""
+    look = (await scene.cluster.node_view(form.one.node)).value.look
+    found = [
+        "The node refuses publishes from now on, so that producers go to others; consumers empty it.",
+        "It stays in the cluster and is taken back with one click, or by a restart.",
+    ]
+    if look is None:
+        return Question(found)
+    unread = [
+        (topic.topic_name, channel)
+        for topic in look.topics.values()
+        for channel in topic.channels
+        if channel.owed and not channel.client_count
+    ]
+    found.append(f"It owes {plural(look.load.owed, 'message')} to {plural(look.load.consumers, 'consumer')}.")
+    if unread:
+        names = named(f"{topic}/{channel.channel_name}" for topic, channel in unread)
+        owed = sum(channel.owed for _, channel in unread)
+        found.append(f"No consumers there for {names}: {plural(owed, 'message')} stay.")
+    return Question(found)
+
+
+async def _dismiss(scene: Scene, target: Target, _: Fields) -> Done:
+    if not scene.cluster.dismiss(target.node):
+        raise UnknownError(NODE_NOT_FOUND)
+    return Done()
+
+
+async def _mute(scene: Scene, _: Target, fields: Fields) -> Done:
+    scene.alerts.mute(fields["key"], instant())
+    return Done()
+
+
+async def _unmute(scene: Scene, _: Target, fields: Fields) -> Done:
+    scene.alerts.unmute(fields["key"])
+    return Done()
+
+
+def _always(*sentences: str) -> Callable[[Scene, Form], Awaitable[Question]]:
+    async def explain(_: Scene, __: Form) -> Question:
+        return Question(list(sentences))
+
+    return explain
+
+
+# -- messages -------------------------------------------------------------------------------
+
+
+def _selection(target: Target, fields: Fields, *, delayed: bool = False) -> Selection:
+    """Read which messages are meant. Raises BadSearchError if they are a list that nodes cannot pick."""
+    search = MessageSearch.of({**fields, "topic": target.topic, "channel": target.channel})
+    if not (fields.get("id") or search.can_be_done_to_all):
+        way_out = "leave From empty" if search.by_due_time else "list the oldest first, or leave From empty"
+        raise BadSearchError(f"a list with From cannot be taken whole: {way_out}")
+    return Selection(search, fields.get("id", ""), _milliseconds(fields) if delayed else 0)
+
+
+async def _handled(scene: Scene, name: str, target: Target, fields: Fields, *, dry: bool) -> Done:
+    which = _selection(target, fields, delayed=name == "requeue")
+    if name == "send_back":
+        return await scene.commands.send_back(which, dry=dry)
+    if not target.channel:
+        raise UnknownError(CHANNEL_NOT_FOUND)
+    return await scene.commands.handle(name, which, dry=dry)
+
+
+def _on_messages(name: str, role: Role, verb: str, done: str, **more: Any) -> Action:
+    async def do(scene: Scene, target: Target, fields: Fields) -> Done:
+        return await _handled(scene, name, target, fields, dry=False)
+
+    async def explain(scene: Scene, form: Form) -> Question:
+        try:
+            dry = await _handled(scene, name, form.one, form.fields, dry=True)
+        except UpstreamError as error:
+            return _unexplained(error)
+        return Question(effects.message_effects(name, done, dry, one=bool(form.fields.get("id"))))
+
+    more = {"audit": f"{name}_messages", **more}
+    return Action(
+        name=name, role=role, verb=verb, done=done, do=do, effects=explain, family="messages", **more
+    )
+
+
+async def _seek(scene: Scene, target: Target, fields: Fields) -> Done:
+    to, node = fields.get("to", ""), fields.get("node", "")
+    if not target.channel:
+        raise UnknownError(CHANNEL_NOT_FOUND)
+    # A place that no node understands is refused before anything is changed.
+    await scene.commands.reader.seek_preview(target.topic, target.channel, to, node)
+    return await scene.commands.seek(target.topic, target.channel, to, node)
+
+
+async def _explain_seek(scene: Scene, form: Form) -> Question:
+    """Describe how much lies behind the place. Raises BadSearchError if no node understands it."""
+    to, node = form.fields.get("to", ""), form.fields.get("node", "")
+    if not to:
+        return Question()
+    gate = asyncio.Semaphore(_AT_ONCE)
+    previews: list[SeekPreview] = []
+    owed: Counter[str] = Counter()
+    failed: list[str] = []
+
+    async def look(target: Target) -> None:
+        async with gate:
             try:
-                await tell(target)
-            except NodeError as error:
-                if error.may_happen and isinstance(target, NsqdApi):
-                    self.unsettled.add(target.address)
-                raise
+                if not target.channel:
+                    raise UnknownError(CHANNEL_NOT_FOUND)
+                found = await scene.commands.reader.seek_preview(target.topic, target.channel, to, node)
+                view = (await scene.cluster.queues.topic_view(target.topic, 0.0)).value
+            except UnknownError:
+                if not form.fields.get("pick"):
+                    raise
+                failed.append(f"{target.place} is not there any more")
+                return
+            except UpstreamError as error:
+                failed.extend(f"{target.place}: {failure(one, 'nsqd')}" for one in error.errors)
+                return
+        previews.extend(found.value)
+        failed.extend(failure(one, "nsqd") for one in found.errors)
+        for address, share in view.shares.items():
+            owed[address] += sum(one.owed for one in share[0].channels if one.channel_name == target.channel)
+
+    await asyncio.gather(*map(look, form.targets))
+    silent = {node for one in form.targets for node in scene.cluster.queues.silent_holders(one.topic)}
+    about = effects.seek_effects(previews, owed, failed)
+    return Question([*about, *effects.silent_effects(sorted(silent))], shown=to)
 
 
-class _Steps:
-    """Counts what the nodes answered during one action."""
+async def _publish(scene: Scene, target: Target, fields: Fields) -> Done:
+    content = body_of(fields)
+    if not content:
+        raise BadSearchError("a message needs a body")
+    return await scene.commands.publish(
+        target.topic,
+        fields.get("node", ""),
+        content,
+        _headers(fields.get("headers", "")),
+        _milliseconds(fields),
+    )
 
-    def __init__(
-        self, order: _Order, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None
-    ) -> None:
-        self._order = order
-        self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []
-        self._silent = set(silent)
-        self._refused: list[NodeError] = []
-        self._refusing: set[str] = set()
-        self._told: dict[str, str] = {}
-        self._nsqds: set[str] = set()
-        self._lookupds: set[str] = set()
-        self._asked = 0
 
-    async def each(self, targets: Sequence[Target], tell: Callable[[Target], Awaitable[None]]) -> None:
-        told = await ask_all(targets, lambda target: self._order.send(target, tell))
-        self.stages.append(told.errors)
-        self._refused.extend(told.errors)
-        self._asked += told.asked
-        nsqds = {one.address for one in targets if isinstance(one, NsqdApi)}
-        unreachable = {error.address for error in told.errors if error.unreachable}
-        self._silent |= nsqds & unreachable
-        self._refusing |= (
-            nsqds & {one.address for one in told.errors if one.code not in _ABSENT} - unreachable
+def body_of(fields: Fields) -> bytes:
+    """Return the body of a message to publish: browsers end the lines of a form with CR LF."""
+    return fields.get("body", "").replace("\r\n", "\n").encode()
+
+
+def _milliseconds(fields: Fields) -> int:
+    """Read the delay of a message in milliseconds. Raises ValueError with a sentence if it is none."""
+    text = fields.get("defer", "").strip()
+    if not text:
+        return 0
+    try:
+        found = parse_duration(text) // MILLISECOND
+    except ValueError:
+        raise ValueError(f"{text} is no time such as 90s or 1h30m") from None
+    if found < 0:
+        raise ValueError("a message cannot be put off into the past")
+    return found
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Read lines ``name: value``. Raises ValueError with a sentence if a line is none."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"{line[:60]} is no header: write NAME: VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+# -- policies -------------------------------------------------------------------------------
+
+
+def _on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
+    async def do(scene: Scene, _: Target, fields: Fields) -> Done:
+        change, nodes = await _known_change(scene, fields, kind)
+        return await scene.commands.change_policies(change, nodes, apply=fields.get("apply") == "true")
+
+    async def explain(scene: Scene, form: Form) -> Question:
+        """Show the policies of each node before and after, and the places where the rule in force changes."""
+        if kind == "set" and not form.fields.get("name"):
+            return Question()
+        change, nodes = await _known_change(scene, form.fields, kind)
+        refused = await scene.policies.check(change) if kind == "set" else ()
+        invalid = [_refusal(one) for one in refused if one.status == HTTPStatus.BAD_REQUEST]
+        if invalid:
+            return Question(problem=f"{'; '.join(invalid)}.")
+        before, places = usual(nodes), scene.cluster.places()
+        after = change.applied(before, _source(change, nodes))
+        moved = await scene.cluster.in_thread(lambda: place_changes(before, after, places))
+        topics = sum(not one.channel for one in moved)
+        found = [
+            f"{one.place}: {one.before or 'none'} → {one.after or 'none'}"
+            f"{', changed' if one.before == one.after else ''}"
+            for one in moved[:_MOST_PLACES]
+        ]
+        if len(moved) > _MOST_PLACES:
+            found.append(f"and {len(moved) - _MOST_PLACES} more")
+        return Question(
+            [f"Another policy applies to {counted(topics, len(moved) - topics)}:", *found]
+            if moved
+            else ["No existing topic or channel is affected."],
+            sha256(f"{seen(nodes)}{json.dumps(change.said)}".encode()).hexdigest()[:16],
+            [_refusal(one) for one in refused],
+            _groups(change, nodes),
         )
-        for target, _ in told.value:
-            (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
-            self._told.setdefault(target.address, DONE)
-        for error in told.errors:
-            self._told[error.address] = outcome(error)
 
-    def done(self, kind: str) -> Done:
-        if self._asked and len(self._refused) == self._asked:
-            for code in _ABSENT:
-                if any(error.code == code for error in self._refused) and not any(
-                    error.unreachable for error in self._refused
-                ):
-                    raise UnknownError(code)
-            raise UpstreamError(kind, self._refused)
-        refused = {error.address for error in self._refused}
-        return Done(
-            len(self._nsqds - refused),
-            len(self._lookupds - refused),
-            tuple(self.stages),
-            tuple(sorted(self._silent - self._nsqds - set(unknown_in(self._told)))),
-            tuple(self._told.items()),
-            tuple(sorted(self._refusing)),
-        )
+    async def before(scene: Scene, fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
+        change, nodes = await _known_change(scene, fields, kind)
+        after = change.applied(usual(nodes), _source(change, nodes))
+        return change.concerned(usual(nodes)), change.concerned(after)
+
+    return Action(
+        name=f"{kind}_{'policies' if kind == 'copy' else 'policy'}",
+        role=Role.ADMIN,
+        verb=verb,
+        audit=audit,
+        do=do,
+        effects=explain,
+        before=before,
+        family="policies",
+        **more,
+    )
+
+
+async def _known_change(scene: Scene, fields: Fields, kind: str) -> tuple[PolicyChange, list[OnNode]]:
+    """Read a change, and the policies that the nodes have. Raises UnknownError or ValueError."""
+    change = PolicyChange.of(fields, kind)
+    nodes = (await scene.policies.on_nodes()).value
+    if kind == "copy" and _source(change, nodes) is None:
+        raise UnknownError(NODE_NOT_FOUND)
+    if kind == "delete" and all(one.rules.named(change.name) is None for one in nodes):
+        raise UnknownError(POLICY_NOT_FOUND)
+    return change, nodes
+
+
+def _source(change: PolicyChange, nodes: Sequence[OnNode]) -> Any:
+    return next((one.rules for one in nodes if one.node == change.node), None)
+
+
+def _groups(change: PolicyChange, nodes: Sequence[OnNode]) -> list[ChangeGroup]:
+    """Group the nodes with the same changes; the largest group first."""
+    found: dict[str, ChangeGroup] = {}
+    for one in nodes:
+        changes = rule_changes(one.rules, change.applied(one.rules, _source(change, nodes)))
+        found.setdefault(repr(changes), ChangeGroup([], changes)).nodes.append(one.node)
+    return sorted(found.values(), key=lambda group: -len(group.nodes))
+
+
+def _refusal(error: NodeError) -> str:
+    return f"{error.address}: {error.code or error.reason}"
+
+
+def counted(topics: int, channels: int) -> str:
+    """Write a number of topics and of channels."""
+    parts = [plural(number, word) for number, word in ((topics, "topic"), (channels, "channel")) if number]
+    return ", ".join(parts) or "nothing"
+
+
+# -- the table ------------------------------------------------------------------------------
+
+_OPERATOR: Final = Role.OPERATOR
+_POLICY_INPUTS: Final = ("name", "topic", "channel", "priority", "definition", "apply")
+
+ACTIONS: Final = {
+    action.name: action
+    for action in (
+        Action(
+            name="create",
+            role=_OPERATOR,
+            verb="Create",
+            done="created",
+            audit="create_{kind}",
+            do=_create,
+            effects=_nothing,
+            needs="",
+            inputs=("topic", "channel"),
+        ),
+        *(
+            Action(
+                name=name,
+                role=role,
+                verb=verb,
+                done=done,
+                audit=f"{name}_{{kind}}",
+                do=do,
+                effects=_of_queue(name),
+                is_dangerous=name in {"empty", "delete"},
+                is_typed=name == "delete",
+            )
+            for name, role, verb, done, do in (
+                ("pause", _OPERATOR, "Pause", "paused", _pause),
+                ("unpause", _OPERATOR, "Resume", "resumed", _unpause),
+                ("empty", _OPERATOR, "Empty", "emptied", _empty),
+                ("delete", Role.ADMIN, "Delete", "deleted", _delete),
+            )
+        ),
+        Action(
+            name="tombstone",
+            role=Role.ADMIN,
+            verb="Tombstone",
+            done="tombstoned",
+            audit="tombstone_topic_producer",
+            do=_tombstone,
+            effects=_explain_tombstone,
+            is_dangerous=True,
+            is_typed=True,
+        ),
+        Action(
+            name="drain",
+            role=_OPERATOR,
+            verb="Drain",
+            done="Draining started",
+            audit="drain_node",
+            do=_drain,
+            effects=_explain_drain,
+            family="node",
+            needs="node",
+            is_dangerous=True,
+            everywhere=True,
+        ),
+        Action(
+            name="undrain",
+            role=_OPERATOR,
+            verb="Resume publishing",
+            done="Publishing resumed",
+            audit="cancel_drain",
+            do=_undrain,
+            effects=_always("The node accepts publishes again."),
+            family="node",
+            needs="node",
+            everywhere=True,
+        ),
+        Action(
+            name="dismiss",
+            role=_OPERATOR,
+            verb="Remove",
+            done="removed",
+            audit="dismiss",
+            do=_dismiss,
+            effects=_always(
+                "The node is no longer shown as down. Nothing in the cluster changes.",
+                "If it comes back it is shown as before, with the messages on its disk.",
+            ),
+            family="node",
+            needs="node",
+            everywhere=True,
+        ),
+        Action(
+            name="mute",
+            role=_OPERATOR,
+            verb="Mute",
+            done="Muted for 1 hour.",
+            audit="mute",
+            do=_mute,
+            effects=_always("No alerts for 1 hour. It stays on the pages."),
+            family="problem",
+            needs="key",
+        ),
+        Action(
+            name="unmute",
+            role=_OPERATOR,
+            verb="Unmute",
+            done="Alerts are sent again.",
+            audit="unmute",
+            do=_unmute,
+            effects=_always("Alerts are sent again."),
+            family="problem",
+            needs="key",
+        ),
+        _on_messages("finish", _OPERATOR, "Finish", "finished", is_dangerous=True),
+        _on_messages("requeue", _OPERATOR, "Requeue", "requeued", inputs=("defer",)),
+        _on_messages("send", _OPERATOR, "Send now", "sent"),
+        _on_messages("cancel", _OPERATOR, "Discard", "discarded", is_dangerous=True),
+        _on_messages(
+            "send_back", _OPERATOR, "Send back", "sent back", audit="send_back_dead_letters", everywhere=True
+        ),
+        Action(
+            name="seek",
+            role=_OPERATOR,
+            verb="Seek",
+            done="set",
+            audit="seek_channel",
+            do=_seek,
+            effects=_explain_seek,
+            family="messages",
+            inputs=("to", "node"),
+            is_dangerous=True,
+            is_previewed=True,
+        ),
+        Action(
+            name="publish",
+            role=_OPERATOR,
+            verb="Publish",
+            done="published",
+            audit="publish_message",
+            do=_publish,
+            effects=_nothing,
+            family="messages",
+            inputs=("body", "headers", "defer", "node"),
+        ),
+        _on_policies(
+            "set", "Set", "set_policy", done="set", needs="", inputs=_POLICY_INPUTS, is_previewed=True
+        ),
+        _on_policies(
+            "delete",
+            "Delete",
+            "delete_policy",
+            done="deleted",
+            needs="name",
+            inputs=("apply",),
+            is_dangerous=True,
+        ),
+        _on_policies("copy", "Copy", "copy_policies", done="copied", needs="node", inputs=("apply",)),
+    )
+}
+
+
+def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Scene) -> list[Target]:
+    """Return what a request wants *action* done to; for a seek a topic stands for all its channels."""
+    if action.family == "policies":
+        return [Target(node=fields.get("node", "") if action.needs == "node" else "")]
+    if action.family == "problem":
+        # What the problem is about decides who may mute it, whatever the form says beside it.
+        return [Target(*place_of(fields.get("key", "")))]
+    if not picked:
+        return [Target(*(fields.get(key, "").strip() for key in ("topic", "channel", "node")))]
+    if action.needs == "node":
+        return [Target(node=name) for name in dict.fromkeys(picked)]
+    found: list[Target] = []
+    for text in dict.fromkeys(picked):
+        topic, _, channel = text.partition("/")
+        known = scene.cluster.topic_sum(topic) if action.name == "seek" and not channel else None
+        found += [Target(topic, name) for name in known.channel_names] if known else [Target(topic, channel)]
+    return list(dict.fromkeys(found))

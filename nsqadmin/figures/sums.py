@@ -43,6 +43,8 @@ class ChannelSum(msgspec.Struct, gc=False):
     # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
+    # On how many nodes it is.
+    nodes: int = 1
     trend: Trend | None = None
     concerns: Sequence[Concern] = ()
 
@@ -249,6 +251,7 @@ def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
     channel.dead_count += share.dead_count
     channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
     channel.paused |= share.paused
+    channel.nodes += 1
 
 
 # Filter, column and direction.

@@ -7,6 +7,7 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -19,13 +20,11 @@ from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageRea
 from nsqadmin.figures.messages import FoundMessage, hex_lines
 from nsqadmin.options import OptionsNow
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.replies import Replies
-from nsqclient.wire.names import is_valid_name
-from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqadmin.pages.replies import Replies, refuse_embedding
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
 
-STATES: Final = ("waiting", "in_flight", "deferred", "finished")
 _DEAD: Final = "dead"
 _PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
@@ -185,34 +184,9 @@ class MessagePages:
         return message.trace(pattern) if pattern else ""
 
 
-def refuse_embedding(request: Request) -> None:
-    """Raise ApiError for requests that a page of another site makes itself; following a link is allowed."""
-    headers = request.headers
-    if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
-        raise ApiError(403, "FORBIDDEN")
-
-
 def search_of(query: Mapping[str, str]) -> MessageSearch:
-    """Read a search. Raises UnknownError for an invalid name; a state without a channel is ignored."""
-    topic, channel = query.get("topic", ""), query.get("channel", "")
-    if not is_valid_name(topic):
-        raise UnknownError(TOPIC_NOT_FOUND)
-    if channel and not is_valid_name(channel):
-        raise UnknownError(CHANNEL_NOT_FOUND)
-    state = query.get("state", "")
-    # A state belongs to a channel, so without a channel it is ignored.
-    state = state if state in STATES and channel else ""
-    return MessageSearch(
-        topic,
-        channel,
-        state,
-        query.get("order", "newest") != "oldest",
-        query.get("start", "").strip(),
-        query.get("contains", ""),
-        query.get("json", "").strip(),
-        query.get("node", ""),
-        read_places(query.get("go", "")),
-    )
+    """Read a search and the places where its lists continue. Raises UnknownError for an invalid name."""
+    return replace(MessageSearch.of(query), places=read_places(query.get("go", "")))
 
 
 def write_places(places: Mapping[str, str]) -> str:

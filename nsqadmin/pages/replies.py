@@ -48,37 +48,35 @@ class Replies:
             except UnknownError as error:
                 if wants_json(request):
                     return error_reply(404, error.code)
-                return self._render.page(
-                    request,
-                    "problem.html",
-                    status=404,
-                    problem=_unknown(error.code, request),
-                    **_place(request),
-                )
+                return self.problem(request, _unknown(error.code, request), 404)
             except UpstreamError as error:
                 self._log.error("%s", error)
                 if wants_json(request):
                     return error_reply(502, f"UPSTREAM_ERROR: {error}")
-                return self._render.page(
-                    request,
-                    "problem.html",
-                    status=502,
-                    problem=f"No {error.kind} answered, so there is nothing to show.",
-                    warnings=self.sentences(error.errors),
-                    **_place(request),
-                )
-
+                problem = f"No {error.kind} answered, so there is nothing to show."
+                return self.problem(request, problem, 502, warnings=self.sentences(error.errors))
             except ApiError as error:
-                # Programs get the code; people who follow a link get a sentence.
-                follows = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+                # Programs get the code; people get a sentence.
+                follows = "text/html" in request.headers.get("Accept", "")
                 if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):
                     raise
-                problem = "You have no role for this."
-                return self._render.page(
-                    request, "problem.html", status=error.status, problem=problem, **_place(request)
-                )
+                return self.problem(request, "You have no role for this.", error.status)
 
         return answer
+
+    def problem(
+        self, request: Request, sentence: str, status: int, warnings: Sequence[str] = ()
+    ) -> web.Response:
+        """Reply with a page that says only what is wrong; it reloads itself while that may pass."""
+        return self._render.page(
+            request,
+            "problem.html",
+            status=status,
+            problem=sentence,
+            warnings=warnings,
+            retries=status in {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_GATEWAY},
+            **_place(request),
+        )
 
     def sentences(self, errors: Iterable[NodeError]) -> list[str]:
         """Return a sentence for each error that names the node; equal sentences are returned once."""
@@ -176,6 +174,13 @@ def topic_json(row: TopicRow) -> JsonObject:
         "messages_per_second": row.trend.messages if row.trend else None,
         "channels": [channel_json(channel) for channel in row.channels],
     }
+
+
+def refuse_embedding(request: Request) -> None:
+    """Raise ApiError for requests that a page of another site makes itself; following a link is allowed."""
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
+        raise ApiError(403, "FORBIDDEN")
 
 
 def wants_json(request: Request) -> bool:

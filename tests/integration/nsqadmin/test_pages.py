@@ -188,7 +188,7 @@ def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     done = submit(site.admin, action="pause", topic="pages.pause", channel="a")
     result = follow(site.admin, done)
 
-    assert "Pause channel a of topic pages.pause ?" in question
+    assert "Pause channel a of topic pages.pause?" in question
     assert "Waiting and new messages are kept (4 messages)" in question
     assert done.headers["Location"] == "/topics/pages.pause/a"
     assert "Channel a of topic pages.pause was paused on 2 nsqds." in result.text

@@ -64,7 +64,7 @@ def test_a_missed_node_can_be_dismissed_by_an_admin(cluster):
     wait_until(lambda: ("down", victim) in concerns(site), "the dead node is missed")
 
     stranger = submit(site.admin, action="dismiss", node=victim)
-    question = ask(site.admin, "GET", f"/action?action=dismiss&node={victim}")
+    question = ask(site.admin, "GET", f"/action?action=dismiss&node={victim}", headers=alice)
     done = submit(site.admin, headers=alice, action="dismiss", node=victim)
 
     assert stranger.status == 403
