@@ -12,7 +12,8 @@ from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.views import NodeView
-from nsqadmin.figures.aggregate import topic_on
+from nsqadmin.figures.sums import on_node
+from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
@@ -74,11 +75,11 @@ class Api:
 
     async def topic(self, request: Request) -> Response:
         total = await self._cluster.queues.topic(request.params["topic"])
-        return self._reply(total.value.to_json(), total)
+        return self._reply(topic_record(total.value), total)
 
     async def channel(self, request: Request) -> Response:
         total = await self._cluster.queues.channel(request.params["topic"], request.params["channel"])
-        return self._reply(total.value.to_json(), total)
+        return self._reply(channel_record(total.value), total)
 
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
         await self._cluster.fresh_list()
@@ -97,7 +98,7 @@ class Api:
             stats = read()
             out = bytearray(f'{{"node":{json_text(address)},"topics":['.encode())
             for topic in stats.topics:
-                out += json_bytes(topic_on(producer, topic, now_s).to_json()) + b","
+                out += json_bytes(topic_record(on_node(producer, (topic, (), 0, address), now_s))) + b","
             rest = {
                 "total_messages": sum(topic.message_count for topic in stats.topics),
                 "total_clients": sum(len(one.clients) for topic in stats.topics for one in topic.channels),

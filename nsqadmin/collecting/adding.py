@@ -17,9 +17,10 @@ from nsqadmin.figures.attention import (
     of_no_nodes,
     worst_first,
 )
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
-from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
+from nsqadmin.figures.sums import Share, TopicSum, add_up
 from nsqadmin.figures.troubles import TroubleBook, Unjudged
 from nsqadmin.options import OptionsNow
 

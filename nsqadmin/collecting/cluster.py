@@ -15,9 +15,10 @@ from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview
-from nsqadmin.figures import aggregate
 from nsqadmin.figures.attention import Concern
-from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
+from nsqadmin.figures.cluster_sum import ClusterSum, Order
+from nsqadmin.figures.sums import TopicSum
+from nsqadmin.figures.versions import sort_producers
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import Discovery
@@ -82,7 +83,7 @@ class Cluster:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if nobody answers."""
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
-        return Answer(aggregate.sort_producers(producers), (found.errors,))
+        return Answer(sort_producers(producers), (found.errors,))
 
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
         """Return the listed nsqds; while no nsqlookupd answers, those it last listed that answer.
@@ -212,10 +213,7 @@ class Cluster:
             stage = errors_of(members)
             producers = [member.producer for member in members if member.producer and not member.error]
         old = self._known.out_of_date(producers)
-        views = [
-            NodeView(producer, producer.tcp_address in old)
-            for producer in aggregate.sort_producers(producers)
-        ]
+        views = [NodeView(producer, producer.tcp_address in old) for producer in sort_producers(producers)]
         return Answer(views, (stage,))
 
     def is_there(self, address: str) -> bool:

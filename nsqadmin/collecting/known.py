@@ -6,7 +6,7 @@ from typing import Final
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member, MemberList
-from nsqadmin.figures import aggregate
+from nsqadmin.figures.versions import out_of_date
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
@@ -78,7 +78,7 @@ class Known:
 
     def out_of_date(self, producers: list[NodeInfo]) -> set[str]:
         # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
-        return aggregate.out_of_date(producers) if self.uses_lookupd else set()
+        return out_of_date(producers) if self.uses_lookupd else set()
 
 
 def require_one(members: Iterable[Member]) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from nsqadmin.collecting.look import Look
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, DiskState
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.records import TopicRecord
-from nsqadmin.figures.sums import ClusterSum, Share, TopicSum
+from nsqadmin.figures.sums import Share, TopicSum
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
@@ -114,10 +114,6 @@ class StaleTopic:
 class TopicView:
     """A topic with all its nodes, and those that are silent."""
 
-    total: TopicRecord
+    total: TopicSum
     shares: dict[str, Share]
     stale: tuple[StaleTopic, ...] = ()
-    # Its sums in the list of topics; None while it is not listed.
-    sum: TopicSum | None = None
-    # Channels that nsqlookupd knows, for a topic or channel that no nsqd has.
-    registered: tuple[str, ...] = ()

@@ -9,9 +9,9 @@ from typing import Final
 
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.points import Point
-from nsqadmin.figures.sums import ClusterSum
 from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, HistoryFile, Name, Ring
 
 # Places for nodes; the others are for topics and channels.

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.points import Point
-from nsqadmin.figures.sums import ClusterSum
 from nsqadmin.history.recorder import Recorder, channel, node, point_of, ring_of, topic
 from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark

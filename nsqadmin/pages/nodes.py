@@ -13,14 +13,15 @@ from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import UNKNOWN
-from nsqadmin.figures.aggregate import consumer_on, topic_on
 from nsqadmin.figures.incidents import incidents
+from nsqadmin.figures.records import ClientRecord
+from nsqadmin.figures.sums import on_node
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import Made, PageWindow, window
 from nsqadmin.pages.replies import Replies, rows_json, topic_json
-from nsqadmin.pages.rows import ConsumerRow, NodeRow, TopicRow
+from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats
@@ -86,7 +87,7 @@ class NodePages:
         names = window(sorted(held), request.query.get("page", ""))
         now_s = int(time.time())
         topics = [
-            TopicRow.on_node(topic_on(row.producer, held[name], now_s), row.look.share(name, address))
+            on_node(row.producer, row.look.share(name, address), now_s)
             for name in names.items
             if row.look is not None
         ]
@@ -150,7 +151,7 @@ class NodePages:
         # Of thousands only the shown ones are made into rows.
         return Made(
             places,
-            lambda one: ConsumerRow(one[0], one[1], consumer_on(view.producer, one[2], now_s), UNKNOWN),
+            lambda one: ConsumerRow(one[0], one[1], ClientRecord.on(view.producer, one[2], now_s), UNKNOWN),
         ), ""
 
 

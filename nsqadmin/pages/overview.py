@@ -9,8 +9,9 @@ from nsqadmin.changes.alerts import Alerts
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.sums import ClusterSum, TopicSum
+from nsqadmin.figures.sums import TopicSum
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses, name_of

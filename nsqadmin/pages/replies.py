@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
@@ -12,11 +12,11 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import failure
-from nsqadmin.figures.records import JsonObject
+from nsqadmin.figures.sums import ChannelSum, TopicSum
+from nsqadmin.figures.topic_records import JsonObject, channel_record, topic_record
 from nsqadmin.figures.trend import Trend
 from nsqadmin.pages.paging import PageWindow
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.rows import ChannelRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
@@ -122,8 +122,8 @@ class Replies:
         )
 
 
-def node_names(row: ChannelRow | TopicRow) -> list[str]:
-    return [row.record.node, row.record.hostname]
+def node_names(row: ChannelSum | TopicSum) -> list[str]:
+    return [row.node, row.hostname]
 
 
 def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[Any]]]) -> Response:
@@ -142,10 +142,6 @@ def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[
     )
 
 
-# Left out of a record's JSON; the part of the list that the page shows is added instead.
-LISTS: Final = frozenset({"nodes", "channels", "clients"})
-
-
 def rows_json(key: str, rows: PageWindow[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
     return {key: [one(row) for row in rows.items], f"{key}_total": rows.total, f"{key}_first": rows.first}
 
@@ -157,22 +153,20 @@ def trend_json(trend: Trend | None) -> JsonObject:
     }
 
 
-def channel_json(row: ChannelRow) -> JsonObject:
-    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+def channel_json(channel: ChannelSum) -> JsonObject:
     return {
-        **record,
-        **trend_json(row.trend),
-        "oldest_message_time": row.record.oldest_ns,
-        "state": [concern.mark for concern in row.concerns],
+        **channel_record(channel, lists=False),
+        **trend_json(channel.trend),
+        "oldest_message_time": channel.oldest_ns,
+        "state": channel.states,
     }
 
 
-def topic_json(row: TopicRow) -> JsonObject:
-    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+def topic_json(topic: TopicSum) -> JsonObject:
     return {
-        **record,
-        "messages_per_second": row.trend.messages if row.trend else None,
-        "channels": [channel_json(channel) for channel in row.channels],
+        **topic_record(topic, lists=False),
+        "messages_per_second": topic.trend.messages if topic.trend else None,
+        "channels": [channel_json(channel) for channel in topic.channels],
     }
 
 

@@ -1,14 +1,15 @@
 import pytest
 
-from nsqadmin.figures import aggregate, attention
+from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Level, ShareState
+from nsqadmin.figures.sums import add_up
 from nsqadmin.figures.trend import Trend
-from tests.support.records import channel_json, producer, topic_stats
+from tests.support.records import channel_json, topic_stats
 
 
 def channel(**fields):
-    record = aggregate.topic_on(producer(), topic_stats("orders", channel_json("audit", **fields)), 0)
-    return aggregate.total_topic("orders", [record]).channels[0]
+    stats = topic_stats("orders", channel_json("audit", **fields))
+    return add_up("orders", [(stats, (), 0, "a:1")]).channels[0]
 
 
 def of_topic(depth, *, paused=False, has_channels=False):
