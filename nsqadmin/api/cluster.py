@@ -11,13 +11,12 @@ from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.sums import on_node
 from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.models import TopicStats
+from nsqcore.cluster.models import NodeInfo, TopicStats
 from nsqcore.http.api import (
     ApiError,
     Request,
@@ -84,7 +83,7 @@ class Api:
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
         await self._cluster.fresh_list()
         nodes = await self._cluster.nodes()
-        return self._reply({"nodes": [_node_json(node) for node in nodes.value]}, nodes)
+        return self._reply({"nodes": [_node_json(*node) for node in nodes.value]}, nodes)
 
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
@@ -215,8 +214,7 @@ def _counter_entries(node: str, topic: TopicStats) -> bytes:
     return "".join(entries).encode()
 
 
-def _node_json(node: NodeView) -> dict[str, Any]:
-    producer = node.producer
+def _node_json(producer: NodeInfo, out_of_date: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "remote_addresses": list(producer.remote_addresses),
         "remote_address": producer.remote_address,
@@ -234,7 +232,7 @@ def _node_json(node: NodeView) -> dict[str, Any]:
         {"topic": registration.topic, "tombstoned": registration.tombstoned}
         for registration in producer.topics
     ]
-    shown["out_of_date"] = node.out_of_date
+    shown["out_of_date"] = out_of_date
     return shown
 
 

@@ -1,11 +1,12 @@
 """The last known state of each nsqd and each nsqlookupd, and which of them count."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nsqadmin.collecting.look import Look, Newer
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures import attention
+from nsqadmin.figures.attention import Concern, DiskState
 from nsqadmin.figures.filling import Filling
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.trend import NodePace
@@ -15,7 +16,7 @@ from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Member:
     """One nsqd: how it is listed, its last good figures, and why there are no newer ones.
 
@@ -23,7 +24,15 @@ class Member:
     """
 
     asked_at: str
-    producer: NodeInfo | None
+    producer: NodeInfo
+    # Whether it, or an nsqlookupd, has said what it is.
+    is_described: bool = True
+    # Whether an nsqlookupd lists it, or the operator.
+    listed: bool = True
+    # Whether another node runs a newer version.
+    out_of_date: bool = False
+    # Nodes that deliver its messages from promoted copies, and how many are pending there.
+    owners: Sequence[tuple[str, int]] = ()
     pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
     # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
@@ -50,7 +59,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        return self.producer.http_address if self.producer is not None else self.asked_at
+        return self.producer.http_address
 
     @property
     def answers(self) -> bool:
@@ -59,30 +68,27 @@ class Member:
     @property
     def tombstoned(self) -> frozenset[str]:
         """Topics for which nsqlookupd does not send consumers to this node."""
-        if self.producer is None:
-            return frozenset()
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
-    def view(
-        self, old: Collection[str], owners: Mapping[str, Sequence[tuple[str, int]]], *, listed: bool = True
-    ) -> NodeView:
-        """Return the node as pages show it; *old* are the TCP addresses of nodes with an old version.
-
-        *owners* are the nodes that deliver messages from promoted copies, by identity of the origin.
-        """
-        producer = self.producer or nameless(self.asked_at)
-        return NodeView(
-            producer,
-            producer.tcp_address in old,
-            self.look,
-            self.error,
-            self.silent_since,
-            self.remaining,
-            self.draining_from,
-            listed,
-            self.full_in_s,
-            tuple(owners.get(producer.identity, ())),
+    @property
+    def concerns(self) -> list[Concern]:
+        """The problems of this node, judged by its last answers."""
+        look, error = self.look, self.error
+        disk = look.disk if look is not None else None
+        found = attention.of_node(
+            self.address,
+            silent=error.reason if error is not None else "",
+            refuses=error is not None and not error.unreachable,
+            held=look.load.owed if look is not None else 0,
+            health=look.health if look is not None else "",
+            remaining=self.remaining,
+            listed=self.listed,
+            under_replicated=look.under_replicated if look is not None and error is None else 0,
+            owners=[address for address, _ in self.owners],
+            pending=sum(pending for _, pending in self.owners),
+            disk=DiskState(disk.free_bytes, disk.total_bytes, self.full_in_s) if disk else DiskState(),
         )
+        return found if error is None else [replace(one, began=self.silent_since) for one in found]
 
     def holds(self, topic: str, channel: str = "") -> bool:
         """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""

@@ -8,7 +8,7 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.collector import FRESH_S
 from nsqadmin.collecting.consumers import API_PATIENCE_S, CHANNEL_AGE_S, Consumers
 from nsqadmin.collecting.known import Known, errors_of
-from nsqadmin.collecting.members import Member, nameless
+from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.views import StaleTopic, TopicView
 from nsqadmin.figures.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
@@ -205,12 +205,12 @@ class Queues:
         return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
 
     def _may_hold(self, member: Member, topic: str) -> bool:
-        if not self._known.uses_lookupd or member.producer is None:
+        if not self._known.uses_lookupd or not member.is_described:
             return True
         return any(entry.topic == topic for entry in member.producer.topics)
 
     def _part(self, member: Member, share: Share) -> TopicSum:
-        return on_node(member.producer or nameless(member.asked_at), share, self._now_s())
+        return on_node(member.producer, share, self._now_s())
 
     def _left_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
@@ -236,11 +236,10 @@ def _stale(
     look = member.look
     if look is None or topic not in look.topics:
         return None
-    producer = member.producer
-    promoted_on = owners.get(producer.identity, ()) if producer is not None else ()
+    promoted_on = owners.get(member.producer.identity, ())
     return StaleTopic(
         member.address,
-        producer.hostname if producer is not None else "",
+        member.producer.hostname,
         look.topics[topic],
         look.at_s,
         has_left,

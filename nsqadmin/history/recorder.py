@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
@@ -54,7 +54,7 @@ class Recorder:
 
     # -- writing --------------------------------------------------------------------
 
-    def record(self, total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> None:
+    def record(self, total: ClusterSum, nodes: Sequence[Member], now_s: float) -> None:
         """Write a round; the cost grows with the places, and once a minute with all channels."""
         points = {TOTALS: _totals(total, nodes, now_s)}
         for view in nodes:
@@ -159,7 +159,7 @@ def age_of(oldest_ns: int, now_s: float) -> float | None:
     return max(0.0, now_s - oldest_ns / 1e9)
 
 
-def _totals(total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> Point:
+def _totals(total: ClusterSum, nodes: Sequence[Member], now_s: float) -> Point:
     sums = total.totals
     answering = sum(1 for view in nodes if view.answers)
     return Point(sums.depth, sums.rate, sums.finished, age_of(sums.oldest_ns, now_s), answering)

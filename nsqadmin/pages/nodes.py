@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import UNKNOWN
 from nsqadmin.figures.incidents import incidents
@@ -132,7 +132,7 @@ class NodePages:
             known=[row.error] if row.error is not None else [],
         )
 
-    async def _consumers(self, view: NodeView) -> tuple[Sequence[ConsumerRow], str]:
+    async def _consumers(self, view: Member) -> tuple[Sequence[ConsumerRow], str]:
         """Return a node's consumers, each with its channel; and the reason if they are not known."""
         many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
         patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S

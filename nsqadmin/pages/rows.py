@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import Activity
 from nsqadmin.figures.attention import Level
@@ -80,7 +80,7 @@ class ConsumerRow:
 class NodeRow:
     """An nsqd with its last good figures."""
 
-    def __init__(self, view: NodeView) -> None:
+    def __init__(self, view: Member) -> None:
         self.view = view
         self.producer = view.producer
         self.address = view.address
@@ -89,7 +89,7 @@ class NodeRow:
         self.error = view.error
         self.look = view.look
         self.load = view.look.load if view.look is not None else None
-        self.tombstoned = {entry.topic for entry in view.producer.topics if entry.tombstoned}
+        self.tombstoned = view.tombstoned
         self.concerns = view.concerns
 
     @property
@@ -183,7 +183,7 @@ class NodeRow:
         }
 
 
-def unregistered(nodes: Iterable[NodeView]) -> list[tuple[str, list[str]]]:
+def unregistered(nodes: Iterable[Member]) -> list[tuple[str, list[str]]]:
     """Return the topics that nodes hold but that no nsqlookupd lists for them, each with these nodes."""
     found: dict[str, list[str]] = {}
     for node in nodes:

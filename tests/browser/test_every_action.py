@@ -246,6 +246,13 @@ def test_a_policy_is_set_copied_and_deleted(page, site, way, request):
     way.follow(form.get_by_role("button", name="Preview"))
     way.follow(page.get_by_role("button", name="Set on all nodes"))
     expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was set on 2 nodes.")
+    way.follow(page.get_by_role("link", name=f"Edit… {name}"))
+    form = page.locator("[data-confirm]")
+    way.fill(form.get_by_label("Definition"), '{"ttl": "2h"}')
+    way.follow(form.get_by_role("button", name="Preview"))
+    row = page.get_by_role("row", name="ttl")
+    expect(row.locator("del")).to_have_text("1h")
+    expect(row.locator("ins")).to_have_text("2h")
     site.nsqds[1].request("DELETE", f"/policies?name={name}")
 
     page.goto("/policies")

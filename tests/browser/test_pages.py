@@ -145,21 +145,6 @@ def test_a_dialog_can_be_left_and_deleting_needs_the_name(page, site):
     assert "precious" not in site.admin.get("/api/topics")["topics"]
 
 
-@pytest.mark.browser_options(java_script_enabled=False)
-def test_everything_works_without_javascript(page, site):
-    site.fill("plain", "a")
-    page.goto("/")
-    page.get_by_label("Filter").fill("plain")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator(".table-box tbody tr")).to_have_count(1)
-    page.get_by_role("link", name="a", exact=True).click()
-    page.get_by_role("link", name="Pause…").click()
-    page.get_by_role("button", name="Pause channel").click()
-
-    expect(page.locator("[data-note]")).to_contain_text("Channel a of topic plain was paused on 2 nsqds.")
-    assert site.admin.get("/api/topics/plain/a")["paused"]
-
-
 def test_a_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
     page.goto("/topics/orders")
     expect(page.locator("#live")).to_have_attribute("data-state", "on")

@@ -18,45 +18,54 @@
   // What the reader has typed into a form that changes something, and not sent yet, stays. Filters follow the address.
   const isTyped = (field) =>
     field.form?.method === "post" && "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue;
-  const fieldKey = (field) => `${field.form?.className} ${field.name}`;
+  const keyOf = (node) => node.dataset?.key ?? node.id ?? "";
+  const isAlike = (old, fresh) => old.nodeName === fresh.nodeName && keyOf(old) === keyOf(fresh);
 
-  // With idiomorph only what differs changes; without it the content is put in anew, and what the reader does is kept.
+  // What the refreshed page does not know stays: a note, until it is dismissed.
+  function past(node) {
+    while (node?.dataset && "keep" in node.dataset) node = node.nextSibling;
+    return node;
+  }
+
+  // Changes only what differs: rows are found again by their keys, other elements by their order.
   function morph(old, fresh) {
-    if (window.Idiomorph) {
-      for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
-      Idiomorph.morph(old, [...fresh.childNodes], {
-        morphStyle: "innerHTML",
-        ignoreActiveValue: true,
-        callbacks: {
-          beforeNodeRemoved: (node) => !(node.dataset && "keep" in node.dataset),
-          beforeAttributeUpdated: (name, node, how) =>
-            !(name === "open" && node.localName === "details" && how === "remove") && !(name === "value" && isTyped(node)),
-          beforeNodeMorphed: (node, next) => {
-            // What the reader has ticked stays ticked.
-            if (node.type === "checkbox") next.checked = node.checked;
-            return !(node.dataset && "live" in node.dataset);
-          },
-        },
-      });
+    let next = past(old.firstChild);
+    for (const wanted of [...fresh.childNodes]) {
+      let found = next;
+      while (found && !isAlike(found, wanted)) found = past(found.nextSibling);
+      if (!found) {
+        old.insertBefore(document.importNode(wanted, true), next);
+        continue;
+      }
+      if (found !== next) old.insertBefore(found, next);
+      else next = past(next.nextSibling);
+      morphNode(found, wanted);
+    }
+    while (next) {
+      const gone = next;
+      next = past(next.nextSibling);
+      gone.remove();
+    }
+  }
+
+  function morphNode(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
       return;
     }
-    const coming = new Set([...fresh.querySelectorAll(":scope > [data-keep]")].map((one) => one.className));
-    const kept = [...old.querySelectorAll(":scope > [data-keep]")].filter((one) => !coming.has(one.className));
-    const typed = new Map([...old.querySelectorAll("input, textarea")].filter(isTyped).map((one) => [fieldKey(one), one.value]));
-    const open = [...old.querySelectorAll("details")].map((one) => one.open);
-    const ticked = new Set([...old.querySelectorAll("input:checked")].map((one) => one.id));
-    const focus = document.activeElement?.id;
-    const value = document.activeElement?.value;
-    const [begin, end] = [document.activeElement?.selectionStart, document.activeElement?.selectionEnd];
-    old.replaceChildren(...kept, ...[...fresh.childNodes].map((node) => document.importNode(node, true)));
-    [...old.querySelectorAll("details")].forEach((one, number) => { one.open = open[number] ?? false; });
-    for (const box of old.querySelectorAll("input[type=checkbox][id]")) box.checked = ticked.has(box.id);
-    for (const field of old.querySelectorAll("input, textarea")) field.value = typed.get(fieldKey(field)) ?? field.value;
-    const again = focus && document.getElementById(focus);
-    if (again) {
-      if (value !== undefined) again.value = value;
-      again.focus({ preventScroll: true });
-      if (begin !== null && again.setSelectionRange) again.setSelectionRange(begin, end);
+    if ("live" in old.dataset) return;
+    const typed = isTyped(old) || old === document.activeElement;
+    for (const { name } of [...old.attributes]) {
+      // What the reader has opened stays open.
+      if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (old.getAttribute(name) !== value && !(name === "value" && typed)) old.setAttribute(name, value);
+    }
+    if (old.localName === "input") {
+      if (!typed && old.type !== "checkbox" && old.value !== fresh.value) old.value = fresh.value;
+    } else if (!(typed && old.localName === "textarea")) {
+      morph(old, fresh);
     }
   }
 
@@ -173,6 +182,7 @@
       document.title = fresh.title;
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
       fresh.querySelector("[data-note]")?.remove();
+      for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
       morph(document.getElementById("main"), fresh.getElementById("main"));
       drawCharts();
       statusText.replaceChildren(...fresh.querySelector("#live .live-text").childNodes);

@@ -1,5 +1,5 @@
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures.trend import NodePace
 from nsqadmin.pages.rows import NodeRow
 from nsqclient.wire.node_error import NodeError
@@ -18,14 +18,14 @@ def test_a_silent_node_is_shown_with_what_it_held():
     error = NodeError("GET", "http://a:1/stats", "a:1", "timed out after 5s")
     last = look(topic_stats("orders", channel_json("a", depth=300)))
 
-    one = NodeRow(NodeView(producer(), out_of_date=False, look=last, error=error))
+    one = NodeRow(Member("a:1", producer(), look=last, error=error))
 
     assert (one.answers, one.load.depth) == (False, 300)
     assert "it held 300 messages" in one.concerns[0].text
 
 
 def test_a_draining_node_says_how_far_it_is():
-    one = NodeRow(NodeView(producer(), out_of_date=False, look=look(), remaining=300, draining_from=1200))
+    one = NodeRow(Member("a:1", producer(), look=look(), remaining=300, draining_from=1200))
 
     assert one.drained == (900, 1200)
     assert [concern.mark for concern in one.concerns] == ["draining"]
