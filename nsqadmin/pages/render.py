@@ -188,7 +188,7 @@ class Renderer:
             note=note,
             figures_at=time.gmtime(at_s),
             may=lambda action, topic="": self._desk.may(request, action, topic),
-            is_open=is_open(options),
+            may_any=lambda action, topics: any(self._desk.may(request, action, one) for one in topics),
             may_change=self._desk.rights.may_somewhere(request, Role.OPERATOR),
             user=self._desk.rights.person(request).name if not is_open(options) else "",
             signs_in=self._desk.rights.signs_in,

@@ -2,6 +2,7 @@
 // Everything works without this file; it saves reloads and puts confirmations into a dialog.
 "use strict";
 
+
 (() => {
   const EVERY_MS = 2000;
   const TIMEOUT_MS = 15000;
@@ -77,7 +78,7 @@
   // A chart that uPlot has drawn stays; the server's picture of it does not come back.
   function keepChart(fresh) {
     const chart = drawn.get(fresh.dataset.chart);
-    if (!chart || !chart.box.isConnected) return;
+    if (!chart?.box.isConnected) return;
     fresh.querySelector("svg")?.replaceWith(Object.assign(document.createElement("div"), { className: "live-chart" }));
     fresh.querySelector(".live-chart").dataset.live = "";
     fresh.querySelector(".chart-edges")?.remove();
@@ -99,7 +100,7 @@
       if (!figure) continue;
       const data = [course.at, ...columns];
       const known = drawn.get(key);
-      if (known && known.box.isConnected) {
+      if (known?.box.isConnected) {
         known.plot.setData(data);
         continue;
       }
@@ -117,8 +118,8 @@
           tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
           legend: { live: true },
           cursor: { y: false },
-          scales: { y: { range: (_, least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [{ ...axis, size: 28, values: (_, times, axis, space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
+          scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
+          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
           hooks: { draw: [(one) => drawMarks(one, course.marks)] },
         },
@@ -174,7 +175,8 @@
 
   async function refresh() {
     running?.abort();
-    const mine = (running = new AbortController());
+    const mine = new AbortController();
+    running = mine;
     const tooLong = setTimeout(() => mine.abort(), TIMEOUT_MS);
     try {
       const fresh = await fetchPage(wanted(), mine.signal);

@@ -115,29 +115,6 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
     assert sorted(deed["channel"] for deed in deeds) == ["billing", "search"]
 
 
-async def test_channels_are_deleted_only_with_their_number():
-    async with stub_site(nodes=1, topics=2) as site:
-        await site.get("/")
-        unsure = await submit(site, action="delete", pick=CHANNELS, confirmed="yes", typed="1")
-        sure = await submit(site, action="delete", pick=CHANNELS, confirmed="yes", typed="2")
-
-    assert "the number of channels" in unsure.text
-    assert (unsure.status, sure.status) == (422, 303)
-    assert site.nodes[0].posted == ["/channel/delete"] * 2
-
-
-async def test_who_may_not_change_the_topic_changes_none_of_its_channels():
-    async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
-        bob = {"X_Forwarded_User": "bob"}
-        body = urlencode({"action": "pause", "pick": CHANNELS, "confirmed": "yes"}, doseq=True)
-        answer = await site.ask("POST", "/action", body, **FORM, **bob)
-        page = await site.get("/topics/topic.0000.events", **bob)
-
-    assert answer.status == 403
-    assert "Select billing" not in page.html
-    assert [path for node in site.nodes for path in node.posted] == []
-
-
 def post(admin, **fields):
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return ask(admin, "POST", "/action", urlencode(fields, doseq=True), headers)

@@ -74,19 +74,6 @@ def test_who_does_not_answer_is_warned_of_beside_the_rest(cluster):
     assert node["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
 
 
-def test_an_action_says_which_node_it_did_not_reach(cluster):
-    site = build_site(cluster, QUICK)
-    site.fill("orders", "a")
-    victim = site.nsqds[1]
-
-    with frozen(victim):
-        status, answer = call(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
-
-    assert status == 200
-    assert f'Post "http://{victim.http_address}/channel/pause?topic=orders&channel=a"' in answer["message"]
-    assert site.nsqds[0].get("/stats?format=json&topic=orders")["topics"][0]["channels"][0]["paused"]
-
-
 def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)

@@ -90,26 +90,6 @@ def test_a_page_comes_while_a_question_to_a_frozen_node_is_still_out(cluster):
     assert still_out
 
 
-def test_a_frozen_node_is_named_and_keeps_its_last_figures(cluster):
-    site = build_site(cluster, FREEZE_LIMIT)
-    site.fill("orders", "billing", messages=5)
-    victim = site.nsqds[1].http_address
-
-    with frozen(site.nsqds[1]):
-        wait_until(lambda: ("unreachable", victim) in concerns(site), "the silence is noticed")
-        index = ask(site.admin, "GET", "/").text
-        heading = ask(site.admin, "GET", "/nodes").text
-        topic = ask(site.admin, "GET", "/topics/orders").text
-        node = ask(site.admin, "GET", f"/nodes/{victim}").text
-
-    assert f"nsqd {victim} is unreachable" in index
-    assert "it held 5 messages when it last did" in index
-    assert f"1 of 2 nsqds is unreachable: {victim}" in heading
-    assert re.search(rf"{victim} .* unreachable .* as of \d\d:\d\d:\d\d", topic)
-    assert "Last known values" in node
-    wait_until(lambda: ("unreachable", victim) not in concerns(site), "it answers again")
-
-
 def test_a_draining_node_says_so_with_its_progress(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=4)
@@ -126,37 +106,6 @@ def test_a_draining_node_says_so_with_its_progress(cluster):
     wait_until(
         lambda: "4 of 4 messages gone" in ask(site.admin, "GET", "/nodes").text, "the progress is shown"
     )
-
-
-def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
-    site = build_site(cluster)
-    site.fill("orders", "billing", messages=4)
-    node = site.nsqds[0]
-    path = f"/nodes/{node.http_address}"
-
-    question = ask(site.admin, "GET", f"/action?action=drain&node={node.http_address}").text
-    done = follow(site.admin, submit(site.admin, action="drain", node=node.http_address)).text
-
-    assert "It owes 4 messages to 0 consumers." in question
-    assert "No consumers there for orders/billing: 4 messages stay." in question
-    assert f"Draining started on nsqd {node.http_address}." in done
-    assert node.get("/drain")["draining"]
-    assert not site.nsqds[1].get("/drain")["draining"]
-    # The page must show it at once, because without JavaScript no page refreshes.
-    page = ask(site.admin, "GET", path).text
-    assert "What is left on it" in page
-    assert "orders / billing : 4 messages; no consumers there" in page
-    assert "Resume publishing…" in page
-    follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))
-    assert not node.get("/drain")["draining"]
-    assert "Resume publishing…" not in ask(site.admin, "GET", path).text
-    assert submit(site.admin, action="drain", node="127.0.0.1:1").status == 404
-    deeds = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
-    assert [(deed["action"], deed["ok"]) for deed in deeds] == [
-        ("drain_node", False),
-        ("cancel_drain", True),
-        ("drain_node", True),
-    ]
 
 
 def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
