@@ -20,6 +20,7 @@ from nsqadmin.pages.overview import OverviewPages
 from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.replies import Replies
+from nsqadmin.pages.search import SearchPage
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.pages.topics import TopicPages
 from nsqcore.cluster.http import ClusterHttp
@@ -75,6 +76,7 @@ def routes(
         *TopicPages(cluster, replies, courses).routes(),
         *NodePages(cluster, replies, courses).routes(),
         *AuditPage(desk, replies).routes(),
+        *SearchPage(cluster, desk, replies, render.urls).routes(),
         *Forms(cluster, desk, replies, render, log).routes(),
         *PoliciesPage(cluster, desk, replies, render).routes(),
         *MessagePages(cluster, desk, replies, render, lambda: options.current).routes(),

@@ -62,6 +62,13 @@ class Rights:
         """Tell whether the person who makes the request has the role *least* or a higher one."""
         return role_of(self.person(request), self.grants(), topic) >= least
 
+    def role(self, request: Any) -> str:
+        """Return the highest role of the person who makes the request, for any topic, in small letters."""
+        person = self.person(request)
+        return max(
+            (one.role for one in self.grants() if one.is_for(person)), default=Role.NOBODY
+        ).name.lower()
+
     def may_somewhere(self, request: Any, least: Role) -> bool:
         """Tell whether the person who makes the request has at least the role *least* for any topic."""
         person = self.person(request)

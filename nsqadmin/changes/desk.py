@@ -15,6 +15,8 @@ from nsqadmin.changes.commands import Done
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.views import Round
+from nsqadmin.history import recorder
+from nsqadmin.history.ring import Name
 from nsqcore.http.api import ApiError, Request
 from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
@@ -38,9 +40,9 @@ class Desk:
         rights: Rights,
         audit: Audit,
         tell: Callable[[str, dict[str, Any]], None],
-        mark: Callable[[str, str, str, str], None],
+        mark: Callable[[str, Name], None],
     ) -> None:
-        """*tell* passes an action on to the endpoint; *mark* marks it in the charts."""
+        """*tell* passes an action on to the endpoint; *mark* puts it into the timeline."""
         self.scene = scene
         self._cluster = scene.cluster
         self._log = log
@@ -150,8 +152,9 @@ class Desk:
             self._notify(request, words, target.topic, target.channel, target.node)
         if error is not None:
             raise error
-        if target.topic:
-            self._mark(name, target.topic, target.channel, self.rights.person(request).name or "anonymous")
+        subject = target.name or fields.get("name", "") or fields.get("key", "")
+        who = self.rights.person(request).name or "anonymous"
+        self._mark(f"{name.replace('_', ' ')} {subject} by {who}", _history_name(target))
         return done
 
     def _who(self, request: Request) -> str:
@@ -189,6 +192,12 @@ def _undone(done: Done) -> str:
         f"{node}: {words.get(node, 'not reached')}"
         for node in sorted({*done.refusing, *done.silent, *done.unknown})
     )
+
+
+def _history_name(target: Target) -> Name:
+    if target.channel:
+        return recorder.channel(target.topic, target.channel)
+    return recorder.topic(target.topic) if target.topic else recorder.node(target.node) if target.node else ()
 
 
 def _basic_auth_user(headers: Any) -> str:

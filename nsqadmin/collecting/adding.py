@@ -125,7 +125,7 @@ class Adder:
         this = Round(
             now,
             self.sum,
-            tuple(self._membership.members.values()),
+            tuple(self._membership.everyone()),
             self.troubles,
             tuple(one for key, one in self._told.items() if key not in known),
             tuple(one for key, one in known.items() if key not in self._told),

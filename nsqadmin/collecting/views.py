@@ -1,5 +1,6 @@
 """The answers to questions about the cluster; PURE."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nsqadmin.collecting.members import Member
@@ -7,9 +8,10 @@ from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
+from nsqadmin.figures.present import named
 from nsqadmin.figures.sums import Share, TopicSum
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.models import TopicStats
+from nsqcore.cluster.models import ChannelStats, TopicStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,22 @@ class StaleTopic:
     # Nodes that deliver the messages of this node from a promoted copy.
     owners: tuple[str, ...] = ()
 
+    def channel(self, name: str) -> ChannelStats | None:
+        return next((one for one in self.stats.channels if one.channel_name == name), None)
+
     @property
     def owed(self) -> int:
         return self.stats.depth + sum(channel.owed for channel in self.stats.channels)
+
+
+def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> str:
+    """Say what a sum lacks, and on which nodes; messages that another node delivers are counted there."""
+    found = [
+        f"{count:,} on {one.address}, {'down' if one.has_left else 'unreachable'}"
+        for one in stale
+        if not one.owners and (count := value(one))
+    ]
+    return named(found, 2)
 
 
 @dataclass(frozen=True, slots=True)

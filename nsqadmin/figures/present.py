@@ -84,6 +84,11 @@ def moment(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def stamp(at_s: float) -> str:
+    """Write a moment for programs: ``2026-11-22T14:05:09Z``."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def at(at_s: float, now_s: float) -> str:
     """Write when something was, in UTC: the time of day, with the date if that is more than a day away."""
     return clock(at_s) if abs(now_s - at_s) < _DAY_S else moment(at_s)

@@ -129,6 +129,7 @@ class NodePages:
             left=_left(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
+            timeline=self._courses.timeline(node_course(address), request.query.get("span", "hour")),
             known=[row.error] if row.error is not None else [],
         )
 

@@ -7,6 +7,7 @@ from typing import Final
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.collecting.views import lacking
 from nsqadmin.figures.activity import ActivityBook
 from nsqadmin.figures.attention import ShareState
 from nsqadmin.figures.groups import grouped, heats
@@ -83,8 +84,18 @@ class TopicPages:
             channel_table=channel_table,
             node_table=node_table,
             stale=view.value.stale,
+            lacks={
+                "depth": lacking(view.value.stale, lambda one: one.stats.depth),
+                "waiting": lacking(
+                    view.value.stale, lambda one: sum(each.depth for each in one.stats.channels)
+                ),
+                "in_flight": lacking(
+                    view.value.stale, lambda one: sum(each.in_flight_count for each in one.stats.channels)
+                ),
+            },
             registered=registered,
             charts=charts,
+            timeline=self._courses.timeline(topic_course(name), span),
             span=span,
             sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
         )
@@ -137,6 +148,10 @@ class TopicPages:
                 )
             ),
             stale=view.stale,
+            lacks={
+                key: lacking(view.stale, lambda one: getattr(one.channel(channel), key, 0))  # noqa: B023
+                for key in ("depth", "in_flight_count", "deferred_count")
+            },
             nodes=nodes,
             node_table=node_table,
             consumers=consumers,
@@ -147,6 +162,7 @@ class TopicPages:
             heat=list(zip(row.parts, heats([node.depth for node in row.parts]), strict=True)),
             reasons=reasons,
             charts=charts,
+            timeline=self._courses.timeline(channel_course(name, channel), span),
             span=span,
         )
 

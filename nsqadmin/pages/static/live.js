@@ -14,6 +14,75 @@
   // While the page is held: which figures the server keeps for it, so that sorting shows the same ones.
   let held = "";
 
+  // --- the reader's choices: theme, and local time or UTC -------------------------
+
+  const chosen = (name) => {
+    try {
+      return localStorage.getItem(name) ?? "";
+    } catch {
+      return "";
+    }
+  };
+  const choose = (name, value) => {
+    try {
+      localStorage.setItem(name, value);
+    } catch {
+      // Without storage a choice lasts as long as the page.
+    }
+  };
+  const isLocal = () => chosen("nsqadmin-time") === "local";
+
+  // A time of day, or a date with it, as long as its text in UTC is.
+  function timeText(date, length) {
+    const shifted = isLocal() ? new Date(date.getTime() - date.getTimezoneOffset() * 6e4) : date;
+    return shifted.toISOString().replace("T", " ").slice(11, length);
+  }
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const date = new Date(time.dateTime);
+      const text = timeText(date, 19);
+      time.textContent = time.textContent.trim().length > 8 ? `${dayOf(date)} ${text}` : text;
+    }
+    for (const zone of root.querySelectorAll(".zone")) zone.textContent = isLocal() ? "local time" : "UTC";
+  }
+
+  function dayOf(date) {
+    const shifted = isLocal() ? new Date(date.getTime() - date.getTimezoneOffset() * 6e4) : date;
+    return shifted.toISOString().slice(0, 10);
+  }
+
+  const themes = ["", "light", "dark"];
+  document.documentElement.dataset.theme = chosen("nsqadmin-theme");
+
+  function switches() {
+    const theme = document.createElement("button");
+    const time = document.createElement("button");
+    const show = () => {
+      theme.textContent = `Theme: ${chosen("nsqadmin-theme") || "system"}`;
+      time.textContent = isLocal() ? "Show UTC" : "Show local time";
+      document.documentElement.dataset.theme = chosen("nsqadmin-theme");
+    };
+    theme.addEventListener("click", () => {
+      choose("nsqadmin-theme", themes[(themes.indexOf(chosen("nsqadmin-theme")) + 1) % themes.length]);
+      show();
+      redrawAll();
+    });
+    time.addEventListener("click", () => {
+      choose("nsqadmin-time", isLocal() ? "utc" : "local");
+      show();
+      showTimes(document);
+      redrawAll();
+    });
+    for (const button of [theme, time]) {
+      button.type = "button";
+      button.className = "button small";
+    }
+    show();
+    document.querySelector(".foot").append(theme, time);
+    if (isLocal()) showTimes(document);
+  }
+
   // --- changing the page in place -------------------------------------------------
 
   // What the reader has typed into a form that changes something, and not sent yet, stays. Filters follow the address.
@@ -98,9 +167,12 @@
     for (const { key, title, names, columns } of course.charts) {
       const figure = section.querySelector(`[data-chart="${key}"]`);
       if (!figure) continue;
-      const data = [course.at, ...columns];
+      // Where a node did not answer, a dashed line goes on with its last known value.
+      const some = course.partial;
+      const gaps = some.some(Boolean) ? columns.map((column) => column.map((one, at) => (some[at] || some[at + 1] ? one : null))) : [];
+      const data = [course.at, ...columns.map((column) => column.map((one, at) => (some[at] ? null : one))), ...gaps];
       const known = drawn.get(key);
-      if (known?.box.isConnected) {
+      if (known?.box.isConnected && known.plot.series.length === data.length) {
         known.plot.setData(data);
         continue;
       }
@@ -115,13 +187,13 @@
         {
           width: Math.max(240, box.clientWidth),
           height: 150,
-          tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
+          tzDate: (at) => (isLocal() ? new Date(at * 1e3) : uPlot.tzDate(new Date(at * 1e3), "Etc/UTC")),
           legend: { live: true },
           cursor: { y: false },
           scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
           axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
-          series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
-          hooks: { draw: [(one) => drawMarks(one, course.marks)] },
+          series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false })), ...gaps.map((_, at) => ({ label: `${names[at]}, last known`, stroke: css("--muted"), width: 1.4, dash: [3, 3] }))],
+          hooks: { draw: [drawPointed] },
         },
         data,
         box,
@@ -132,25 +204,45 @@
     }
   }
 
-  // UTC, as all times on the pages are.
-  const clock = (at, step) => new Date(at * 1e3).toISOString().slice(11, step < 60 ? 19 : 16);
+  const clock = (at, step) => timeText(new Date(at * 1e3), step < 60 ? 19 : 16);
 
   const short = (figure) => new Intl.NumberFormat("en", { notation: "compact" }).format(figure);
 
-  function drawMarks(plot, marks) {
+  // The moment of the entry of the timeline at which the reader points.
+  let pointed = 0;
+
+  function drawPointed(plot) {
+    if (!pointed) return;
     const { ctx, bbox } = plot;
+    const x = plot.valToPos(pointed, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) return;
     ctx.save();
-    ctx.strokeStyle = css("--watch-line");
-    ctx.lineWidth = 1;
-    for (const { at } of marks) {
-      const x = plot.valToPos(at, "x", true);
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-    }
+    ctx.strokeStyle = css("--trouble");
+    ctx.lineWidth = 2;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
     ctx.restore();
+  }
+
+  for (const kind of ["mouseover", "focusin"]) {
+    document.addEventListener(kind, (event) => {
+      const at = Number(event.target.closest?.("[data-at]")?.dataset.at ?? 0);
+      if (at === pointed) return;
+      pointed = at;
+      for (const { plot, box } of drawn.values()) if (box.isConnected) plot.redraw();
+    });
+  }
+
+  // Colours and times are read when a chart is made, so it is made again.
+  function redrawAll() {
+    for (const { plot, box } of drawn.values()) {
+      plot.destroy();
+      box.replaceChildren();
+    }
+    drawn.clear();
+    drawCharts();
   }
 
   addEventListener("resize", () => {
@@ -185,7 +277,9 @@
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
       fresh.querySelector("[data-note]")?.remove();
       for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
+      if (isLocal()) showTimes(fresh);
       morph(document.getElementById("main"), fresh.getElementById("main"));
+      showPicked();
       drawCharts();
       statusText.replaceChildren(...fresh.querySelector("#live .live-text").childNodes);
       show(paused ? "paused" : "on");
@@ -280,6 +374,25 @@
     }
   });
 
+  // Buttons for ticked rows wait until a row is ticked.
+  function showPicked() {
+    const form = document.getElementById("picked");
+    if (!form) return;
+    const boxes = [...document.querySelectorAll('input[type="checkbox"][form="picked"]')];
+    const count = boxes.filter((one) => one.checked).length;
+    for (const button of form.querySelectorAll("button")) button.disabled = !count;
+    form.querySelector(".pick-all").hidden = !boxes.length;
+    form.querySelector("[data-pick-all]").checked = count > 0 && count === boxes.length;
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-pick-all]")) {
+      for (const one of document.querySelectorAll('input[type="checkbox"][form="picked"]')) one.checked = event.target.checked;
+    }
+    if (event.target.matches('[type="checkbox"]')) showPicked();
+  });
+  showPicked();
+
   let typing = 0;
   document.addEventListener("input", (event) => {
     if (!event.target.hasAttribute("data-filter")) return;
@@ -340,6 +453,11 @@
   let going = 0;
   const places = { o: 0, t: 1, n: 2 };
   document.addEventListener("keydown", (event) => {
+    if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      document.querySelector("[data-search]").focus();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     const soon = Date.now() - going < 1500;
     going = 0;
@@ -362,7 +480,7 @@
     const head = Object.assign(document.createElement("h1"), { id: "keys-head", textContent: "Keys" });
     const list = document.createElement("dl");
     list.className = "keys";
-    for (const [keys, what] of [["/", "filter"], ["g o", "overview"], ["g t", "topics"], ["g n", "nodes"], ["?", "this list"], ["Esc", "close"]]) {
+    for (const [keys, what] of [["Ctrl K", "search"], ["/", "filter"], ["g o", "overview"], ["g t", "topics"], ["g n", "nodes"], ["?", "this list"], ["Esc", "close"]]) {
       list.append(Object.assign(document.createElement("dt"), { textContent: keys }), Object.assign(document.createElement("dd"), { textContent: what }));
     }
     const close = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: "Close" });
@@ -374,6 +492,7 @@
     close.focus();
   }
 
+  switches();
   if (!still) {
     drawCharts();
     status.append(toggle);
