@@ -10,7 +10,7 @@ from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, listed_now
+from nsqadmin.collecting.members import Member, is_reachable, listed_now
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
@@ -83,7 +83,7 @@ class Cluster:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if nobody answers."""
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
-        return Answer(sort_producers(producers), (found.errors,))
+        return Answer(sort_producers(filter(is_reachable, producers)), (found.errors,))
 
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
         """Return the listed nsqds; while no nsqlookupd answers, those it last listed that answer.
@@ -120,7 +120,7 @@ class Cluster:
         """
         found = await self.discovery.producers_of(topic)
         producers = require(found, self.discovery.asks)
-        holders = [producer.http_address for producer in producers or ()]
+        holders = [producer.http_address for producer in producers or () if is_reachable(producer)]
         if self.uses_lookupd:
             holders += await self.queues.holders_besides(holders, topic)
         if producers is None and not holders:

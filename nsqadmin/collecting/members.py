@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.figures import attention
@@ -150,6 +151,14 @@ def nameless(address: str) -> NodeInfo:
     return NodeInfo(host.strip("[]"), "", 0, int(port), "")
 
 
+def is_reachable(producer: NodeInfo) -> bool:
+    """Tell whether the announced address may be asked: services of a cloud answer at link-local ones."""
+    try:
+        return not ip_address(producer.broadcast_address.strip("[]").partition("%")[0]).is_link_local
+    except ValueError:
+        return True
+
+
 def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that *registers* list; a silent nsqlookupd counts with its last list.
 
@@ -157,7 +166,9 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     """
     known = list(registers)
     silent = tuple(f"{one.address}/" for one in known if one.error is not None)
-    found = merge_nodes((register.address, register.producers) for register in known)
+    found = list(
+        filter(is_reachable, merge_nodes((register.address, register.producers) for register in known))
+    )
     if not silent:
         return found
     # What a silent nsqlookupd has registered now is not known.
@@ -169,9 +180,8 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
 
 def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that are listed by the nsqlookupds that answer."""
-    return merge_nodes(
-        (register.address, register.producers) for register in registers if register.error is None
-    )
+    answering = [one for one in registers if one.error is None]
+    return list(filter(is_reachable, merge_nodes((one.address, one.producers) for one in answering)))
 
 
 def registered_topics(registers: Iterable[MemberList]) -> set[str]:

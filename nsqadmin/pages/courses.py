@@ -1,7 +1,7 @@
 """The history of the cluster, a topic, a channel or a node: charts for pages, figures for scripts."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,22 +101,26 @@ class Courses:
             return found
         return [*found, (time.time(), self._recorder.with_unreached(name, now))]
 
-    def events(self, name: Name, ring: Ring = HOUR) -> Sequence[HistoryEvent]:
-        """Return the events of *name*; for the totals, all events."""
+    def events(self, name: Name, ring: Ring = HOUR, nodes: Collection[str] = ()) -> Sequence[HistoryEvent]:
+        """Return the events of *name* and *nodes*; for the totals, all events."""
         if self._recorder is None:
             return []
         found = [
             event
             for event in self._recorder.events(ring)
-            if name in {TOTALS, event.name} or event.name[1:2] == name[1:2]
+            if name in {TOTALS, event.name}
+            or event.name[1:2] == name[1:2]
+            or (event.name[:1] == ("node",) and event.name[1] in nodes)
         ]
         return found[-_MOST_MARKS:]
 
-    def timeline(self, name: Name = TOTALS, span: str = "hour") -> list[Happening]:
-        """Return what happened to *name*, the latest first, each with the end of a problem that ended."""
+    def timeline(
+        self, name: Name = TOTALS, span: str = "hour", nodes: Collection[str] = ()
+    ) -> list[Happening]:
+        """Return what happened to *name* and *nodes*, the latest first, each with the end of its problem."""
         found: list[Happening] = []
         begun: dict[tuple[str, Name], Happening] = {}
-        for event in self.events(name, ring_of(span)):
+        for event in self.events(name, ring_of(span), nodes):
             if event.kind.startswith(OVER):
                 kind = event.kind.removeprefix(OVER)
                 if (before := begun.pop((kind, event.name), None)) is not None:

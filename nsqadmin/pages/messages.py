@@ -6,7 +6,7 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -74,6 +74,18 @@ class MessagePages:
             problem = str(error)
         else:
             found, errors = answer.value, answer.errors
+        return await self._show(request, search, found, errors, problem)
+
+    async def _show(
+        self,
+        request: Request,
+        search: MessageSearch,
+        found: MessageList,
+        errors: Sequence[NodeError],
+        problem: str = "",
+    ) -> Response:
+        query = request.query
+        may_read = self._desk.may(request, "read", search.topic)
         messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
         warnings = self._replies.sentences(errors)
         if query.get("format") == "json":
@@ -105,6 +117,7 @@ class MessagePages:
             # A topic whose name does not end in .dead may also hold dead letters: their headers tell.
             dead=search.topic.endswith(".dead") or any(one.origin for one in messages),
             given=_given(query),
+            tails=bool(query.get("tail")) and not search.places,
             trace=self._trace,
         )
 
@@ -124,6 +137,9 @@ class MessagePages:
             if isinstance(definition, Mapping):
                 target = str(definition.get("dead_letter_topic") or target)
             break
+        if self._cluster.topic_sum(target) is None:
+            # There are none yet: the channel keeps its tabs and its list is empty.
+            return await self._show(request, replace(search, state=_DEAD), MessageList((), {}), ())
         place = self._render.urls.page("messages", topic=target)
         return web.Response(status=303, headers={"Location": place})
 
@@ -163,6 +179,7 @@ class MessagePages:
             text=(message.text or "")[:_MOST_TEXT],
             cut=len(message.content) > (_MOST_LINES * 16 if shown_as == "hex" else _MOST_TEXT),
             trace=self._trace(message),
+            header_lines="\n".join(f"{name}: {value}" for name, value in message.headers.items()),
             may_read=may_read,
         )
 

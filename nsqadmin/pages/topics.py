@@ -95,7 +95,9 @@ class TopicPages:
             },
             registered=registered,
             charts=charts,
-            timeline=self._courses.timeline(topic_course(name), span),
+            timeline=self._courses.timeline(
+                topic_course(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
+            ),
             span=span,
             sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
         )
@@ -162,7 +164,9 @@ class TopicPages:
             heat=list(zip(row.parts, heats([node.depth for node in row.parts]), strict=True)),
             reasons=reasons,
             charts=charts,
-            timeline=self._courses.timeline(channel_course(name, channel), span),
+            timeline=self._courses.timeline(
+                channel_course(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
+            ),
             span=span,
         )
 

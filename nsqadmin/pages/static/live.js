@@ -142,7 +142,14 @@
   // --- charts with a cursor --------------------------------------------------------
 
   const drawn = new Map();
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A canvas needs the colour itself, not a choice between a light and a dark one.
+  function css(name) {
+    const probe = document.body.appendChild(document.createElement("span"));
+    probe.style.color = `var(${name})`;
+    const colour = getComputedStyle(probe).color;
+    probe.remove();
+    return colour;
+  }
 
   // A chart that uPlot has drawn stays; the server's picture of it does not come back.
   function keepChart(fresh) {
@@ -392,6 +399,15 @@
     if (event.target.matches('[type="checkbox"]')) showPicked();
   });
   showPicked();
+
+  for (const body of document.querySelectorAll("[data-copy]")) {
+    const copy = Object.assign(document.createElement("button"), { type: "button", className: "button small", textContent: "Copy" });
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(body.textContent);
+      copy.textContent = "Copied";
+    });
+    body.before(copy);
+  }
 
   let typing = 0;
   document.addEventListener("input", (event) => {
