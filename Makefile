@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak peers image bare chart load run check clean
+.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -22,6 +22,11 @@ newest:    ## the tests that depend on the standard library, on the newest Pytho
 	./test newest
 test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
+coverage: dev ## branch coverage of each package, compared with docs/evidence/reliability.md; takes an hour
+	$(B)/coverage erase
+	COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 -m "not compat" $(TESTS)
+	$(B)/coverage combine -q
+	$(B)/python scripts/branch_coverage.py
 property: dev ## property tests only
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers, each for its share of T seconds, a minute by default: make fuzz T=600
@@ -41,8 +46,9 @@ client-campaign: dev ## the client under faults, a minute or T seconds of each k
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
-mutants: dev ## put known faults of the log and storage into a copy of the source, and check that a test catches each
-	$(B)/python -m tests.campaign.mutations $(WHICH)
+mutants: dev ## change a module in 100 or N ways, and show the changes that its tests miss: make mutants MODULE=nsqd/log/ids.py
+	for module in $(or $(MODULE),nsqd/log/recovery.py nsqd/storage/checkpoint.py nsqd/replication/claims.py); do \
+		MUTANTS=$(or $(N),100) scripts/mutants $$module || exit; done
 browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark
@@ -51,8 +57,6 @@ bench: dev ## measure nsqd; see docs/evidence/performance.md
 	$(B)/python -m bench
 soak: dev  ## ten minutes or T seconds of mixed load; names memory and live objects that grew: make soak T=3600
 	$(B)/python -m bench.soak --seconds $(or $(T),600)
-peers: dev ## compare our nsqd with the other installed brokers; data in ROOT: make peers ROOT=/var/tmp
-	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
 first-message: dev ## measure the seconds to the first message, by each way of the README; as root

@@ -20,8 +20,10 @@ from setuptools.command.build_ext import build_ext
 # so these stay interpreted.
 COMPILED: Final = {
     "nsqd.log": (
+        "appender",
         "batches",
         "cache",
+        "cleaner",
         "encoder",
         "frames",
         "gaps",
@@ -36,16 +38,13 @@ COMPILED: Final = {
         "segment",
         "segment_writer",
         "segments",
-        "shrinking",
         "starts",
         "syncing",
         "tail",
         "walk",
-        "writer",
     ),
     "nsqd.engine": (
         "exclusive_ranges",
-        "answered",
         "bounds",
         "broker",
         "replica_topic",
@@ -65,7 +64,7 @@ COMPILED: Final = {
         "topic",
         "timers",
         "unread",
-        "pending_ranges",
+        "pending",
     ),
     "nsqd.protocol": (
         "batch",
@@ -78,8 +77,7 @@ COMPILED: Final = {
         "replies",
         "session",
     ),
-    # A class that inherits from a compiled class must be compiled.
-    "nsqd.storage": ("copy_store", "topic_store"),
+    "nsqd.storage": ("topic_log",),
     "nsqd.server": (
         "busy_poll",
         "clock",

@@ -1,8 +1,8 @@
-"""``python -m bench.spark``: how fast a topic becomes Parquet, compared with Spark copying Parquet.
+"""``python -m bench.spark``: how fast a topic becomes Parquet and Parquet a topic, beside Spark alone.
 
 Several nsqds hold the messages. One Spark with local[2] runs every row in turn, in several rounds, so that a
 busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
-everything; its rows are counted afterwards. The first round uses a small topic and warms Spark up.
+everything; what it moved is counted afterwards. The first round uses a small topic and warms Spark up.
 """
 
 import argparse
@@ -15,15 +15,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
 
 from bench.load import HEADER
 from bench.server import OURS, Program, Server
@@ -32,12 +30,11 @@ from pyspark_nsq.jobs.archive_options import parse as parse_archive
 from pyspark_nsq.jobs.run import run_until_end
 from pyspark_nsq.jobs.session import spark_session
 from pyspark_nsq.jobs.signals import Stop
+from pyspark_nsq.parquet.layout import PARTITIONS
 from pyspark_nsq.source.columns import MessageColumns
 from pyspark_nsq.source.log_reader import LOST, read_range
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
-from pyspark_nsq.source.schema import CALENDAR, SCHEMA
-from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
 
 WARM_UP: Final = 300_000
 PER_MPUB: Final = 2000
@@ -66,6 +63,17 @@ class Bench:
     @property
     def addresses(self) -> list[str]:
         return [f"{host}:{port}" for host, port in (server.http for server in self.servers)]
+
+    def source(self, topic: str) -> dict[str, str]:
+        """Return the options of the source and the sink."""
+        return {"nsqdHttpAddresses": ",".join(self.addresses), "topic": topic}
+
+    def copy_of(self, topic: str) -> str:
+        """Return Parquet files with the rows of the topic."""
+        copy = self.folder / f"{topic}.parquet"
+        if not copy.exists():
+            self.spark.read.format("nsq").options(**self.source(topic)).load().write.parquet(str(copy))
+        return str(copy)
 
 
 def json_bodies(size: int, count: int) -> list[bytes]:
@@ -105,10 +113,10 @@ def publish(server: Server, topic: str, messages: int, size: int) -> None:
     connection.close()
 
 
-# --- the rows: each stores the topic and returns the folder and the seconds that it took
+# --- the rows: each moves the topic, and returns the seconds that it took and how many messages it has moved
 
 
-def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
+def archived(bench: Bench, topic: str) -> tuple[float, int]:
     folder = bench.new_folder()
     flags = [f"--nsqd-http-address={address}" for address in bench.addresses]
     options = parse_archive(
@@ -116,7 +124,6 @@ def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
             *flags,
             f"--topic={topic}",
             f"--channel=run-{bench.runs}",
-            f"--writer={writer}",
             f"--output={folder / 'out'}",
             f"--checkpoint={folder / 'checkpoint'}",
             "--starting-offsets=earliest",
@@ -126,19 +133,11 @@ def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
     began = time.perf_counter()
     with redirect_stdout(None):  # hides the lines about the batches
         run_until_end(archive.start(bench.spark, options), Stop())
-    return folder / "out", time.perf_counter() - began
+    return time.perf_counter() - began, stored(folder / "out")
 
 
-def by_worker(bench: Bench, topic: str) -> tuple[Path, float]:
-    return archived(bench, topic, "python")
-
-
-def by_rows(bench: Bench, topic: str) -> tuple[Path, float]:
-    return archived(bench, topic, "spark")
-
-
-def by_calendar(rows: Any) -> Any:
-    """Return rows with the folders of :func:`by_hour`, made by the functions in Spark's own manual."""
+def by_hour(rows: Any) -> Any:
+    """Return rows with date and hour, as Spark's manual makes them."""
     from pyspark.sql import functions as f
 
     return rows.withColumns(
@@ -146,94 +145,85 @@ def by_calendar(rows: Any) -> Any:
     )
 
 
-def table(
-    bench: Bench,
-    topic: str,
-    folders: Callable[[Any], Any] = by_calendar,
-    schema: StructType = SCHEMA,
-    settings: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Path, float]:
-    """Do the same as :func:`from_parquet`, with the topic read as a table instead of a stream."""
-    out = bench.new_folder() / "out"
-    options = {"nsqdHttpAddresses": ",".join(bench.addresses), "topic": topic}
-    began = time.perf_counter()
-    rows = folders(bench.spark.read.format("nsq").schema(schema).options(**options).load())
-    rows.write.options(**settings).partitionBy(*COLUMNS).parquet(str(out))
-    return out, time.perf_counter() - began
-
-
-def table_as_advised(bench: Bench, topic: str) -> tuple[Path, float]:
-    """As docs/evidence/spark.md advises: day and hour from the source, and settings for Parquet."""
-    schema = StructType([*SCHEMA, *CALENDAR])
-    return table(bench, topic, lambda rows: rows, schema, archive.parquet_settings())
-
-
-def from_parquet(
-    bench: Bench,
-    topic: str,
-    folders: Callable[[Any], Any] = by_calendar,
-    options: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Path, float]:
-    """Read these rows from Parquet and write them by date and hour with Spark only, without nsqd."""
-    source = bench.folder / f"{topic}.parquet"
-    if not source.exists():
-        where = {"nsqdHttpAddresses": ",".join(bench.addresses), "topic": topic}
-        bench.spark.read.format("nsq").options(**where).load().write.parquet(str(source))
+def table(bench: Bench, topic: str) -> tuple[float, int]:
+    """Read the topic as a table."""
     out = bench.new_folder() / "out"
     began = time.perf_counter()
-    rows = folders(bench.spark.read.parquet(str(source)))
-    rows.write.options(**options).partitionBy(*COLUMNS).parquet(str(out))
-    return out, time.perf_counter() - began
+    rows = bench.spark.read.format("nsq").options(**bench.source(topic)).load()
+    by_hour(rows).write.partitionBy(*PARTITIONS).parquet(str(out))
+    return time.perf_counter() - began, stored(out)
 
 
-def from_parquet_as_small(bench: Bench, topic: str) -> tuple[Path, float]:
-    """Do the same with the compression that the workers use."""
-    zstd = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
-    return from_parquet(bench, topic, options=zstd)
-
-
-def from_parquet_as_archived(bench: Bench, topic: str) -> tuple[Path, float]:
-    """Do the same with everything that our archive does and sets for these rows."""
-    return from_parquet(bench, topic, by_hour, archive.parquet_settings())
-
-
-def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
-    """Write the members of the JSON as columns, by date and hour."""
+def stream(bench: Bench, topic: str, schema: str = "", **more: str) -> tuple[float, int]:
+    """Read the topic as a stream."""
     folder = bench.new_folder()
-    options = {
-        "nsqdHttpAddresses": ",".join(bench.addresses),
-        "topic": topic,
-        "channel": f"run-{bench.runs}",
-        "startingOffsets": "earliest",
-        "bodyFormat": "json",
-    }
-    schema = (
-        "timestamp timestamp, sequence long, order long, customer long, sku string, price double, "
-        "currency string, token string"
-    )
+    reader = bench.spark.readStream.format("nsq").options(**bench.source(topic), **more)
+    reader = reader.options(channel=f"run-{bench.runs}", startingOffsets="earliest")
     began = time.perf_counter()
-    orders = bench.spark.readStream.format("nsq").schema(schema).options(**options).load()
-    writer = by_hour(orders).writeStream.format("parquet").partitionBy(*COLUMNS)
+    rows = (reader.schema(schema) if schema else reader).load()
+    writer = by_hour(rows).writeStream.format("parquet").partitionBy(*PARTITIONS)
     writer = writer.option("path", str(folder / "out")).option(
         "checkpointLocation", str(folder / "checkpoint")
     )
     writer.trigger(availableNow=True).start().awaitTermination()
-    return folder / "out", time.perf_counter() - began
+    return time.perf_counter() - began, stored(folder / "out")
 
 
-ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] = {
-    "worker": ("nsq-archive, files written by the Python workers", by_worker),
-    "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
-    "table": ("the topic read as a table, into Parquet", table),
-    "table-ours": ("the same with date and hour from the source, and our settings", table_as_advised),
-    "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
-    "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
-    "parquet-ours": ("the same with the expressions and settings of our archive", from_parquet_as_archived),
-    "parquet-zstd": ("the same with zstd at level 1, as the workers write", from_parquet_as_small),
+def json_columns(bench: Bench, topic: str) -> tuple[float, int]:
+    """Write the members of the JSON as columns."""
+    schema = (
+        "timestamp timestamp, sequence long, order long, customer long, sku string, price double, "
+        "currency string, token string"
+    )
+    return stream(bench, topic, schema, bodyFormat="json")
+
+
+def spark_alone(bench: Bench, topic: str) -> tuple[float, int]:
+    """Read these rows from Parquet and write them by date and hour with Spark only, without nsqd."""
+    out = bench.new_folder() / "out"
+    source = bench.copy_of(topic)
+    began = time.perf_counter()
+    by_hour(bench.spark.read.parquet(source)).write.partitionBy(*PARTITIONS).parquet(str(out))
+    return time.perf_counter() - began, stored(out)
+
+
+def published(bench: Bench, topic: str, *columns: str) -> tuple[float, int]:
+    """Write the rows of a Parquet copy to a new topic."""
+    source = bench.copy_of(topic)
+    bench.new_folder()
+    into = f"{topic}-{bench.runs}"
+    began = time.perf_counter()
+    rows = bench.spark.read.parquet(source).selectExpr("body", *columns)
+    rows.write.format("nsq").mode("append").options(**bench.source(into)).save()
+    seconds = time.perf_counter() - began
+    bounds = [json.loads(server.ask("GET", f"/log/bounds?topic={into}")) for server in bench.servers]
+    for server in bench.servers:
+        server.ask("POST", f"/topic/delete?topic={into}")
+    return seconds, sum(log["end"] - log["first"] for log in bounds)
+
+
+def published_with_headers(bench: Bench, topic: str) -> tuple[float, int]:
+    return published(bench, topic, "map('source', nsqd, 'number', cast(sequence AS string)) AS headers")
+
+
+def stored(out: Path) -> int:
+    """Return how many rows the Parquet files below *out* have."""
+    files = [path for path in out.rglob("*.parquet") if path.parent.name.startswith("hour=")]
+    return sum(pq.read_metadata(path).num_rows for path in files)
+
+
+ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[float, int]]]]] = {
+    "archive": ("nsq-archive", archived),
+    "table": ("the topic as a table, into Parquet", table),
+    "stream": ("the topic as a stream, into Parquet", stream),
+    "json": ("the same with bodyFormat=json", json_columns),
+    "parquet": ("Spark alone, Parquet to Parquet", spark_alone),
+    "sink": ("Parquet to a topic", published),
+    "sink-headers": ("Parquet to a topic, with two headers", published_with_headers),
 }
 # The row that the others are compared with, and the share of its rate that each should reach.
 BESIDE: Final = "parquet"
-GOALS: Final = {"worker": 1.2, "rows": 0.75, "table": 0.75, "table-ours": 0.75, "json": 0.6}
+GOALS: Final = {"archive": 1.2, "table": 0.75, "stream": 0.75, "json": 0.6}
 # The most that the nsqds may use of the processor time of a row, as a share.
 NSQD_GOAL: Final = 0.15
 
@@ -261,14 +251,12 @@ def spark_cpu() -> float:
 
 def run(bench: Bench, row: str, topic: str, messages: int) -> float:
     nsqd_before, spark_before = sum(server.cpu_seconds() for server in bench.servers), spark_cpu()
-    out, seconds = ROWS[row][1](bench, topic)
+    seconds, moved = ROWS[row][1](bench, topic)
     used = sum(server.cpu_seconds() for server in bench.servers) - nsqd_before, spark_cpu() - spark_before
     bench.cpu.setdefault(row, []).append(used)
-    files = [path for path in out.rglob("*.parquet") if path.parent.name.startswith("hour=")]
-    stored = sum(pq.read_metadata(path).num_rows for path in files)
-    if stored != messages:
-        raise SystemExit(f"{row}: {stored} of {messages} messages were stored")
-    shutil.rmtree(out.parent)
+    if moved != messages:
+        raise SystemExit(f"{row}: {moved} of {messages} messages were moved")
+    shutil.rmtree(bench.folder / f"run-{bench.runs}")
     # Printed at once, for users who stop the program before the table is complete.
     print(f"{row}: {messages / seconds:,.0f} a second ({topic})", file=sys.stderr, flush=True)
     return seconds

@@ -6,7 +6,7 @@ import sys
 
 
 class Keyboard:
-    """Tells those who wait that a line was typed. A line typed while nobody waits is dropped."""
+    """Wakes the tasks that wait for a line. A line typed while no task waits is dropped."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = sys.stdin.fileno() if descriptor is None and sys.stdin else (descriptor or 0)
@@ -19,7 +19,7 @@ class Keyboard:
             self.is_there = False
 
     async def enter(self) -> bool:
-        """Wait until a line is typed; return False as soon as nobody can type one."""
+        """Wait until a line is typed; return False as soon as no line can come."""
         if self.is_there:
             await asyncio.shield(self._typed)
         return self.is_there

@@ -12,7 +12,7 @@ class Ledger:
         self.again = 0  # reads of a message that the channel had read before
 
     def sending(self, message: str, due: float) -> None:
-        """Record a message due at *due*. Call it before sending: the message may be read at once."""
+        """Record a message due at *due*. Call it before sending: the message may be read immediately."""
         for unread in self._unread.values():
             unread[message] = due
 

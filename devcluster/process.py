@@ -83,7 +83,7 @@ class DaemonProcess:
         return f"{self.plan.name} stopped with {describe_exit(code)}" if asked and code else None
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 

@@ -40,7 +40,7 @@ _PAGE: Final = """<!doctype html>
 
 @dataclass(frozen=True, slots=True)
 class LocalPerson:
-    """A person as whom somebody can sign in."""
+    """A person who can sign in."""
 
     name: str
     groups: tuple[str, ...]

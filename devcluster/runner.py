@@ -83,7 +83,7 @@ async def _stop(daemon: DaemonProcess) -> None:
 
 
 def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
-    """Stop in order at the first signal, and at once at a second one."""
+    """Stop in order at the first signal, and immediately at a second one."""
     seen: list[bool] = []
 
     def on_signal() -> None:

@@ -20,7 +20,7 @@ from nsqcore.process.output import put, tell
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
-# Number of nsqlookupd looked for in one release; nobody runs as many.
+# Number of nsqlookupd looked for in one release; no cluster has as many.
 MOST_LOOKUPDS: Final = 9
 
 # Takes and returns the same as socket.getaddrinfo.
@@ -97,6 +97,7 @@ def argument_parser() -> ArgumentParser:
     one.add_argument("--tls-cert", metavar="FILE")
     one.add_argument("--tls-key", metavar="FILE")
     one.add_argument("--auth-secret-file", default="", metavar="FILE", help="the secret for AUTH")
+    one.add_argument("--auth-allow-cleartext", action="store_true", help="send the secret also without TLS")
     return parser
 
 
@@ -129,6 +130,8 @@ def _run(options: argparse.Namespace) -> int:
             auth_secret_file=str(Path(options.auth_secret_file).resolve())
             if options.auth_secret_file
             else "",
+            # A cluster that this run starts is on this machine.
+            auth_allow_cleartext=options.auth_allow_cleartext or bool(options.start),
             workers=options.workers,
             other_workers=options.other_workers,
             bind=options.bind,

@@ -27,6 +27,14 @@ class Access:
 
     tls: ssl.SSLContext | None = None
     auth_secret: str | None = None
+    allow_cleartext: bool = False
+    """Whether the secret may be sent without TLS to an nsqd, which nsqlookupd named."""
+
+    def headers(self, *, encrypted: bool) -> dict[str, str]:
+        """The headers of an HTTP request that send the secret, none if it may not be sent."""
+        if self.auth_secret is None or not (encrypted or self.allow_cleartext):
+            return {}
+        return {"Authorization": f"Bearer {self.auth_secret}"}
 
 
 class LoadConnection:
@@ -61,6 +69,10 @@ class LoadConnection:
         if granted.get("auth_required"):
             if access.auth_secret is None:
                 raise ConnectionError(f"nsqd at {self.address} asks for AUTH; give --auth-secret-file")
+            if access.tls is None and not access.allow_cleartext:
+                raise ConnectionError(
+                    f"nsqd at {self.address} asks for AUTH; give --tls or --auth-allow-cleartext"
+                )
             self.request(commands.auth(access.auth_secret))
 
     def fileno(self) -> int:
@@ -90,7 +102,7 @@ class LoadConnection:
         self.send(b"".join([commands.fin(one) for one in ids]))
 
     def end(self) -> list[MessageRecord]:
-        """Unsubscribe and return the messages that arrived meanwhile; the caller must finish them."""
+        """Unsubscribe and return the messages that arrived until then; the caller must finish them."""
         self.request(commands.CLS)
         messages, self._messages = self._messages, []
         return messages

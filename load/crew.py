@@ -30,7 +30,7 @@ class Crew:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.profile = plan.profile
-        self.access = read_access(plan.tls, plan.auth_secret_file)
+        self.access = read_access(plan.tls, plan.auth_secret_file, allow_cleartext=plan.auth_allow_cleartext)
         self.asker = ClusterAsker(self.access)
         self.marker = Marker(plan.run_bytes)
         # Random, because processes on several hosts may have the same pid.

@@ -42,11 +42,9 @@ class ClusterAsker:
     def _once(
         self, address: str, path: str, body: bytes | None, tls: ssl.SSLContext | None
     ) -> tuple[int, bytes]:
-        headers = {}
-        if self._access.auth_secret:
-            headers["Authorization"] = f"Bearer {self._access.auth_secret}"
         if address.startswith("https://"):
             tls = self._access.tls or ssl.create_default_context()
+        headers = self._access.headers(encrypted=tls is not None)
         try:
             connection = connect(address.rpartition("/")[2], tls)
             try:

@@ -18,13 +18,14 @@ globals().update(make_users({text!r}))
 @dataclass(frozen=True, slots=True)
 class Plan:
     run: str
-    """Drawn anew for each run: messages of others are told apart by it."""
+    """Drawn for each run: messages of others are told apart by it."""
     profile: Profile
     lookupds: list[str]
     admins: list[str]
     tls: dict[str, str]
     """Options of TLS, empty without; paths must be there on every worker's host."""
     auth_secret_file: str
+    auth_allow_cleartext: bool
     folder: str
     """Where the master writes; nothing to the workers."""
 
@@ -40,6 +41,7 @@ class Plan:
             "admins": self.admins,
             "tls": self.tls,
             "auth_secret_file": self.auth_secret_file,
+            "auth_allow_cleartext": self.auth_allow_cleartext,
             "folder": self.folder,
         }
 

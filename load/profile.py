@@ -67,7 +67,7 @@ class PublisherPlan:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPlan:
-    """Messages not requeued, abandoned or touched are finished at once; *rate* limits all users together."""
+    """Messages not requeued, abandoned or touched are finished; *rate* limits all users together."""
 
     users: int = 1
     ready: int = 500

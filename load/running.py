@@ -53,6 +53,7 @@ class Wishes:
     """The topics are this run's alone: it deletes them at its end."""
     tls: dict[str, str]
     auth_secret_file: str
+    auth_allow_cleartext: bool
     workers: int
     other_workers: int
     bind: str
@@ -75,7 +76,7 @@ class RunVerdict:
 def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
     """Run the profile and return the verdict. Raises RunFailed if nothing could be measured."""
     try:
-        access = read_access(wishes.tls, wishes.auth_secret_file)
+        access = read_access(wishes.tls, wishes.auth_secret_file, allow_cleartext=wishes.auth_allow_cleartext)
     except (OSError, ValueError) as error:
         raise RunFailed(str(error)) from error
     asker = ClusterAsker(access)
@@ -108,6 +109,7 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
             admins,
             wishes.tls,
             wishes.auth_secret_file,
+            wishes.auth_allow_cleartext,
             str(folder),
         )
         others = {f"nsqlookupd {address}": address for address in lookupds}

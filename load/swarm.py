@@ -33,7 +33,7 @@ class Swarm:
             *("--only-summary", "--exit-code-on-error", "0"),
             *("--csv", str(self._folder / "locust"), "--html", str(self._folder / "locust.html")),
         ]
-        # A run with Locust's page also begins at once; the page's form shows the values of the profile.
+        # A run with Locust's page also begins immediately; the page's form shows the values of the profile.
         flags += ["--headless"] if ui is None else ["--autostart", "--web-port", str(ui)]
         if not workers and not others:
             self._spawn("locust", flags)

@@ -56,7 +56,7 @@ class LoadUser(User):
 
 
 class PacedUser(LoadUser):
-    """Sends requests when they are due; a late one is sent at once and measured from its due time."""
+    """Sends requests when they are due; a late one is sent immediately and measured from its due time."""
 
     abstract = True
     rate: ClassVar[float]  # requests a second of this user; 0 means as soon as the last was answered
@@ -191,8 +191,7 @@ class PublishingUser(PacedUser):
         if self.plan.kind == "HTTP-MPUB":
             path = f"/mpub?topic={quote(topic, safe='')}&binary=true"
             body = _SIZE.pack(len(bodies)) + b"".join(_SIZE.pack(len(one)) + one for one in bodies)
-        secret = self.crew.access.auth_secret
-        http.request("POST", path, body, {"Authorization": f"Bearer {secret}"} if secret else {})
+        http.request("POST", path, body, self.crew.access.headers(encrypted=False))
         response = http.getresponse()
         said = response.read()
         if response.status != 200:

@@ -65,6 +65,8 @@ class NsqadminDaemon:
                 request_timeout=request_timeout,
                 tls=self._certificates.context,
                 secret=secret,
+                configured=(*options.nsqlookupd_http_addresses, *options.nsqd_http_addresses),
+                allow_cleartext=options.auth_allow_cleartext,
                 bodies_at_once=BODIES_AT_ONCE,
             )
 

@@ -6,7 +6,7 @@ from posixpath import normpath
 
 from nsqadmin.patterns import placeholders
 from nsqclient.wire.durations import SECOND, Duration
-from nsqcore.options.https_options import HttpsOptions
+from nsqcore.options.https_options import HttpsOptions, listening
 from nsqcore.options.kinds import BOOL, DIAL_LIST, DURATION, STR_LIST
 from nsqcore.options.options import option
 from nsqcore.process.logs import Log, LogLevel
@@ -15,7 +15,7 @@ from nsqcore.process.logs import Log, LogLevel
 @dataclass(frozen=True, kw_only=True)
 class NsqadminOptions(HttpsOptions):
     log_prefix: str = option("[nsqadmin] ", help="log message prefix")
-    http_address: str = option("0.0.0.0:4171", help="<addr>:<port> to listen on for HTTP clients")
+    http_address: tuple[str, ...] = listening("0.0.0.0:4171")
     https_address: str = option("0.0.0.0:4172", help="<addr>:<port> to listen on for HTTPS clients")
     base_path: str = option("/", help="URL base path")
     dev_static_dir: str = option("", help="serve static assets from this folder (development use only)")
@@ -39,6 +39,9 @@ class NsqadminOptions(HttpsOptions):
     auth_secret_file: str = option(
         "",
         help="file with the AUTH secret to send to nodes, for nsqds that run with --http-auth",
+    )
+    auth_allow_cleartext: bool = option(
+        False, kind=BOOL, help="send the AUTH secret without TLS also to nodes that nsqlookupd named"
     )
     collect_interval: Duration = option(
         2 * SECOND, kind=DURATION, help="how often nsqadmin asks each nsqd and nsqlookupd"

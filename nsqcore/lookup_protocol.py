@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from nsqclient.wire import fields
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_PROTOCOL, E_INVALID, ProtocolError
+from nsqcore import fields
 
 MAGIC_V1: Final = b"  V1"
 PING: Final = b"PING\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 from nsqclient.wire.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.near_misses import address_check
-from nsqcore.options.kinds import BOOL, DIAL, DIAL_LIST, DURATION, FLOAT_LIST, INT, STR_LIST
+from nsqcore.options.kinds import BOOL, DIAL, DIAL_LIST, DURATION, FLOAT_LIST, INT, LISTEN_LIST, STR_LIST
 from nsqcore.options.options import DaemonOptions, option
 from nsqcore.options.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 from nsqcore.process.addresses import split_host_port
@@ -120,8 +120,11 @@ class NsqdOptions(DaemonOptions):
     tcp_address: str = option(
         "0.0.0.0:4150", help="address to listen on for TCP clients (<addr>:<port> or a path)"
     )
-    http_address: str = option(
-        "0.0.0.0:4151", help="address to listen on for HTTP clients (<addr>:<port> or a path), empty for none"
+    http_address: tuple[str, ...] = option(
+        ("0.0.0.0:4151",),
+        kind=LISTEN_LIST,
+        help="address to listen on for HTTP clients (<addr>:<port> or a path, may be given multiple times),"
+        " empty for none",
     )
     https_address: str = option("0.0.0.0:4152", help="<addr>:<port> to listen on for HTTPS clients")
     broadcast_address: str = option(

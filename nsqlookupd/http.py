@@ -53,6 +53,7 @@ class HttpApi:
             Route("GET", "/lookup", self.lookup),
             Route("GET", "/lookup/producers", self.publishable),
             Route("GET", "/lookup/nodes", self.replication_nodes),
+            Route("GET", "/lookup/lost", self.lost),
             Route("GET", "/topics", self.topics),
             Route("GET", "/channels", self.channels),
             Route("GET", "/nodes", self.nodes),
@@ -104,6 +105,19 @@ class HttpApi:
             raise ApiError(400, "INVALID_ARG_TOPIC")
         found = self._registry.publishable(topic, steady_ns())
         return json_bytes_reply(b'{"producers":[%b]}' % _joined(found))
+
+    async def lost(self, request: Request) -> Response:
+        """The nsqds that disconnected a moment ago: a reader of the topic misses their messages."""
+        now_ns = steady_ns()
+        nodes = [
+            {
+                **_producer(one.peer),
+                "topics": sorted(one.topics),
+                "seconds": (now_ns - one.since_ns) / 1e9,
+            }
+            for one in self._registry.lost(request.query.get("topic", ""), now_ns)
+        ]
+        return json_reply({"nodes": nodes})
 
     async def replication_nodes(self, request: Request) -> Response:
         """Where the nsqds with these identities are; without identities, which nsqds accept replicas."""

@@ -38,6 +38,13 @@ OPERATIONS: Final = {
         answer=JSON,
         refusals=("400 INVALID_ARG_IDENTITY",),
     ),
+    ("GET", "/lookup/lost"): Operation(
+        "reading",
+        "the nsqds that had the topic and disconnected within the last --inactive-producer-timeout, each "
+        "with its topics and the seconds since then; without topic those of all topics",
+        "topic",
+        answer=JSON,
+    ),
     ("GET", "/topics"): Operation("reading", "all topics", answer=JSON),
     ("GET", "/channels"): Operation(
         "reading",

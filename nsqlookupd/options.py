@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nsqclient.wire.durations import MINUTE, SECOND, Duration
 from nsqcore.near_misses import address_check
-from nsqcore.options.https_options import HttpsOptions
+from nsqcore.options.https_options import HttpsOptions, listening
 from nsqcore.options.kinds import DIAL_LIST, DURATION
 from nsqcore.options.options import option
 from nsqcore.process.addresses import split_host_port
@@ -15,7 +15,7 @@ from nsqcore.process.addresses import split_host_port
 class NsqlookupdOptions(HttpsOptions):
     log_prefix: str = option("[nsqlookupd] ", help="log message prefix")
     tcp_address: str = option("0.0.0.0:4160", help="<addr>:<port> to listen on for TCP clients")
-    http_address: str = option("0.0.0.0:4161", help="<addr>:<port> to listen on for HTTP clients")
+    http_address: tuple[str, ...] = listening("0.0.0.0:4161")
     https_address: str = option("0.0.0.0:4162", help="<addr>:<port> to listen on for HTTPS clients")
     broadcast_address: str = option(
         factory=socket.gethostname,

@@ -1,7 +1,8 @@
 """Who produces what: the directory itself. Pure; time arrives as ``now_ns``.
 
 A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<topic>:`` and
-``channel:<topic>:<channel>``. A key may be without producers: somebody created it, or its last producer left.
+``channel:<topic>:<channel>``. A key without producers was created by an operator, or its
+last producer left.
 """
 
 import sys
@@ -68,6 +69,15 @@ class ListedNode:
     tombstones: list[bool]
 
 
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """An nsqd whose connection ended, and the topics that it had then."""
+
+    peer: Peer
+    topics: frozenset[str]
+    since_ns: int
+
+
 _last_update_ns: Final = attrgetter("last_update_ns")
 _serial: Final = attrgetter("serial")
 
@@ -94,6 +104,8 @@ class Registry:
         self._channels_of: dict[Peer, set[_Channel]] = {}
         # The topics of each peer that it was tombstoned for; most peers have no entry.
         self._marked_of: dict[Peer, set[str]] = {}
+        # The nsqds that disconnected, in this order, for as long as a silent one counts as active.
+        self._lost: dict[NodeKey, LostNode] = {}
         # Answers to lookups, valid until the topic changes or their time is over.
         self._answers: dict[str, _Answer] = {}
         # The last answer without a tombstone, and all producers it was made of. In a fleet most topics have
@@ -107,11 +119,16 @@ class Registry:
         peer = Peer(peer_id, info, now_ns, serial=self._serial)
         self._topics_of[peer] = set()
         self._channels_of[peer] = set()
+        self._lost.pop(peer.node(), None)
         return peer
 
-    def remove_peer(self, peer: Peer) -> None:
+    def remove_peer(self, peer: Peer, now_ns: int) -> None:
         """Hide a peer whose connection is gone; :meth:`forget` removes what it registered."""
         peer.gone = True
+        self._forget_lost(now_ns)
+        self._lost.pop(peer.node(), None)
+        if topics := frozenset(self._topics_of[peer]):
+            self._lost[peer.node()] = LostNode(peer, topics, now_ns)
         self._common = (frozenset(), _Answer([], 0))
         for topic in self._topics_of[peer]:
             self._answers.pop(topic, None)
@@ -333,6 +350,24 @@ class Registry:
             for peer in self._newest(self._topics_of, now_ns)
             if peer.info.identity and peer.accepts_replicas
         ]
+
+    def lost(self, topic: str, now_ns: int) -> list[LostNode]:
+        """List the nsqds with *topic* that disconnected within the last five minutes and are not back.
+
+        The five minutes are ``--inactive-producer-timeout``. All topics count if *topic* is empty.
+        """
+        self._forget_lost(now_ns)
+        found = [one for one in self._lost.values() if not topic or topic in one.topics]
+        # An nsqd may connect again before its earlier connection ends.
+        here = {peer.node() for peer in self._topics_of if not peer.gone} if found else set()
+        return [one for one in found if one.peer.node() not in here]
+
+    def _forget_lost(self, now_ns: int) -> None:
+        while self._lost:
+            node, one = next(iter(self._lost.items()))
+            if now_ns - one.since_ns <= self._inactive_after_ns:
+                break
+            del self._lost[node]
 
     def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:
         """When an answer made now may become wrong without a change; a PING only delays that."""

@@ -1,6 +1,6 @@
 """Long work in steps, so that readers are answered in between.
 
-An nsqd with thousands of topics announces all of them at once, and all of them go when it leaves.
+An nsqd with thousands of topics announces all of them together, and all of them go when it leaves.
 """
 
 import asyncio

@@ -56,10 +56,10 @@ class NsqdSession:
             return self._available(command)
         return self._identify(command, now_ns)
 
-    def close(self) -> None:
+    def close(self, now_ns: int) -> None:
         """Hide this nsqd from readers, because its connection is gone."""
         if self.peer is not None:
-            self._registry.remove_peer(self.peer)
+            self._registry.remove_peer(self.peer, now_ns)
 
     def forget(self, at_most: int) -> list[SessionNote]:
         """Forget up to *at_most* keys of a closed connection; the notes are empty when all is forgotten."""

@@ -15,7 +15,7 @@ from nsqlookupd.session import NOTES, NsqdSession, SessionNote
 
 # Bytes of replies that are buffered; a peer that sends commands and never reads the replies is cut off.
 MAX_UNSENT: Final = 1024 * 1024
-# An nsqd identifies itself at once; a peer that is silent for so long is not an nsqd, and holds a descriptor.
+# An nsqd sends IDENTIFY first. A peer that is silent for so long is not an nsqd, and holds a descriptor.
 SPEAK_WITHIN_S: Final = 60.0
 # Bytes that wait in a socket are read within this time.
 LAST_LOOK_S: Final = 0.05
@@ -104,7 +104,7 @@ class NsqdConnection(asyncio.Protocol):
             self._log.error("client(%s) - %s", self._peer_name, exc)
         self._log.info("PROTOCOL(V1): [%s] exiting ioloop", self._peer_name)
         self._lost = True
-        self._session.close()
+        self._session.close(steady_ns())
         self._owner.closed(self)
         self._owner.rounds.add(self._forget)
 

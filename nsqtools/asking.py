@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from nsqclient._tls import tls_context
+from nsqclient._config import tls_context
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import LookupdDiscovery
@@ -38,6 +38,8 @@ def opened(options: AskingOptions) -> ClusterHttp:
         request_timeout=options.http_client_request_timeout / SECOND,
         tls=tls,
         secret=secret,
+        configured=(*options.nsqd_http_address, *options.lookupd_http_address),
+        allow_cleartext=options.auth_allow_cleartext,
     )
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class BlockingThread:
-    """Runs one call after another, so that a pipe that nobody reads or writes cannot block the event loop."""
+    """Runs one call after another, so that a pipe without a reader or writer cannot block the event loop."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
@@ -32,7 +32,7 @@ class BlockingThread:
                 result = call()
             except BaseException as error:  # noqa: BLE001 - the caller of run() gets it
                 failure = error
-            with suppress(RuntimeError):  # the event loop is closed, and nobody waits
+            with suppress(RuntimeError):  # the event loop is closed, and no task waits
                 answer.get_loop().call_soon_threadsafe(_settle, answer, result, failure)
 
 

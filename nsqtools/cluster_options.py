@@ -32,6 +32,9 @@ class AskingOptions(ToolOptions):
     auth_secret_file: str = option(
         "", help="file with the AUTH secret to send to nsqds, for those that run with --http-auth"
     )
+    auth_allow_cleartext: bool = option(
+        False, kind=BOOL, help="send the AUTH secret without TLS also to nsqds that nsqlookupd named"
+    )
 
     def cluster_problem(self) -> str | None:
         """Why no nsqd can be asked, or None."""
@@ -42,10 +45,16 @@ class AskingOptions(ToolOptions):
         for name in ("http_client_connect_timeout", "http_client_request_timeout"):
             if getattr(self, name) <= 0:
                 return f"--{name.replace('_', '-')} should be positive"
-        return one_kind_of_address("http", self.nsqd_http_address, self.lookupd_http_address) or (
-            _problem("nsqd", self.nsqd_http_address, 4151)
-            or _problem("lookupd", self.lookupd_http_address, 4161)
-        )
+        return http_problem(self.nsqd_http_address, self.lookupd_http_address)
+
+
+def http_problem(nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:
+    """Why these HTTP addresses cannot be used, or None."""
+    return (
+        one_kind_of_address("http", nsqd, lookupd)
+        or _problem("nsqd", nsqd, 4151)
+        or _problem("lookupd", lookupd, 4161)
+    )
 
 
 def _problem(kind: str, addresses: tuple[str, ...], port: int) -> str | None:

@@ -26,6 +26,12 @@ class ToolOptions(CommandOptions):
         return f"{timestamp()[:19]} {sentence}"
 
 
+def headers_of(lines: tuple[str, ...]) -> dict[str, str]:
+    """Return the headers of lines ``Key: Value``; a key or value is empty if a line has none."""
+    split = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in split}
+
+
 def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:
     """Refuse neither or both of the two ways to find nsqd; *kind* is ``tcp`` or ``http``."""
     if not nsqd and not lookupd:
@@ -69,7 +75,7 @@ def _client_option(word: str) -> tuple[str, ...]:
 
 
 CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True)
-"""``key,value`` for the client library. Each is checked at once; later, whether all fit together."""
+"""``key,value`` for the client library. Each is checked when it is read; later, whether all fit together."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,22 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from nsqcore.options.options import parse
 from nsqcore.process import output
 from nsqcore.process.lifecycle import StartupError, raise_file_limit, run_until_stopped
 from nsqcore.process.logs import Log, timestamp
 from nsqcore.process.threads import ThreadRefused
+from nsqtools.options import ToolOptions
 
 # Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
     import asyncio
+
+T = TypeVar("T", bound=ToolOptions)
 
 _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
@@ -35,7 +40,7 @@ def run(
     """Run ``main(stop)`` until it returns, and return the exit code.
 
     The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and its
-    sentence goes to *tell*. *hang_up_stops* is as in `lifecycle.run_until_stopped`. When nobody reads stdout
+    sentence goes to *tell*. *hang_up_stops* is as in `lifecycle.run_until_stopped`. When stdout has no reader
     any more, the exit code is the one that a shell reports for the original, which SIGPIPE ends.
     """
     raise_file_limit()
@@ -53,6 +58,17 @@ def run(
     except KeyboardInterrupt:  # before the signal handlers were installed
         return 0
     return 0
+
+
+def run_tool(
+    kind: type[T],
+    program: str,
+    argv: Sequence[str] | None,
+    work: Callable[[T, "asyncio.Event"], Coroutine[Any, Any, None]],
+) -> int:
+    """Read the options of the command line, or of *argv*, and run ``work(options, stop)`` as `run` does."""
+    options = parse(kind, program, sys.argv[1:] if argv is None else argv)
+    return run(lambda stop: work(options, stop))
 
 
 async def unless_stopped(stop: "asyncio.Event", work: Coroutine[Any, Any, None]) -> None:

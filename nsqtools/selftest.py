@@ -16,11 +16,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from nsqclient._config import Config
+from nsqclient._config import Config, tls_context
 from nsqclient._consumer import Consumer
 from nsqclient._message import Message
 from nsqclient._producer import Producer
-from nsqclient._tls import tls_context
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.node_error import NodeError
@@ -132,12 +131,17 @@ def client_config(arguments: argparse.Namespace) -> Config:
             tls[name] = value
     try:
         trusted = tls_context(tls) if tls else None
+        secret = SecretFile(arguments.auth_secret_file).read()
+        if secret and not (arguments.tls or arguments.auth_allow_cleartext):
+            # Every nsqd is one that nsqlookupd names, where anybody may register.
+            raise ValueError("--auth-secret-file needs --tls or --auth-allow-cleartext")
         return Config(
             lookupd_poll_interval=POLL_SECONDS,
             lookupd_poll_timeout=5,
             tls=(trusted or True) if arguments.tls else False,
             lookupd_tls=trusted or False,
-            auth_secret=SecretFile(arguments.auth_secret_file).read(),
+            auth_secret=secret,
+            auth_allow_cleartext=arguments.auth_allow_cleartext,
         )
     except (OSError, ValueError) as error:
         raise SelfTestError(str(error)) from error
@@ -152,6 +156,9 @@ def add_client_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate to show")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
     parser.add_argument("--auth-secret-file", default="", metavar="FILE", help="file with the AUTH secret")
+    parser.add_argument(
+        "--auth-allow-cleartext", action="store_true", help="send the AUTH secret also without TLS"
+    )
 
 
 def main() -> int:

@@ -96,11 +96,46 @@ def decorators(function: Function) -> set[str]:
     return {ast.unparse(each) for each in function.decorator_list}
 
 
+def blocking_twin(node: ast.stmt) -> Function | None:
+    """Return the method that ``name = blocking(asynchronous.Class.name)`` makes, as it would be written."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
+        return None
+    words = ast.unparse(node.value.args[0]).split(".")
+    if words[0] != "asynchronous":
+        return None
+    method = next(each for each in methods(class_of(words[1])) if each.name == words[2])
+    returns = method.returns
+    if ast.unparse(node.value.func) == "_later":
+        returns = ast.parse("Future[None]", mode="eval").body
+    return ast.FunctionDef(ast.unparse(node.targets[0]), method.args, method.body, [], returns)
+
+
+def class_of(name: str) -> ast.ClassDef:
+    """Return a class of the asynchronous face."""
+    node = definition(source(nsqclient._HOMES[name]), name)
+    assert isinstance(node, ast.ClassDef)
+    return node
+
+
+def methods(node: ast.ClassDef) -> list[Function]:
+    """Return all methods in source order; those with the arguments of another class have its parameters."""
+    found: list[Function] = []
+    for each in node.body:
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in each.decorator_list:
+                if ast.unparse(decorator).startswith("same_arguments("):
+                    [maker] = [one for one in methods(class_of(node.name)) if one.name == each.name]
+                    each.args = maker.args
+            found.append(each)
+        elif (twin := blocking_twin(each)) is not None:
+            found.append(twin)
+    return found
+
+
 def public(node: ast.ClassDef) -> list[Function]:
     """Return the public methods and properties in source order; of overloads the last, with the docstring."""
-    functions = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
     found: dict[str, Function] = {}
-    for each in functions:
+    for each in methods(node):
         if not each.name.startswith("_") and f"{each.name}.setter" not in decorators(each):
             found[each.name] = each
     return list(found.values())
@@ -143,7 +178,7 @@ def entry(title: str, module: str, name: str) -> Iterator[str]:
     if not isinstance(node, ast.ClassDef):
         yield from block(signature(name, node), documentation(node))
         return
-    makers = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+    makers = [each for each in methods(node) if each.name == "__init__"]
     bases = ", ".join(ast.unparse(each) for each in node.bases if not ast.unparse(each).startswith("Generic"))
     yield from block(
         signature(name, makers[-1]) if makers else f"{name}({bases})" if bases else name, documentation(node)

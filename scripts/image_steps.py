@@ -399,7 +399,7 @@ def main() -> int:
     parser.add_argument("--load", action="store_true", help="build the image of nsq-load too, and run it")
     arguments = parser.parse_args()
     keeper = [sys.executable, PROJECT / "scripts" / "compiled_copy"]
-    # Asked for before anything is compiled, because somebody may change the sources meanwhile.
+    # Asked for before anything is compiled, because the sources may change during that.
     made = subprocess.check_output([*keeper, "--made-of"], text=True).strip()
     with tempfile.TemporaryDirectory(prefix="nsq-image-") as folder:
         work = Path(folder).resolve()

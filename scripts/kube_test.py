@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install the chart on a cluster, change it as operators do, and count every message meanwhile.
+"""Install the chart on a cluster, change it as operators do, and count every message during that.
 
 Any context works (kind, k3d, a real cluster). It needs helm, kubectl and openssl, an image that the nodes
 have or can pull, and a StorageClass. It creates a namespace and removes it at the end. A failed publish is
@@ -96,7 +96,7 @@ class Step:
     about: str
     commands: tuple[Command, ...]
     loaded: bool = True
-    """Whether the load runs meanwhile."""
+    """Whether the load runs."""
     lookups_count: bool = False
     """Whether a lookup that names too few brokers is wrong: while no broker is away."""
     tls: bool = False
@@ -274,6 +274,8 @@ TLS_AND_AUTH: Final = (
     "--set=nsqlookupd.tls.secretName=kt-tls",
     "--set=nsqadmin.tls.secretName=kt-tls",
     "--set=auth.secretName=kt-auth",
+    # With tcp-https the HTTP port stays open.
+    "--set=auth.allowCleartext=true",
     "--set=nsqd.config.auth-http-address={kt-auth:80}",
     "--set=nsqd.config.http-auth=true",
 )

@@ -150,7 +150,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         _BROKER,
         SimpleNamespace(lag_s=0),
         SimpleNamespace(connections=(), accepted=0),
-        SimpleNamespace(ok=True),
+        SimpleNamespace(ok=True, failed_fsyncs={}),
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
         SimpleNamespace(remaining=int),
@@ -405,6 +405,9 @@ GLIBCS: Final = (
 )
 # Variable -> what it is for; every variable that the code names must be here.
 VARIABLES: Final = {
+    "LOG4J_CONFIGURATION_FILE": (
+        "the file by which Spark's Java logs; the jobs set it to one that logs nothing when it is not set"
+    ),
     "MALLOC_TRIM_THRESHOLD_": GLIBCS,
     "MALLOC_MMAP_THRESHOLD_": GLIBCS,
     "MALLOC_TOP_PAD_": GLIBCS,

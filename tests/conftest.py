@@ -1,6 +1,8 @@
-"""Fixtures every test may use."""
+"""Fixtures every test may use, and the report of flaky tests."""
 
 import gc
+import os
+import tomllib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -47,6 +49,22 @@ def pytest_unconfigure() -> None:
 def _first_and_last(text: str, most: int = 4000) -> str:
     """The beginning of a log, where a fault is reported once, and its end."""
     return text if len(text) <= 2 * most else f"{text[:most]}\n...\n{text[-most:]}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report flaky tests, which failed and then passed; ``./test --strict`` fails for those not listed."""
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")  # absent in workers of xdist
+    outcomes = reporter.stats if reporter else {}
+    rerun, *failed = (
+        {report.nodeid for report in outcomes.get(key, ())} for key in ("rerun", "failed", "error")
+    )
+    listed = tomllib.loads(Path(__file__).with_name("flaky.toml").read_text(encoding="utf-8"))
+    for test in sorted(rerun.difference(*failed)):
+        is_listed = test.partition("[")[0] in listed
+        reporter.write_line(f"\nflaky, {'listed' if is_listed else 'not listed'} in tests/flaky.toml: {test}")
+        if not is_listed and os.environ.get("FAIL_FLAKY"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture

@@ -3,18 +3,56 @@
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, Final
 
-from nsqclient._tls import TLS_OPTIONS, tls_context
 from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import SECOND, meant_duration, parse_duration
 from nsqclient.wire.frames import MAX_FRAME_BYTES
 from nsqclient.wire.headers import MAX_HEADER_BYTES
+
+TLS_OPTIONS: Final = frozenset(
+    ("tls_root_ca_file", "tls_insecure_skip_verify", "tls_cert", "tls_key", "tls_min_version")
+)
+
+# "ssl3.0" was accepted once. No library speaks it today, so it means the lowest version supported.
+_VERSIONS: Final = {
+    "ssl3.0": ssl.TLSVersion.MINIMUM_SUPPORTED,
+    "tls1.0": ssl.TLSVersion.TLSv1,
+    "tls1.1": ssl.TLSVersion.TLSv1_1,
+    "tls1.2": ssl.TLSVersion.TLSv1_2,
+    "tls1.3": ssl.TLSVersion.TLSv1_3,
+}
+_TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+
+
+def tls_context(options: Mapping[str, str]) -> ssl.SSLContext:
+    """Build a client's context from ``tls_*`` options; ValueError says which option cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=options.get("tls_root_ca_file"))
+    except OSError as error:
+        raise ValueError(f"tls_root_ca_file {options.get('tls_root_ca_file')!r}: {error}") from error
+    if options.get("tls_insecure_skip_verify") in _TRUE:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = options.get("tls_cert"), options.get("tls_key")
+    if bool(certificate) != bool(key):
+        raise ValueError("tls_cert and tls_key are needed together")
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, key)
+        except OSError as error:
+            raise ValueError(f"tls_cert {certificate!r} and tls_key {key!r}: {error}") from error
+    if version := options.get("tls_min_version"):
+        if version not in _VERSIONS:
+            raise ValueError(f"tls_min_version {version!r} is none of {', '.join(_VERSIONS)}")
+        context.minimum_version = _VERSIONS[version]
+    return context
+
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 60 * _MINUTE_S
@@ -71,6 +109,8 @@ class Config:
     output_buffer_size: int = 16384
     output_buffer_timeout: float = _duration(0.25)
     auth_secret: str = field(default="", repr=False)
+    # Whether auth_secret is sent without TLS to an nsqd that nsqlookupd named. One given by address gets it.
+    auth_allow_cleartext: bool = False
     # Receive and publish headers of messages; needs an nsqd that supports them.
     headers: bool = False
 
@@ -195,6 +235,23 @@ class Config:
         }
 
 
+# What with_options() reads from text: name -> type, whether it is a duration.
+_OPTIONS: Final = {
+    option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
+    for option in fields(Config)
+    if option.name not in {"tls", "lookupd_tls", "lookupd_authorization"}
+} | {"backoff_strategy": ("str", False), "tls_v1": ("bool", False)}
+_DURATIONS: Final = frozenset(option.name for option in fields(Config) if "duration" in option.metadata)
+
+_BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+
+
+def _milliseconds(seconds: float) -> int:
+    return -1 if seconds == -1 else round(seconds * 1000)
+
+
 def check_option(option: str) -> tuple[str, Any]:
     """Return the field and the value that one option for :meth:`Config.with_options` sets.
 
@@ -214,19 +271,6 @@ def check_option(option: str) -> tuple[str, Any]:
     return name, option_value(name, kind, value, duration=duration)
 
 
-# What with_options() reads from text: name -> type, whether it is a duration.
-_OPTIONS: Final = {
-    option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
-    for option in fields(Config)
-    if option.name not in {"tls", "lookupd_tls", "lookupd_authorization"}
-} | {"backoff_strategy": ("str", False), "tls_v1": ("bool", False)}
-_DURATIONS: Final = frozenset(option.name for option in fields(Config) if "duration" in option.metadata)
-
-_BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
-    ("0", "f", "F", "false", "FALSE", "False"), False
-)
-
-
 def option_value(name: str, kind: str, text: str, *, duration: bool) -> Any:
     """Read the value of an option of a command line; durations in seconds. Raises ValueError."""
     try:
@@ -240,7 +284,3 @@ def option_value(name: str, kind: str, text: str, *, duration: bool) -> Any:
         return {"int": int, "float": float, "str": str}[kind](text)
     except (ValueError, KeyError) as error:
         raise ValueError(f"failed to coerce option {name} ({text}) - {error}") from error
-
-
-def _milliseconds(seconds: float) -> int:
-    return -1 if seconds == -1 else round(seconds * 1000)

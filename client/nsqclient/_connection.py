@@ -5,17 +5,13 @@ import logging
 from typing import Any, Final, cast
 
 from nsqclient._config import Config
-from nsqclient._errors import ConnectionLostError
-from nsqclient._incoming import Incoming
+from nsqclient._errors import ConnectionLostError, stranger
 from nsqclient._listener import Listener
 from nsqclient._message import Message, Outcome
-from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish
+from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish, UnderWay
 from nsqclient._retry import Retry
-from nsqclient._strangers import stranger
-from nsqclient._under_way import UnderWay
-from nsqclient._watchdog import Watchdog
+from nsqclient._timeouts import Watchdog, unsent_bytes
 from nsqclient.net.layers import Compressed
-from nsqclient.net.unsent import unsent_bytes
 from nsqclient.wire import commands
 from nsqclient.wire.compression import Codec
 from nsqclient.wire.errors import ProtocolError
@@ -25,8 +21,10 @@ from nsqclient.wire.frames import (
     HEARTBEAT,
     OK,
     FrameError,
+    FrameParser,
     decode_error,
 )
+from nsqclient.wire.headers import parse_extended
 from nsqclient.wire.negotiated import Negotiated
 
 log = logging.getLogger("nsqclient")
@@ -62,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._incoming = Incoming(self, _HANDSHAKE_BYTES)
+        self._parser = FrameParser(_HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
         self.under_way = UnderWay()
         self._open: Publish | None = None  # the last publish, while messages can join it
@@ -265,15 +263,15 @@ class Connection(asyncio.Protocol):
         """Compress from now on; bytes received after the last answer are compressed already."""
         layer = Compressed(self.transport, self, codec)
         self._transport = layer
-        layer.data_received(self._incoming.rest())
+        layer.data_received(self._parser.rest())
 
     def established(self, negotiated: Negotiated) -> None:
         """The handshake is done: messages may arrive, and the listener is told of the end."""
         self.negotiated = negotiated
         self._established = True
         self._watchdog.watch()  # the handshake has its own timeout
-        early = self._incoming.rest()
-        self._incoming = Incoming(self, self.config.max_frame_bytes, extended=negotiated.extend_support)
+        early = self._parser.rest()
+        self._parser = FrameParser(self.config.max_frame_bytes, Message, self)
         if early:
             self.data_received(early)
 
@@ -294,7 +292,9 @@ class Connection(asyncio.Protocol):
         others: list[tuple[int, bytes]] = []
         try:
             if self._established:
-                oks = self._incoming.feed(data, now, messages, others)
+                oks = self._parser.feed_run(data, now, messages, others)
+                if self.negotiated.extend_support:
+                    _take_headers(messages)
                 if oks:
                     self._oks_received(oks)
                 self._sort(messages, others)
@@ -349,10 +349,12 @@ class Connection(asyncio.Protocol):
 
     def _shake_hands(self, data: bytes) -> None:
         # Bytes after an answer are not parsed before the next answer is expected: they may be compressed.
-        while self.under_way and (frame := self._incoming.frame(data)):
-            data = b""
-            self._sort([], [frame])
-        self._incoming.hold(data)
+        while self.under_way:
+            frames, data = self._parser.feed(data, single=True), b""
+            if not frames:
+                return
+            self._sort([], frames)
+        self._parser.hold(data)
 
     def _flush(self) -> None:
         self._seal()
@@ -441,3 +443,18 @@ class Connection(asyncio.Protocol):
             else:
                 request.fail_quietly(error)
         self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
+
+
+def _take_headers(messages: list[Message[Any]]) -> None:
+    """Separate the headers of extended messages from their bodies.
+
+    Raises FrameError for malformed ones; that message and those behind it are dropped.
+    """
+    for at, message in enumerate(messages):
+        try:
+            headers, message.body = parse_extended(message.body)
+        except FrameError:
+            del messages[at:]
+            raise
+        if headers:
+            message._headers = headers

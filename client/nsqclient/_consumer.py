@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from nsqclient._backoff import Phase
 from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient._connection import Connection
-from nsqclient._discovery import Addresses
 from nsqclient._draining import LastWait
 from nsqclient._errors import ClosedError
 from nsqclient._handling import Handling
@@ -141,7 +140,6 @@ class Consumer(Generic[T]):
         self.retry = retry or Retry()
         self._auto_touch = auto_touch
         self._dead_letters = _dead_letters(self.retry.dead_letters_of(topic, channel), self.config)
-        self._addresses = Addresses(nsqds, lookupds, topic, self.config)
         self._handling = Handling(
             f"{topic}/{channel}",
             retry=self.retry,
@@ -154,7 +152,7 @@ class Consumer(Generic[T]):
         )
         self._events = _Events(self.retry, self._handling, self._dead_letters)
         self._subscriptions = Subscriptions(
-            self._events, topic, channel, self.config, self._addresses, choose
+            self._events, topic, channel, self.config, nsqds, lookupds, choose
         )
         self._events.subscriptions = self._subscriptions
         self._connections = self._subscriptions.open
@@ -305,7 +303,7 @@ class Consumer(Generic[T]):
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Add an nsqd to read from; it is connected again whenever the connection is lost."""
-        self._addresses.add(address)
+        self._subscriptions.addresses.add(address)
         if self._started and address not in self._connections:
             await self._subscriptions.connect(address)
 
@@ -314,16 +312,17 @@ class Consumer(Generic[T]):
 
         Raises ValueError when it was not given.
         """
-        self._addresses.remove(address)
+        self._subscriptions.addresses.remove(address)
         await self._subscriptions.leave(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
         """Add an nsqlookupd to ask for nsqd."""
-        self._addresses.add_lookupd(address)
+        self._subscriptions.addresses.add_lookupd(address)
+        self._subscriptions.pace.hurry()  # ask soon
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
         """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
-        self._addresses.remove_lookupd(address)
+        self._subscriptions.addresses.remove_lookupd(address)
 
     # --- life
 
@@ -374,7 +373,7 @@ class Consumer(Generic[T]):
         self._fit_max_in_flight()
         self._handling.start()
         try:
-            if fixed := self._addresses.fixed:
+            if fixed := self._subscriptions.addresses.given:
                 await self._subscriptions.connect_some(fixed)
         except BaseException as error:
             if not self._closing:

@@ -6,16 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from nsqclient._backlog import Backlog
+from nsqclient._backlog import Backlog, FullTopics
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError, UnsupportedError
-from nsqclient._full_topics import FullTopics
 from nsqclient._links import Links
 from nsqclient._listener import Listener
 from nsqclient._middleware import Publication
-from nsqclient._publications import publish_of
-from nsqclient._requests import Answer, Confirmation, Publish
+from nsqclient._requests import Answer, Confirmation, Publish, publish_of
 from nsqclient._tasks import Tasks
 from nsqclient.wire.errors import (
     E_BAD_BODY,
@@ -189,6 +187,7 @@ class Dispatch(Listener):
         self.has_ended = True
         self.wake_all()
         await self.tasks.end()
+        await self.links.addresses.close()
         for kept in (self.backlog, self.full_topics.refused):
             kept.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
@@ -287,7 +286,7 @@ class Dispatch(Listener):
         An nsqd that came back since nsqlookupd was asked last is still unknown, or rests because it was away.
         Publishes lost meanwhile because another message was refused get the same chance.
         """
-        while self.links.has_lookups and (failing := self._failing()):
+        while self.links.addresses.has_lookupds and (failing := self._failing()):
             await self.links.ask_again()
             for publish in failing:
                 publish.tries, publish.asked = 0, True

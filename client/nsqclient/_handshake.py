@@ -11,7 +11,7 @@ from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import AuthError, ConnectionLostError, HandshakeError, UnreachableError
 from nsqclient._listener import Listener
-from nsqclient._running_time import running_timeout
+from nsqclient._timeouts import running_timeout
 from nsqclient.wire import commands
 from nsqclient.wire.address import split_address
 from nsqclient.wire.compression import Deflate, Snappy
@@ -25,12 +25,20 @@ _AUTH_CODES: Final = frozenset({E_AUTH_FAILED, E_UNAUTHORIZED})
 
 
 async def connect(
-    address: str, config: Config, listener: Listener, answer_timeout: float | None = None
+    address: str,
+    config: Config,
+    listener: Listener,
+    answer_timeout: float | None = None,
+    *,
+    is_configured: bool,
 ) -> Connection:
     """Open a connection to ``host:port``; raises NSQError when that fails.
 
     It takes at most ``dial_timeout`` for the connection and *answer_timeout* for the handshake, which is
     ``read_timeout`` unless it is less. It also limits the wait for all later answers.
+
+    *is_configured* tells an address that the user gave from one that nsqlookupd named: anybody may register
+    at nsqlookupd, so the latter gets no secret without TLS.
     """
     patience = config.read_timeout if answer_timeout is None else min(config.read_timeout, answer_timeout)
     loop = asyncio.get_running_loop()
@@ -58,7 +66,9 @@ async def connect(
     connection.give_up_after(patience)
     try:
         async with running_timeout(patience):
-            await _shake_hands(connection, host)
+            await _shake_hands(
+                connection, host, may_send_cleartext=is_configured or config.auth_allow_cleartext
+            )
     except TimeoutError as error:
         failure = HandshakeError(f"{address} did not answer the handshake in {patience:g} s")
         connection.abandon(failure)
@@ -69,7 +79,7 @@ async def connect(
     return connection
 
 
-async def _shake_hands(connection: Connection, host: str) -> None:
+async def _shake_hands(connection: Connection, host: str, *, may_send_cleartext: bool) -> None:
     config = connection.config
     connection.send(commands.MAGIC_V2)
     answer = await connection.request(commands.identify(config.identify_settings()))
@@ -94,6 +104,11 @@ async def _shake_hands(connection: Connection, host: str) -> None:
     elif config.deflate or config.snappy:
         log.warning("(%s) does not offer the compression asked for", connection.address)
     if negotiated.auth_required:
+        if not (config.tls or may_send_cleartext or not config.auth_secret):
+            raise AuthError(
+                f"{connection.address} requires authentication and was named by nsqlookupd: without TLS the "
+                "auth_secret is not sent to it, unless auth_allow_cleartext is set"
+            )
         await _authenticate(connection)
     if connection.is_closed:
         raise connection.failure or ConnectionLostError(f"{connection.address} is closed")

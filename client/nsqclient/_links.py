@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from nsqclient._addresses import AddressBook, Roster
 from nsqclient._config import Config
 from nsqclient._connection import Connection
-from nsqclient._directory import Directory
 from nsqclient._errors import ClosedError, UnreachableError
 from nsqclient._handshake import connect as open_connection
 from nsqclient._listener import Listener
 from nsqclient._requests import awaitable
-from nsqclient._roster import Roster
 from nsqclient._tasks import Tasks, is_stopping
 from nsqclient.wire.errors import ProtocolError
 
@@ -48,11 +47,9 @@ class Links:
         self._wake = wake
         self._publish_timeout = publish_timeout
         self._max_waiting = max_waiting
-        self._directory = Directory(lookupds, config, tasks, self._learn)
+        self.addresses = AddressBook(nsqds, lookupds, config, self._learn)
         self.spread = spread or bool(lookupds)
-        self._fixed = list(dict.fromkeys(nsqds))
-        self._found: list[str] = []  # by nsqlookupd
-        self.roster = Roster(self._fixed)
+        self.roster = Roster(self.addresses.known)
         self.open: dict[str, Connection] = {}
         self.current: Connection | None = None  # the one in use
         self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until they have answered
@@ -74,40 +71,33 @@ class Links:
         links = self.open.values() if self.spread else [self.current] if self.current else []
         return [link for link in links if not link.is_closed]
 
-    @property
-    def has_lookups(self) -> bool:
-        return bool(self._directory)
-
     # --- addresses
 
     async def add(self, address: str) -> None:
         """Add an nsqd that is given by address, and connect to it."""
-        if address not in self._fixed:
-            self._fixed.append(address)
-            self._update_roster()
+        self.addresses.add(address)
+        self.roster.update(self.addresses.known)
         await self.connect(address)
 
     async def remove(self, address: str) -> None:
         """Disconnect from an nsqd that was given by address, once it has answered; ValueError if none was."""
-        if address not in self._fixed:
-            named = ", ".join(self._fixed) or "none"
-            raise ValueError(f"{address} is none of the nsqd that were named ({named})")
-        self._fixed.remove(address)
-        self._update_roster()
+        self.addresses.remove(address)
+        self.roster.update(self.addresses.known)
         if address not in self.roster and (link := self.open.get(address)):
             await self.retire(link)
 
     def add_lookupd(self, address: str) -> None:
-        self._directory.add(address)
+        self.addresses.add_lookupd(address)
         self.spread = True
         self._discover_at = 0.0
 
     def remove_lookupd(self, address: str) -> None:
-        self._directory.remove(address)
+        self.addresses.remove_lookupd(address)
         self._discover_at = 0.0
-        if not self._directory:
-            self._found = []
-            self._update_roster()
+        if self.addresses.has_lookupds:
+            self._learn()
+        else:
+            self.roster.update(self.addresses.known)
 
     def lost(self, connection: Connection, error: Exception | None) -> None:
         """The connection has ended; another one is used."""
@@ -161,7 +151,7 @@ class Links:
 
     async def connect_any(self) -> Connection:
         """A connection to the best address; raises the error of that address when it fails."""
-        if self._directory and not len(self.roster):
+        if self.addresses.has_lookupds and not len(self.roster):
             asking = self._discovery()
             await asyncio.wait([asking])
             if asking.cancelled():
@@ -178,7 +168,7 @@ class Links:
                 return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
         address = self.roster.pick(self._now())
         if address is None:
-            raise UnreachableError("; ".join(self._directory.errors) or "nsqlookupd knows no nsqd")
+            raise UnreachableError("; ".join(self.addresses.errors) or "nsqlookupd knows no nsqd")
         return await self.connect(address)
 
     async def connect(self, address: str) -> Connection:
@@ -205,10 +195,16 @@ class Links:
 
     async def _open(self, address: str) -> Connection:
         try:
-            link = await open_connection(address, self._config, self._listener, self._publish_timeout)
+            link = await open_connection(
+                address,
+                self._config,
+                self._listener,
+                self._publish_timeout,
+                is_configured=address in self.addresses.given,
+            )
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
-            self._directory.unreachable(address)
+            self.addresses.unreachable(address)
             self._discover_at = self._now()  # it may be gone permanently
             raise
         finally:
@@ -234,7 +230,7 @@ class Links:
                 if address not in self.roster:
                     self.retire(link)
             await asyncio.sleep(min(self._config.lookupd_poll_interval, KEEP_SECONDS))
-            if self._directory and self._now() >= self._discover_at:
+            if self.addresses.has_lookupds and self._now() >= self._discover_at:
                 self._discovery()  # not awaited: an nsqd that is lost meanwhile is connected again
 
     def _discovery(self) -> asyncio.Task[None]:
@@ -243,30 +239,23 @@ class Links:
             self._asked_at = self._now()
             jitter = 1 + random.random() * self._config.lookupd_poll_jitter
             self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
-            self._asking = self._tasks.spawn(self._directory.ask(), "ask nsqlookupd")
+            self._asking = self._tasks.spawn(self.addresses.ask(), "ask nsqlookupd")
         return self._asking
 
     def _learn(self) -> None:
-        """Use the nsqd that are found now.
+        """Use the nsqd that are known now.
 
         The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
         knows none before they register again.
         """
-        found = self._directory.found
-        if not found and not self._fixed and (self.in_use or self._connecting):
-            found = self._found
-        # Producers that start together must not all begin with the same nsqd.
-        random.shuffle(found)
-        self._found = found
-        self._update_roster()
+        known = self.addresses.known
+        if known or not (self.in_use or self._connecting):
+            self.roster.update(known)
 
     def ask_at_once(self) -> None:
         """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
-        if self._directory and self._now() - self._asked_at >= KEEP_SECONDS:
+        if self.addresses.has_lookupds and self._now() - self._asked_at >= KEEP_SECONDS:
             self._discovery()
-
-    def _update_roster(self) -> None:
-        self.roster.update([*self._fixed, *self._found])
 
     def retire(self, link: Connection) -> asyncio.Task[None]:
         del self.open[link.address]

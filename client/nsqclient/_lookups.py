@@ -1,15 +1,11 @@
 """Asks nsqlookupd over HTTP which nsqd have a topic, and which accept publishes."""
 
-import asyncio
 import json
 import logging
-import random
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from nsqclient._config import Config
-from nsqclient._tasks import end
-from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
 
@@ -19,11 +15,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nsqclient")
 
-# How many further nsqlookupds are asked for a topic when one does not answer.
-_RETRIES: Final = 2
-# An nsqlookupd that has not answered in this time may hang; another one is asked, or is enough.
-PATIENCE_SECONDS: Final = 0.5
-
 _OK: Final = 200
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
@@ -32,103 +23,38 @@ _NOT_FOUND: Final = 404
 _UNUSABLE: Final = (ValueError, TypeError, AttributeError, RecursionError)
 
 
-class Lookups:
-    """The nsqlookupds of one client, as ``host:port`` or URLs; *config* has TLS settings and secret."""
+async def nsqds_to_publish_to(url: str, config: Config) -> list[str]:
+    """The addresses of the nsqd that take messages, according to the nsqlookupd at *url*.
 
-    def __init__(self, addresses: Sequence[str], config: Config) -> None:
-        self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
-        self._config = config
-        self._next = random.randrange(len(self._urls)) if self._urls else 0
-
-    def __len__(self) -> int:
-        return len(self._urls)
-
-    @property
-    def urls(self) -> list[str]:
-        return list(self._urls)
-
-    def add(self, address: str) -> None:
-        url = lookup_url(address)
-        if url not in self._urls:
-            self._urls.append(url)
-
-    def remove(self, address: str) -> str:
-        """Stop asking an nsqlookupd, and return its URL; ValueError when it is not one of them."""
-        url = lookup_url(address)
-        if url not in self._urls:
-            raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
-        self._urls.remove(url)
-        return url
-
-    async def nsqds_of(self, topic: str) -> list[str]:
-        """The nsqd that have *topic*, according to the first nsqlookupd that answers; errors are logged.
-
-        They are asked in turn, the next one when one fails or is slow.
-        """
-        asking: dict[asyncio.Task[list[str]], str] = {}
-        try:
-            for _ in range(_RETRIES + 1):
-                url = self._next_url(besides=asking.values())
-                if url is not None:
-                    asking[asyncio.create_task(self._topic(url, topic), name=f"ask {url}")] = url
-                    if (found := await _first_answer(asking, PATIENCE_SECONDS)) is not None:
-                        return found
-            while asking:
-                if (found := await _first_answer(asking)) is not None:
-                    return found
-        finally:
-            await end(asking)
-        return []
-
-    def _next_url(self, besides: Collection[str]) -> str | None:
-        """The nsqlookupd whose turn it is, leaving out those that are being asked."""
-        for _ in self._urls:
-            url = self._urls[self._next % len(self._urls)]
-            self._next = (self._next + 1) % len(self._urls)
-            if url not in besides:
-                return url
-        return None
-
-    async def publishable(self, url: str) -> list[str]:
-        """The nsqd that take messages, according to the nsqlookupd at *url*."""
-        answer = await self._get(_beside(url, "/lookup/producers"), {})
-        if answer.status == _NOT_FOUND:
-            answer = await self._get(_beside(url, "/nodes"), {})  # the original has only this
-        return _addresses(answer, "/nodes")
-
-    async def _topic(self, url: str, topic: str) -> list[str]:
-        answer = await self._get(url, {"topic": topic})
-        if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
-            return []  # nobody has published or subscribed yet
-        return _addresses(answer, "/lookup")
-
-    async def _get(self, url: str, params: Mapping[str, str]) -> "HttpAnswer":
-        from nsqclient._http import get
-
-        config = self._config
-        headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
-        if config.auth_secret and config.lookupd_authorization:
-            headers["Authorization"] = f"Bearer {config.auth_secret}"
-        url = _with(url, params)
-        tls, timeout = config.lookupd_tls_context, config.lookupd_poll_timeout
-        answer = await get(url, headers=headers, tls=tls, seconds=timeout)
-        if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
-            answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)
-        return answer
+    Raises HttpError and ValueError, as :func:`nsqds_of` does.
+    """
+    answer = await _get(_beside(url, "/lookup/producers"), {}, config)
+    if answer.status == _NOT_FOUND:
+        answer = await _get(_beside(url, "/nodes"), {}, config)  # the original has only this
+    return _addresses(answer, "/nodes")
 
 
-async def _first_answer(
-    asking: dict[asyncio.Task[list[str]], str], seconds: float | None = None
-) -> list[str] | None:
-    """What one of them answers, or None when one fails or *seconds* pass; those that failed are taken out."""
-    done, _ = await asyncio.wait(asking, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        url = asking.pop(task)
-        try:
-            return task.result()
-        except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises
-            log_failure(url, error)
-    return None
+async def nsqds_of(topic: str, url: str, config: Config) -> list[str]:
+    """The addresses of the nsqd that have *topic*, according to the nsqlookupd at *url*."""
+    answer = await _get(url, {"topic": topic}, config)
+    if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
+        return []  # nobody has published or subscribed yet
+    return _addresses(answer, "/lookup")
+
+
+async def _get(url: str, params: Mapping[str, str], config: Config) -> "HttpAnswer":
+    """Ask with the TLS settings and the secret of *config*."""
+    from nsqclient._http import get
+
+    headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
+    if config.auth_secret and config.lookupd_authorization:
+        headers["Authorization"] = f"Bearer {config.auth_secret}"
+    url = _with(url, params)
+    tls, timeout = config.lookupd_tls_context, config.lookupd_poll_timeout
+    answer = await get(url, headers=headers, tls=tls, seconds=timeout)
+    if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
+        answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)
+    return answer
 
 
 def log_failure(url: str, error: Exception) -> None:
@@ -159,19 +85,22 @@ def producer_addresses(answer: Any) -> list[str]:
     if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
         answer = answer["data"]
     try:
-        if "producers" not in answer:
-            raise TypeError("no producers")
-        found = [_address(node) for node in fields.objects(answer, "producers")]
-    except (TypeError, AttributeError) as error:
+        # Go writes an empty list as null.
+        found = [_address(node) for node in answer["producers"] or ()]
+    except (TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"the answer is not one of /lookup: {error}") from error
     return list(dict.fromkeys(found))
 
 
-def _address(node: fields.Json) -> str:
-    host, port = fields.text(node, "broadcast_address"), fields.integer(node, "tcp_port")
-    if not host or not 0 < port < 1 << 16:
+def _address(node: Mapping[str, Any]) -> str:
+    host, port = node["broadcast_address"], node["tcp_port"]
+    if not isinstance(host, str) or not host or not host.isprintable() or not _is_port(port):
         raise TypeError("a producer without an address")
     return join_host_port(host, port)
+
+
+def _is_port(port: object) -> TypeGuard[int]:
+    return isinstance(port, int) and not isinstance(port, bool) and 0 < port < 1 << 16
 
 
 def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
@@ -223,7 +152,7 @@ def _https(url: str, refusal: bytes) -> str | None:
         port = json.loads(refusal)["https_port"]
     except (*_UNUSABLE, LookupError):
         return None
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+    if not _is_port(port):
         return None
     parts = urlsplit(url)
     return urlunsplit(("https", join_host_port(parts.hostname or "", port), parts.path, parts.query, ""))

@@ -11,10 +11,9 @@ from nsqclient._config import Config
 from nsqclient._dispatch import Dispatch
 from nsqclient._middleware import Middleware, Publication
 from nsqclient._passage import Passage
-from nsqclient._publications import Body, all_bytes, body_bytes
-from nsqclient._requests import Answer, Confirmation, Publish, awaitable
+from nsqclient._requests import Answer, Body, Confirmation, Publish, all_bytes, awaitable, body_bytes
 from nsqclient.wire import commands
-from nsqclient.wire.address import address_list, split_address
+from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
 from nsqclient.wire.frames import OK
 
@@ -55,8 +54,6 @@ class Producer:
         nsqds, lookupds = address_list(nsqd_addresses), address_list(lookupd_addresses)
         if not nsqds and not lookupds:
             raise ValueError("a producer needs addresses of nsqd or of nsqlookupd")
-        for address in nsqds:
-            split_address(address)
         if max_unconfirmed < 1 or max_unconfirmed_bytes < 1:
             raise ValueError("max_unconfirmed and max_unconfirmed_bytes have to be positive")
         seconds = seconds_of(publish_timeout)
@@ -115,7 +112,6 @@ class Producer:
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Add an nsqd to publish to. Raises the error of a failed connection; it is tried again later."""
-        split_address(address)
         await self._links.add(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:

@@ -1,11 +1,19 @@
 """Commands that nsqd answers, and the futures of their answers."""
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeAlias
 
+from nsqclient._errors import UnsupportedError
+from nsqclient._middleware import Publication
 from nsqclient._threads import PublishOutcome
 from nsqclient.wire import commands
+from nsqclient.wire.durations import seconds_of
+
+Body: TypeAlias = bytes | bytearray | memoryview
+
 
 Confirmation: TypeAlias = asyncio.Future[bytes]
 Answer: TypeAlias = Confirmation | PublishOutcome
@@ -145,3 +153,105 @@ def _retrieved(waited: asyncio.Future[Any]) -> None:
     """Retrieve the error, which the publisher gets elsewhere, so that asyncio does not log it as unseen."""
     if not waited.cancelled():
         waited.exception()
+
+
+# A connection is full from so many bytes under way: enough to keep it busy in bounded memory.
+MAX_UNDER_WAY_BYTES: Final = 4 * 1024 * 1024
+
+
+class UnderWay:
+    """Requests in the order of their answers, with the number of their messages and bytes."""
+
+    def __init__(self) -> None:
+        self._requests: deque[PendingCommand] = deque()
+        self.max_messages = 10_000
+        self.messages = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[PendingCommand]:
+        return iter(self._requests)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new messages should wait for answers first."""
+        return self.messages >= self.max_messages or self.bytes >= MAX_UNDER_WAY_BYTES
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many messages and bytes fit before it is full."""
+        return max(0, self.max_messages - self.messages), max(0, MAX_UNDER_WAY_BYTES - self.bytes)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers that somebody still waits for."""
+        return [answer for request in self._requests for answer in request.answers if not answer.done()]
+
+    @property
+    def first(self) -> PendingCommand:
+        return self._requests[0]
+
+    def add(self, request: PendingCommand) -> None:
+        self._requests.append(request)
+        self.messages += request.count
+        self.bytes += request.size
+
+    def joined(self, publish: Publish, body: bytes, answer: Answer) -> None:
+        """Add a message to a publish that is under way."""
+        publish.join(body, answer)
+        self.messages += 1
+        self.bytes += len(body)
+
+    def answered(self) -> PendingCommand:
+        """Remove and return the request to which the next answer belongs."""
+        request = self._requests.popleft()
+        self.messages -= request.count
+        self.bytes -= request.size
+        return request
+
+    def give_up(self) -> list[PendingCommand]:
+        """Remove and return all requests, because no answer will come."""
+        requests = list(self._requests)
+        self._requests.clear()
+        self.messages = self.bytes = 0
+        return requests
+
+
+def body_bytes(body: object) -> bytes:
+    """A body as immutable bytes; raises TypeError for other types."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    if isinstance(body, str):
+        raise TypeError("a body is bytes, not text: encode it, as in text.encode()")
+    raise TypeError(f"a body is bytes, not {type(body).__name__}")
+
+
+def all_bytes(bodies: Sequence[Body]) -> list[bytes]:
+    if isinstance(bodies, bytes | bytearray | memoryview | str):
+        raise TypeError("several bodies are a list of bytes")
+    return [body_bytes(body) for body in bodies]
+
+
+def publish_of(publication: Publication, answer: Confirmation, *, with_headers: bool) -> Publish:
+    """The command for a publication; UnsupportedError when it has headers that cannot be sent."""
+    topic, bodies, headers = publication.topic, publication.bodies, publication.headers
+    if headers and not with_headers:
+        raise UnsupportedError("headers are published with Config(headers=True) only")
+    if headers and publication.delay:
+        raise UnsupportedError("a deferred message cannot have headers")
+    if publication.delay:
+        delay = seconds_of(publication.delay)
+        if delay < 0:
+            raise ValueError(f"delay {delay:g} s is negative")
+        delay_ms = round(delay * 1000)
+        return Publish(commands.dpub(topic, bodies[0], delay_ms), [answer])
+    if publication.together:
+        command = commands.mpub_ext(topic, bodies, headers) if headers else commands.mpub(topic, bodies)
+        return Publish(command, [answer], count=len(bodies), has_headers=bool(headers))
+    if headers:
+        return Publish(commands.pub_ext(topic, bodies[0], headers), [answer], has_headers=True)
+    return Publish(commands.pub(topic, bodies[0]), [answer])

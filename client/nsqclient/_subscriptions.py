@@ -4,14 +4,14 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from nsqclient._addresses import AddressBook
 from nsqclient._backoff import Backoff, Phase
 from nsqclient._config import Config
 from nsqclient._connection import Connection
-from nsqclient._discovery import Addresses
 from nsqclient._errors import ConnectionLostError
 from nsqclient._handshake import connect
 from nsqclient._listener import Listener
@@ -23,11 +23,49 @@ from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
 
+# A lost nsqd is looked for after this time, then after doubling pauses up to the poll interval. If it merely
+# restarted, a pause of a whole minute would leave its messages undelivered.
+FIRST_RETRY_SECONDS: Final = 0.5
+
 # How long start() waits for further nsqd when one is connected.
 START_GRACE_SECONDS: Final = 1.0
 
 # A warning is logged when messages may wait this long for their nsqd's turn; a few seconds more are usual.
 LONG_WAIT_SECONDS: Final = 60.0
+
+
+class RoundPace:
+    """The pause between rounds: the interval; after a loss a short pause, doubling up to the interval."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._retry: float | None = None
+        self._hurried = asyncio.Event()
+
+    @property
+    def is_hurried(self) -> bool:
+        return self._retry is not None
+
+    def hurry(self) -> None:
+        self._retry = FIRST_RETRY_SECONDS
+        self._hurried.set()
+
+    async def pause(self, extra: float = 0) -> None:
+        """Wait for the next round; hurry() cuts a long wait short."""
+        self._hurried.clear()
+        wait = self._next_wait() or self._interval + extra
+        try:
+            async with asyncio.timeout(wait):
+                await self._hurried.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._next_wait() or 0)
+
+    def _next_wait(self) -> float | None:
+        wait = self._retry
+        if wait is not None:
+            self._retry = wait * 2 if wait * 2 < self._interval else None
+        return wait
 
 
 class Subscriptions:
@@ -39,14 +77,16 @@ class Subscriptions:
         topic: str,
         channel: str,
         config: Config,
-        addresses: Addresses,
+        nsqds: Sequence[str],
+        lookupds: Sequence[str],
         choose: Callable[[list[str]], Iterable[str]],
     ) -> None:
         self._listener = listener
         self._topic = topic
         self._channel = channel
         self._config = config
-        self._addresses = addresses
+        self.pace = RoundPace(config.lookupd_poll_interval)
+        self.addresses = AddressBook(nsqds, lookupds, config, self._learn, topic=topic)
         self._choose = choose
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
@@ -62,7 +102,9 @@ class Subscriptions:
             full_jitter=strategy == "full_jitter",
             strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
         )
-        self._failed_at: dict[str, float] = {}  # when an address could not be connected last
+        self._connecting: dict[str, asyncio.Task[None]] = {}
+        self._failing: set[str] = set()  # the addresses whose last connection failed
+        self._is_pausing = False  # late answers of nsqlookupd are used immediately
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
         self._stop_starting = asyncio.Event()
@@ -109,16 +151,42 @@ class Subscriptions:
             raise errors[0]
 
     async def discover(self) -> None:
-        connecting: dict[str, asyncio.Task[None]] = {}
+        """Connect to the nsqd that are known, round after round, and ask nsqlookupd for others."""
+        asking: asyncio.Task[None] | None = None
+        # Consumers that were started together must not all ask at the same times.
+        jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
         try:
-            async for addresses in self._addresses.rounds():
-                connecting = {address: task for address, task in connecting.items() if not task.done()}
-                for address in self._chosen(addresses):
-                    # An nsqd that is slow to answer must not keep the others waiting.
-                    if address not in self.open and address not in connecting:
-                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+            while True:
+                if self.addresses.has_lookupds and (asking is None or asking.done()):
+                    asking = self._spawn(self.addresses.ask(), "ask nsqlookupd")
+                    # The nsqd that were given by address wait only a moment for it.
+                    await asyncio.wait(
+                        [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.given else None
+                    )
+                self._is_pausing = True
+                self._connect_known()
+                # No nsqd yet: a topic made a moment ago takes another moment to be announced.
+                if self.addresses.has_lookupds and not self.addresses.known and not self.pace.is_hurried:
+                    self.pace.hurry()
+                await self.pace.pause(extra=jitter)
+                jitter = 0
+                self._is_pausing = False
         finally:
-            await end(list(connecting.values()))
+            await end([*self._connecting.values(), *([] if asking is None else [asking])])
+            await self.addresses.close()
+
+    def _learn(self) -> None:
+        """An nsqlookupd has answered; its answer is used at the end of the round, or immediately if late."""
+        if self._is_pausing:
+            self._connect_known()
+
+    def _connect_known(self) -> None:
+        known = self.addresses.known
+        self._failing.intersection_update(known)
+        for address in self._chosen(known):
+            # An nsqd that is slow to answer must not keep the others waiting.
+            if address not in self.open and address not in self._connecting:
+                self._connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
 
     def _chosen(self, addresses: list[str]) -> list[str]:
         """Choose some addresses; an error means none in this round, and does not end the discovery."""
@@ -133,18 +201,20 @@ class Subscriptions:
             await self.connect(address)
         except (OSError, ProtocolError, ValueError) as error:
             log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
-            # After the first failure the pauses grow, even if not every nsqlookupd names this nsqd.
-            long_ago = self._now() - 2 * self._config.lookupd_poll_interval
-            self._failed_at = {each: at for each, at in self._failed_at.items() if at > long_ago}
-            if address not in self._failed_at:
-                self._addresses.hurry()
-            self._failed_at[address] = self._now()
+            self.addresses.unreachable(address)
+            if address not in self._failing:  # the pauses grow after its first failure
+                self._failing.add(address)
+                self.pace.hurry()
         else:
-            self._failed_at.pop(address, None)
+            self._failing.discard(address)
+        finally:
+            del self._connecting[address]
 
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]
-        connection = await connect(address, self._config, self._listener)
+        connection = await connect(
+            address, self._config, self._listener, is_configured=address in self.addresses.given
+        )
         connection.topic, connection.channel = self._topic, self._channel
         try:
             await connection.request(self._subscribe)
@@ -198,7 +268,7 @@ class Subscriptions:
         self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
         if error is not None and not self.is_closing:
             log.warning("%s/%s (%s) %s", self._topic, self._channel, connection.address, error)
-            self._addresses.hurry()
+            self.pace.hurry()
 
     async def leave(self, address: str) -> None:
         """Wait until the messages from this nsqd are answered, and disconnect."""

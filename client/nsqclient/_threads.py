@@ -9,14 +9,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, TypeVar
+from inspect import Parameter, signature
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from nsqclient._errors import ClosedError
 
 log = logging.getLogger("nsqclient")
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -86,14 +89,6 @@ class LoopThread:
             running.cancel()
             raise
 
-    def do(self, function: Callable[[str], None], argument: str) -> None:
-        """Call a plain function on the loop, because only the loop may change its objects."""
-
-        async def called() -> None:
-            function(argument)
-
-        self.call(called())
-
     def stop(self) -> None:
         if self.is_inherited:
             return
@@ -108,6 +103,56 @@ class LoopThread:
         finally:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+
+# A class whose calls block has an asynchronous object, ``_here``, on the loop of its ``_thread``. Its methods
+# that only wait for those of that object are made by the functions below, which keep signature and docstring.
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """The same method, whose result the calling thread waits for."""
+
+    @wraps(method)
+    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        work = method(face._here, *args, **kwargs)  # first, because a forked process makes another thread
+        result: R = face._thread.call(work)
+        return result
+
+    return call
+
+
+def on_loop(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Like :func:`blocking`, for a plain method: only the loop may change its objects."""
+
+    @wraps(method)
+    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        here = face._here
+
+        async def called() -> R:
+            return method(here, *args, **kwargs)
+
+        result: R = face._thread.call(called())
+        return result
+
+    return call
+
+
+def same_arguments(
+    model: Callable[P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give a constructor that passes its arguments on the signature of the class that gets them."""
+
+    def decorate(constructor: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        arguments = signature(model)
+        constructor.__signature__ = arguments.replace(  # type: ignore[attr-defined]
+            parameters=[itself, *arguments.parameters.values()]
+        )
+        return constructor
+
+    return decorate
 
 
 class Mailbox:
@@ -141,7 +186,8 @@ class PublishOutcome(Future[None]):
     """The outcome of one publish for another thread; the connection sets it like any other answer.
 
     Most outcomes are set before anybody asks for them. The condition variable of a future costs more than
-    the rest of a publish, so it is made only for outcomes that are waited for, called back or cancelled.
+    the rest of a publish, so it is made only for outcomes that are waited for, called back or cancelled. With
+    a plain future, ``submit`` takes four times as much CPU (11 us instead of 2.7).
     """
 
     # The state of a future that nobody has touched; attributes of an instance override it.

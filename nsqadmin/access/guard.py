@@ -99,9 +99,10 @@ class Guard:
             self._log.warning("refused a request for host %s; allow it with --allowed-hosts", host[:100])
 
 
-def _own_names(http_address: str) -> frozenset[str]:
+def _own_names(http_addresses: Iterable[str]) -> frozenset[str]:
     """Return the names of this machine and the one it was told to listen at."""
     names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
-    with suppress(ValueError):  # a unix socket has no host
-        names.add(split_host_port(http_address)[0].lower())
+    for address in http_addresses:
+        with suppress(ValueError):  # a unix socket has no host
+            names.add(split_host_port(address)[0].lower())
     return frozenset(name for name in names if name)

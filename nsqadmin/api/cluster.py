@@ -13,9 +13,9 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.sums import on_node
 from nsqadmin.figures.topic_records import channel_record, topic_record
-from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
+from nsqcore import fields
 from nsqcore.cluster.models import NodeInfo, TopicStats
 from nsqcore.http.api import (
     ApiError,

@@ -54,7 +54,13 @@ class ConfigApi:
         else:
             raise ApiError(400, "INVALID_OPTION")
         self._desk.note(request, f"{name} is now {now}", "config", before={name: was}, after={name: now})
-        return self._reply(name)
+        reply = self._reply(name)
+        if self._desk.audit.problem:
+            # The body is the value alone, as in NSQ.
+            reply.headers["Warning"] = (
+                f'199 nsqadmin "the audit lacks this change: {self._desk.audit.problem}"'
+            )
+        return reply
 
     def _reply(self, name: str) -> Response:
         try:

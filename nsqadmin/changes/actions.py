@@ -12,7 +12,7 @@ from typing import Any, Final
 from nsqadmin.access.roles import Role
 from nsqadmin.changes import effects
 from nsqadmin.changes.alerts import Alerts, place_of
-from nsqadmin.changes.commands import Commands, Done, Selection
+from nsqadmin.changes.commands import DRAIN_GRACE_MS, Commands, Done, Selection
 from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyChange, seen, usual
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.clock import instant
@@ -260,8 +260,9 @@ async def _explain_drain(scene: Scene, form: Form) -> Question:
     """Describe what the node holds, and which channels have no consumers there."""
     look = (await scene.cluster.node_view(form.one.node)).value.look
     found = [
-        "The node refuses publishes from now on, so that producers go to others; consumers empty it.",
-        "It stays in the cluster and is taken back with one click, or by a restart.",
+        f"The node accepts publishes for {DRAIN_GRACE_MS // 1000} s while producers move to other nodes.",
+        "Then the node refuses publishes, and consumers empty it.",
+        "It stays in the cluster. Resume publishing with one click, or by a restart.",
     ]
     if look is None:
         return Question(found)

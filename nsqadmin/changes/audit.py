@@ -1,6 +1,7 @@
 """The audit: one JSON object per line in a file of bounded size, and the latest deeds in memory."""
 
 import json
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -165,25 +166,48 @@ class Audit:
         self._log = log
         self._most_bytes = most_bytes
         self._deeds: deque[Deed] = deque(maxlen=MOST_SHOWN)
+        # Lines that are not in the file yet.
+        self._unwritten: list[bytes] = []
+        # Why, in words; empty if there are none.
+        self.problem = ""
         if self._path is not None:
             with self._path.open("ab"):
                 pass
             self._read()
 
     def note(self, deed: Deed) -> None:
-        """Append *deed*, or complete the one with the same key."""
+        """Append *deed*, or complete the one with the same key.
+
+        A line that cannot be written is logged, and written by a later :meth:`write`.
+        """
         self._remember(deed)
         if self._path is None:
             return
         # JSON escapes line ends, so any name fits into one line.
-        line = json.dumps(deed.to_json(), separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(deed.to_json(), separators=(",", ":")).encode()
+        self._unwritten.append(line + b"\n")
+        if not self.write():
+            self._log.error(
+                "audit: a line is not in %s yet (%s): %s", self._path, self.problem, line.decode()
+            )
+
+    def write(self) -> bool:
+        """Write the lines that could not be written before. Return whether all lines are in the file."""
+        if self._path is None or not self._unwritten:
+            return True
+        text = b"".join(self._unwritten)
         try:
-            if self._path.exists() and self._path.stat().st_size + len(line) > self._most_bytes:
+            if self._path.exists() and self._path.stat().st_size + len(text) > self._most_bytes:
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
-            with self._path.open("ab") as file:
-                file.write(line)
+            _append(self._path, text)
         except OSError as error:
-            self._log.error("audit: %s of %s is not in %s: %s", deed.action, deed.user, self._path, error)
+            self.problem = error.strerror or str(error)
+            return False
+        if self.problem:
+            self._log.info("audit: all lines are in %s", self._path)
+        self.problem = ""
+        self._unwritten.clear()
+        return True
 
     def _remember(self, deed: Deed) -> None:
         for place, known in enumerate(self._deeds):
@@ -221,3 +245,16 @@ class Audit:
                         self._remember(Deed.from_json(json.loads(line)))
                     except (ValueError, TypeError, KeyError):
                         self._log.warning("audit: a line of %s cannot be read", path)
+
+
+def _append(path: Path, text: bytes) -> None:
+    """Append *text* to the file, all of it or nothing. Raises OSError."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            rest = memoryview(text)
+            while rest:
+                rest = rest[file.write(rest) or 0 :]
+        except OSError:
+            file.truncate(end)
+            raise

@@ -23,6 +23,8 @@ from nsqcore.cluster.nsqd_messages import NsqdMessages
 Node = TypeVar("Node", NsqdApi, LookupdApi, NsqdMessages)
 T = TypeVar("T")
 
+# So long a node that is drained accepts publishes, while producers move to other nodes.
+DRAIN_GRACE_MS: Final = 5000
 # The answers of nodes that have nothing to change, the more exact one first.
 _ABSENT: Final = (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND)
 # One request handles a limited number of messages; so many requests are made before the caller asks again.
@@ -50,6 +52,8 @@ class Done:
     found: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
     unfinished: bool = False
+    # Why the audit lacks this change; it is added later.
+    audit_problem: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -67,7 +71,10 @@ class Done:
 
     @property
     def message(self) -> str:
-        return warning(self.stages)
+        told = warning(self.stages)
+        if not self.audit_problem:
+            return told
+        return f"{told}; {self.audit_problem}" if told else f"WARNING: {self.audit_problem}"
 
     @property
     def total(self) -> int:
@@ -199,10 +206,12 @@ class Commands:
     # -- nodes ----------------------------------------------------------------------------
 
     async def drain(self, node: str, *, cancel: bool) -> Done:
-        """Make the nsqd at *node* refuse publishes so that it empties, or accept them again (*cancel*)."""
+        """Make the nsqd at *node* refuse publishes after the grace time, or accept them again (*cancel*)."""
         self._check_node(node)
         steps = _Steps(self.send)
-        await steps.each([self.cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel))
+        await steps.each(
+            [self.cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel, grace_ms=DRAIN_GRACE_MS)
+        )
         return steps.done("nsqd")
 
     async def change_policies(self, change: PolicyChange, nodes: Sequence[OnNode], *, apply: bool) -> Done:

@@ -23,6 +23,7 @@ from nsqcore.process.logs import Log
 
 # The roles for things that are no actions.
 _PERMISSIONS: Final = {"read": Role.READER, "config": Role.ADMIN, "audit": Role.ADMIN}
+AUDIT_UNWRITABLE: Final = "AUDIT_UNWRITABLE"
 # Reported also if they failed: a node may have done them before its answer was lost.
 _TOLD_IF_FAILED: Final = frozenset(
     {"pause", "unpause", "empty", "set_policy", "delete_policy", "copy_policies"}
@@ -66,17 +67,22 @@ class Desk:
     def check(self, request: Request, name: str = "", topic: str = "") -> None:
         """Raise ApiError for people without the right, and for requests that another site's page caused.
 
-        While the action is not known yet, only people who may change nothing at all are refused.
+        While the action is not known yet, only people who may change nothing at all are refused. While a line
+        of the audit cannot be written, all changes are refused with AUDIT_UNWRITABLE.
         """
         may = self.may(request, name, topic) if name else self.rights.may_somewhere(request, Role.OPERATOR)
         if not may or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
+        if name != "audit" and not self.audit.write():
+            raise ApiError(503, AUDIT_UNWRITABLE)
 
     async def follow(self, this: Round) -> None:
         """Complete the audit of changes whose outcome was unknown, once their node answers again.
 
+        Lines that could not be written are written.
         The outcome is read from the second figures after its return: the request came before their question.
         """
+        self.audit.write()
         completed: set[str] = set()
         views = {view.address: view for view in this.nodes if view.answers}
         for deed in self.audit.unknown():
@@ -155,6 +161,11 @@ class Desk:
         subject = target.name or fields.get("name", "") or fields.get("key", "")
         who = self.rights.person(request).name or "anonymous"
         self._mark(f"{name.replace('_', ' ')} {subject} by {who}", _history_name(target))
+        if self.audit.problem:
+            lacks = (
+                f"the audit lacks this change: {self.audit.problem}; it is added when the file can be written"
+            )
+            return replace(done, audit_problem=f"{lacks}, and other changes are refused until then")
         return done
 
     def _who(self, request: Request) -> str:

@@ -16,8 +16,8 @@ from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing, MissingBook
 from nsqadmin.figures.versions import out_of_date
 from nsqadmin.options import OptionsNow
-from nsqclient.wire import fields
 from nsqclient.wire.node_error import NodeError
+from nsqcore import fields
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import Lookup, NodeInfo

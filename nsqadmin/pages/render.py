@@ -197,6 +197,7 @@ class Renderer:
             role=self._desk.rights.role(request),
             signs_in=self._desk.rights.signs_in,
             paused_by=self._desk.audit.paused_by,
+            audit_problem=self._desk.audit.problem,
             muted=self._alerts.muted_until,
             trouble_key=lambda card: key_text(card.key),
             lookupd_mode=bool(options.nsqlookupd_http_addresses),

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from nsqadmin.changes.desk import AUDIT_UNWRITABLE
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
@@ -56,6 +57,9 @@ class Replies:
                 problem = f"No {error.kind} answered, so there is nothing to show."
                 return self.problem(request, problem, 502, warnings=self.sentences(error.errors))
             except ApiError as error:
+                if error.code == AUDIT_UNWRITABLE and "text/html" in request.headers.get("Accept", ""):
+                    sentence = "The change was refused, because the audit cannot be written."
+                    return self.problem(request, sentence, error.status)
                 # Programs get the code; people get a sentence.
                 follows = "text/html" in request.headers.get("Accept", "")
                 if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):

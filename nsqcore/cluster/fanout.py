@@ -1,4 +1,4 @@
-"""Asks many nodes at once, and keeps both their answers and their failures."""
+"""Asks many nodes at the same time, and keeps both their answers and their failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

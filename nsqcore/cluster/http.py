@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
@@ -14,9 +14,9 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.node_error import NodeError
-from nsqclient.wire.pieces import add_piece
 from nsqclient.wire.version import ACCEPT
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
+from nsqcore.pieces import add_piece
 from nsqcore.version import POLL_HEADERS
 
 T = TypeVar("T")
@@ -25,6 +25,11 @@ Params = Sequence[tuple[str, str]]
 
 # No answer of a node is longer. At the address of a node there may be anything.
 MOST_ANSWER: Final = 256 << 20
+
+NOT_SENT: Final = (
+    "asks for the AUTH secret, which is not sent without TLS to a node that nsqlookupd named; "
+    "--auth-allow-cleartext allows it"
+)
 
 # What ends the host in a URL.
 _BEYOND_A_HOST: Final = frozenset("/\\?#@ ")
@@ -43,10 +48,14 @@ class ClusterHttp:
         request_timeout: float = 5.0,
         tls: ssl.SSLContext | None = None,
         secret: SecretFile = NO_SECRET,
+        configured: Collection[str] = (),
+        allow_cleartext: bool = False,
         bodies_at_once: int = 64,
         most_answer: int = MOST_ANSWER,
     ) -> None:
-        """*secret* is sent over HTTPS, and without TLS to nodes that ask for it: nsqd with --http-auth does.
+        """*secret* is sent over HTTPS, and without TLS to *configured* addresses that ask for it.
+
+        Anybody may register at nsqlookupd. So other addresses get it without TLS only with *allow_cleartext*.
 
         *bodies_at_once* limits how many answers are in memory while they arrive, *most_answer* their size.
         """
@@ -54,6 +63,8 @@ class ClusterHttp:
         self._request_timeout = request_timeout
         self._tls = tls
         self._secret = secret
+        self._configured = frozenset(configured)
+        self._allow_cleartext = allow_cleartext
         self._most_answer = most_answer
         self._session: aiohttp.ClientSession | None = None
         # Held only while a body arrives, so that nodes that do not answer do not keep others from being read.
@@ -148,6 +159,9 @@ class ClusterHttp:
             status, body = await self._once(verb, url, address, content, secret)
         elif status == 401 and secret and not _is_https(url):
             self._bodies.release()
+            if not (self._allow_cleartext or address in self._configured):
+                self.refused += 1
+                raise NodeError(verb, url, address, NOT_SENT, status=401)
             status, body = await self._once(verb, url, address, content, secret)
         if status != 200 or not keeps_place:
             self._bodies.release()

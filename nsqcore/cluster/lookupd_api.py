@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from nsqclient.wire import fields
+from nsqcore import fields
 from nsqcore.cluster.http import ClusterHttp, read_object
 from nsqcore.cluster.models import Lookup, NodeInfo, read_nodes, read_topics_by_node
 

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import msgspec
 
-from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port
-from nsqclient.wire.fields import Json
+from nsqcore import fields
 from nsqcore.cluster.numbers import Int64, int64
+from nsqcore.fields import Json
 
 
 def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[str]]:

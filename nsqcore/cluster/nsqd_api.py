@@ -72,9 +72,10 @@ class NsqdApi:
         """Return how many messages a draining node still owes."""
         return await self._http.get(self.address, "/drain", (), lambda answer: int64(answer["remaining"]))
 
-    async def drain(self, *, cancel: bool = False) -> None:
-        """Let the node refuse publishes so that it becomes empty; *cancel* lets it take them again."""
-        await self._http.post(self.address, "/drain", [("cancel", "true")] if cancel else [])
+    async def drain(self, *, cancel: bool = False, grace_ms: int = 0) -> None:
+        """Let the node refuse publishes after *grace_ms* and become empty; *cancel* ends the drain."""
+        argument = ("cancel", "true") if cancel else ("grace", str(grace_ms))
+        await self._http.post(self.address, "/drain", [argument])
 
     async def policies(self, *, topic: str = "", channel: str = "") -> NodePolicies:
         """Return the policies of the node and, with *topic*, those in force for it or its channel."""

@@ -20,8 +20,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nsqclient.wire.pieces import add_piece
 from nsqcore.http.pace import Pace
+from nsqcore.pieces import add_piece
 from nsqcore.process.listen import peer_ip, shown_peer
 
 Response: TypeAlias = web.StreamResponse
@@ -37,7 +37,7 @@ _NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
 # How long a publisher may stall in the middle of its body, so that it does not hold a handler forever.
 BODY_STALL_S: Final = 60.0
 
-# How many items of a long list are written at once.
+# How many items of a long list are written in one turn.
 _ITEMS_AT_ONCE: Final = 50
 
 # Characters that a browser could take for markup, or for the end of a line of a script.

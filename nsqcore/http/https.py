@@ -45,7 +45,7 @@ class HttpListeners:
         self.https: HttpServer | None = None
         if secure is not None and self._certificates is not None:
             self.https = HttpServer(
-                secure,
+                [secure],
                 table,
                 log,
                 kind="HTTPS",

@@ -14,12 +14,13 @@ from nsqcore.process.tls import Certificates, reason, server_certificates
 class HttpSockets:
     """The bound sockets and the certificate; the listeners made with them close the sockets."""
 
-    plain: socket.socket
+    plain: list[socket.socket]
     secure: socket.socket | None
     certificates: Certificates | None
 
     def close(self) -> None:
-        self.plain.close()
+        for sock in self.plain:
+            sock.close()
         if self.secure is not None:
             self.secure.close()
 
@@ -28,17 +29,18 @@ def open_http(options: HttpsOptions) -> HttpSockets:
     """Read the certificate and bind the ports. Raises StartupError."""
     certificates = _certificates(options)
     with ExitStack() as opened:
-        plain = opened.enter_context(bind(options.http_address, _usual_port(options, "http_address")))
+        (usual,) = map(_port, type(options).http_address)
+        plain = [opened.enter_context(bind(one, usual, allow_unix=True)) for one in options.http_address]
         secure = None
         if certificates is not None and options.https_address:
-            secure = opened.enter_context(bind(options.https_address, _usual_port(options, "https_address")))
+            secure = opened.enter_context(bind(options.https_address, _port(type(options).https_address)))
         # All are bound: from now on the caller closes them.
         opened.pop_all()
     return HttpSockets(plain, secure, certificates)
 
 
-def _usual_port(options: HttpsOptions, field: str) -> int:
-    return int(getattr(type(options), field).rpartition(":")[2] or 0)
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def _certificates(options: HttpsOptions) -> Certificates | None:

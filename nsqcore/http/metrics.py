@@ -16,7 +16,7 @@ from prometheus_client.utils import floatToGoString
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.version import VERSION, build
 
-# How many samples are written at once: this takes a millisecond.
+# How many samples are written in one turn: this takes a millisecond.
 _SLICE: Final = 1000
 BUILD_MEANING: Final = "always 1; the version of nsq-cluster, the NSQ it mirrors, and the build"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

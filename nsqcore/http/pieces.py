@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
-# How many bytes are sent at once: this takes a tenth of a millisecond.
+# How many bytes are sent in one turn: this takes a tenth of a millisecond.
 _AT_ONCE: Final = 64 << 10
 
 

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from html import escape
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
@@ -59,11 +59,11 @@ _library_log: Final = logging.getLogger("nsqcore.http")
 
 
 class HttpServer:
-    """Serves a route table on one bound socket; *kind* is ``HTTP`` or ``HTTPS`` in the log lines."""
+    """Serves a route table on bound sockets; *kind* is ``HTTP`` or ``HTTPS`` in the log lines."""
 
     def __init__(
         self,
-        sock: socket.socket,
+        sockets: Sequence[socket.socket],
         routes: Iterable[Route],
         log: Log,
         *,
@@ -86,9 +86,10 @@ class HttpServer:
         themselves go to a connection of this server.
         """
         self.kind = kind
-        self.sock = sock
-        self.address = shown_address(sock)
-        self.port = listen_port(sock)
+        self._sockets = sockets
+        self.address = shown_address(sockets[0])
+        # The first TCP port, None if there are only unix sockets.
+        self.port = next(filter(None, map(listen_port, sockets)), None)
         self._router = Router(routes, base_path)
         self._exact = self._router.exact
         self._compress = compress
@@ -97,7 +98,7 @@ class HttpServer:
         self._front = front
         self._refuse_foreign = refuse_foreign
         self._leaving = leaving
-        self._acceptor: Acceptor | None = None
+        self._acceptors: list[Acceptor] = []
         # Makes the protocol of a connection; set by start().
         self.factory: Callable[[], asyncio.Protocol]
         self._log = log
@@ -117,11 +118,11 @@ class HttpServer:
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
         self.factory = factory if self._front is None else self._front(factory)
-        self._acceptor = Acceptor(
-            self.kind, self.sock, self.factory, self._log, ssl_context=self._ssl_context
-        )
-        self._acceptor.start()
-        self._log.info("%s: listening on %s", self.kind, self.address)
+        for sock in self._sockets:
+            acceptor = Acceptor(self.kind, sock, self.factory, self._log, ssl_context=self._ssl_context)
+            self._acceptors.append(acceptor)
+            acceptor.start()
+            self._log.info("%s: listening on %s", self.kind, shown_address(sock))
 
     def close_idle(self) -> None:
         """Close the connections without a request."""
@@ -132,15 +133,16 @@ class HttpServer:
 
     async def close(self) -> None:
         """Accept no more, let running handlers finish for STOP_S at most, and close every connection."""
-        self._log.info("%s: closing %s", self.kind, self.address)
-        remove_unix_file(self.sock)
-        if self._acceptor is not None:
-            await self._acceptor.close()
-            self._acceptor = None
+        for sock in self._sockets:
+            self._log.info("%s: closing %s", self.kind, shown_address(sock))
+            remove_unix_file(sock)
+        while self._acceptors:
+            await self._acceptors.pop().close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        self.sock.close()
+        for sock in self._sockets:
+            sock.close()
 
     async def _serve(self, raw: web.BaseRequest) -> Response:
         if raw.version[0] != 1 or not _HOST.fullmatch(raw.headers.get("Host", "")):

@@ -2,15 +2,25 @@
 
 import ssl
 from dataclasses import dataclass
+from typing import Any
 
-from nsqcore.options.kinds import BOOL
+from nsqcore.options.kinds import BOOL, LISTEN_LIST
 from nsqcore.options.options import DaemonOptions, option
 from nsqcore.options.tls_kinds import DEFAULT_MIN_VERSION, TLS_VERSION
 
 
+def listening(default: str = "") -> Any:
+    """Declare where a daemon listens for HTTP."""
+    return option(
+        (default,) if default else (),
+        kind=LISTEN_LIST,
+        help="address to listen on for HTTP clients (<addr>:<port> or a path, may be given multiple times)",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class HttpsOptions(DaemonOptions):
-    http_address: str = option("", help="<addr>:<port> to listen on for HTTP clients")
+    http_address: tuple[str, ...] = listening()
     https_address: str = option("", help="<addr>:<port> to listen on for HTTPS clients")
     tls_cert: str = option("", help="path to certificate file")
     tls_key: str = option("", help="path to key file")

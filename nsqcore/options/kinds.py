@@ -217,6 +217,15 @@ DIAL_LIST: Final = Kind(
 FLOAT_LIST: Final = Kind(
     "value", _floats_from_flag, _floats_from_toml, listed=True, descending=True, show=list
 )
+LISTEN_LIST: Final = Kind(
+    "value",
+    lambda word: (word,) if word else (),
+    lambda value: (value,) if isinstance(value, str) and value else _strings_from_toml(value),
+    listed=True,
+    # As in NSQ, where it is one address.
+    show=lambda value: ",".join(value) if len(value) < 2 else list(value),
+    default_text=lambda value: quoted(",".join(value)),
+)
 LOG_LEVEL: Final = Kind(
     "value",
     parse_log_level,

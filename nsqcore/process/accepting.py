@@ -2,7 +2,7 @@
 
 When accepting fails, uvloop closes the listening socket permanently and silently, and asyncio writes one
 traceback for each place in the backlog. Therefore the daemons accept themselves: a failure is logged once,
-accepting pauses, and clients wait in the kernel's backlog meanwhile. Existing connections continue.
+accepting pauses, and clients wait in the kernel's backlog. Existing connections continue.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nsqcore.process.logs import Log
 if TYPE_CHECKING:
     from nsqcore.process.tls_layer import Handshake
 
-# How many connections are accepted at once; then the event loop serves those it has.
+# How many connections are accepted in one turn; then the event loop serves those it has.
 AT_ONCE: Final = 64
 # Long enough to cost nothing while accepting fails, short enough that clients hardly wait when it works.
 REST_S: Final = 0.2
@@ -94,7 +94,7 @@ class Acceptor:
 
     def _try_again(self) -> None:
         self.start()
-        # All who waited may have been taken before it failed: nobody would come to show that it is over.
+        # All who waited may have been taken before it failed: no later client would show that it is over.
         self._accept()
 
     def _caught_up(self) -> None:

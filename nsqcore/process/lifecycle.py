@@ -128,7 +128,7 @@ def _set_handler(number: signal.Signals, handler: Callable[[int, Any], object]) 
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End the process at once, because nothing has begun yet."""
+    """End the process immediately, because nothing has begun yet."""
     del number, frame
     raise SystemExit(0)
 
@@ -176,7 +176,7 @@ def _report(log: Log, loop: "asyncio.AbstractEventLoop", context: dict[str, Any]
 
 
 def _end_without_memory(log: Log, error: MemoryError) -> NoReturn:
-    """End the process as a kill would, because nobody knows which work is half done."""
+    """End the process as a kill would, because it is unknown which work is half done."""
     try:
         log.fatal("out of memory: the system refuses memory to this process", error=error)
     finally:

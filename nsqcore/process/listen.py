@@ -15,7 +15,7 @@ from nsqcore.process.addresses import is_unix_path, split_host_port
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log
 
-# Publishers reconnect all at once after a restart; the kernel caps this at its own limit.
+# All publishers reconnect at the same time after a restart; the kernel caps this at its own limit.
 BACKLOG: Final = 4096
 
 # A peer that vanished silently is noticed after 15 + 9 * 15 seconds instead of two hours.
@@ -179,7 +179,7 @@ def _bind_unix(path: str) -> socket.socket:
 
 
 def _is_stale(path: str) -> bool:
-    """Whether *path* is a socket file on which nobody listens, such as a killed daemon leaves."""
+    """Whether *path* is a socket file on which no process listens, such as a killed daemon leaves."""
     try:
         if not stat.S_ISSOCK(Path(path).stat().st_mode):
             return False

@@ -23,7 +23,7 @@ from nsqd.drain import DrainError
 from nsqd.log.disk import Disk
 from nsqd.replication.local_copy import node_id_of
 from nsqd.storage.lock import lock_data_path
-from nsqd.storage.topic_store import FOLDER_SUFFIX
+from nsqd.storage.topic_log import FOLDER_SUFFIX
 
 _LISTENS: Final = re.compile(r"HTTP: listening on (\S+)")
 _LOGGED: Final = re.compile(r"^\[nsqd\] \S+ \S+ (WARNING|ERROR|FATAL): ")

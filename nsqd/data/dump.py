@@ -46,12 +46,12 @@ def messages(
 def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     store = one.store
     pending = one.pending_ranges()
-    cursor = Cursor(store)
-    end = min(wanted.end, store.end)
-    first = max(wanted.start, store.first_seq or 0)
+    cursor = Cursor(store.segments)
+    end = min(wanted.end, store.segments.end)
+    first = max(wanted.start, store.segments.first_seq or 0)
     try:
         if wanted.from_ns:
-            first = max(first, store.seek(wanted.from_ns))
+            first = max(first, store.segments.seek(wanted.from_ns))
         for seq, stop, found in cursor.scan(first, end):
             if isinstance(found, Block):
                 yield from _of_block(one, found, seq, stop, wanted, pending)

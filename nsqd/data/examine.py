@@ -42,7 +42,7 @@ def examine(disk: Disk, segment: Segment) -> Iterator[Finding]:
 
 
 def index_is_usable(disk: Disk, segment: Segment) -> bool:
-    """Whether the index beside a segment is whole and for this state of the segment. Raises OSError."""
+    """Whether the index of a segment is whole and for this state of the segment. Raises OSError."""
     probe = Segment(segment.folder, segment.number, segment.header, segment.generation)
     return segment_index.load(disk, probe, segment.size)
 

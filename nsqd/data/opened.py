@@ -19,9 +19,9 @@ from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.lock import DataPathLocked, lock_data_path
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.takeover.adopt import PROGRESS
-from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, store_of
+from nsqd.storage.topic_log import FOLDER_SUFFIX, TopicLog, store_of
 
-# The name of a topic's own backlog beside its channels.
+# The name of a topic's own backlog, as opposed to those of its channels.
 BACKLOG: Final = ""
 
 
@@ -34,7 +34,7 @@ class OpenedTopic:
     """What recovery made of a topic's folder, and what it warned of."""
 
     topic: Topic
-    store: TopicStore
+    store: TopicLog
     state: TopicState | None
     warnings: list[str] = field(default_factory=list)
     # Whether disk queues of the original were being taken over when nsqd ended.
@@ -42,10 +42,11 @@ class OpenedTopic:
 
     def backlogs(self) -> dict[str, Backlog]:
         """The backlogs of the channels, and the topic itself for what none of them has yet."""
-        return {BACKLOG: self.topic.backlog, **self.topic.channels}
+        channels = {name: channel.backlog for name, channel in self.topic.channels.items()}
+        return {BACKLOG: self.topic.backlog, **channels}
 
     def pending_ranges(self) -> dict[str, Ranges]:
-        return {name: backlog.pending(0, backlog.end) for name, backlog in self.backlogs().items()}
+        return {name: backlog.unfinished(0, backlog.end) for name, backlog in self.backlogs().items()}
 
 
 class OpenedDataPath:
@@ -59,7 +60,7 @@ class OpenedDataPath:
         self.warnings: list[str] = []
         self.data = DataPath(path, StorageOptions(), self._warn, disk)
         # The clock of this engine is the wall clock, so its times are those of the wall clock.
-        self.broker = Broker(MessageIds(0), Limits(), self.data)
+        self.broker = Broker(MessageIds(0), Limits(), self.data.make_store)
         self._current = self.warnings
         try:
             listed = metadata.load(disk, path, self._warn)
@@ -98,8 +99,8 @@ class OpenedDataPath:
             raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
         finally:
             self._current = self.warnings
-        store = topic.source
-        if not isinstance(store, TopicStore):
+        store = topic.store
+        if not isinstance(store, TopicLog):
             raise TypeError(f"{name} has a folder and no store")
         return OpenedTopic(topic, store, state, warnings, adopting)
 
@@ -107,7 +108,7 @@ class OpenedDataPath:
         """Close the files of a topic that was looked at, and free its memory."""
         store = store_of(self.broker.topics.pop(name))
         if store is not None:
-            store.close()
+            store.appender.close()
 
     def close(self) -> None:
         """Release all topics."""

@@ -63,6 +63,6 @@ def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
     store = one.store
     covered = one.state.mark if one.state is not None else CheckpointPosition()
     for _ in range(1 if one.state is not None else 2):
-        job = store.checkpoints.begin(one.topic, store.mark(max(store.end, covered.next)))
+        job = store.checkpoints.begin(one.topic, store.mark(max(store.segments.end, covered.next)))
         job.run(opened.disk)
         store.checkpoints.end(job)

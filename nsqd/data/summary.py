@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from nsqd.data.opened import BACKLOG, OpenedDataPath, OpenedTopic
+from nsqd.data.opened import OpenedDataPath, OpenedTopic
 from nsqd.engine.backlog import Backlog
-from nsqd.engine.channel import Channel
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.segment import Segment
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 
 
 def summaries(opened: OpenedDataPath, topic: str = "") -> Iterator[dict[str, Any]]:
@@ -26,37 +25,39 @@ def summary(one: OpenedTopic) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "paused": topic.paused,
-        "size": store.size,
-        "extents": [{"first": first, "end": end} for first, end in store.extents()],
-        "gaps": [{"first": gap.start, "end": gap.end, "why": gap.why.value} for gap in store.losses()],
+        "size": store.segments.size,
+        "extents": [{"first": first, "end": end} for first, end in store.segments.extents()],
+        "gaps": [
+            {"first": gap.start, "end": gap.end, "why": gap.why.value} for gap in store.segments.losses()
+        ],
         "checkpoint": None
         if one.state is None
         else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
         "pending": _backlog(topic.backlog),
         "channels": [
-            {"channel": name, **_backlog(backlog)}
-            for name, backlog in one.backlogs().items()
-            if name != BACKLOG
+            {
+                "channel": channel.name,
+                **_backlog(channel.backlog),
+                "paused": channel.paused,
+                "committed": channel.committed,
+            }
+            for channel in topic.channels.values()
         ],
         "segments": [_segment(store, segment) for segment in store.segments],
     }
 
 
 def _backlog(backlog: Backlog) -> dict[str, Any]:
-    state: dict[str, Any] = {
-        "waiting": backlog.depth,
-        "deferred": len(backlog.deferred),
+    return {
+        "waiting": backlog.pending.count,
+        "deferred": backlog.deferred.count,
         "delivered_before": len(backlog.attempts),
         "lowest": backlog.lowest(),
-        "next_due": _time(backlog.deferred.first_due_ns()) if backlog.deferred else None,
+        "next_due": _time(backlog.deferred.first_due_ns()) if backlog.deferred.count else None,
     }
-    if isinstance(backlog, Channel):
-        state["paused"] = backlog.paused
-        state["committed"] = backlog.committed
-    return state
 
 
-def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
+def _segment(store: TopicLog, segment: Segment) -> dict[str, Any]:
     return {
         "file": segment.path.name,
         "first": segment.first,
@@ -70,10 +71,10 @@ def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
     }
 
 
-def _published(store: TopicStore, seq: int) -> str | None:
+def _published(store: TopicLog, seq: int) -> str | None:
     """When a message was published; None when it cannot be read or does not exist."""
     try:
-        found = Cursor(store).at(seq)
+        found = Cursor(store.segments).at(seq)
     except CannotRead:
         return None
     return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None

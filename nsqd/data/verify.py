@@ -29,19 +29,20 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
             yield from map(str, examine(opened.disk, segment))
     except OSError as error:
         raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
-    for gap in store.losses():
+    for gap in store.segments.losses():
         count = gap.end - gap.start
-        yield f"{store.folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
-    first = store.end if store.first_seq is None else store.first_seq
+        folder = store.segments.folder
+        yield f"{folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
+    first = store.segments.end if store.segments.first_seq is None else store.segments.first_seq
     for channel, pending in one.pending_ranges().items():
         count = sum(min(end, first) - start for start, end in pending if start < first)
         if count:
             who = f"CHANNEL({channel})" if channel else f"TOPIC({name})"
-            yield f"{store.folder}: {count} pending messages of {who} are missing: the file is gone"
+            yield f"{store.segments.folder}: {count} pending messages of {who} are missing: the file is gone"
 
 
 def _reservation(opened: OpenedDataPath) -> Iterator[str]:
-    """What is damaged in the reservation. A copied data path is no damage: it goes on with other ids."""
+    """What is damaged in the reservation. A copied data path is no damage: it continues with other ids."""
     path = opened.path / FILE_NAME
     warned: list[str] = []
     reservation = Reservation(opened.disk, opened.path, opened.broker.sequences)

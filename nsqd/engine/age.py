@@ -35,13 +35,13 @@ class Ages:
         if channel.siblings:
             for copy in topic.promoted:
                 sibling = copy.channels.get(channel.name)
-                if sibling is not None and sibling.count():
+                if sibling is not None and sibling.backlog.count():
                     found_ns = self._oldest_ns(copy, sibling, now_ns)
                     oldest_ns = min(oldest_ns or found_ns, found_ns or oldest_ns)
         return oldest_ns
 
     def _oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
-        seq = channel.lowest()
+        seq = channel.backlog.lowest()
         if seq is None:
             # The channel will get what the topic holds back, unless that was acknowledged already.
             seq = topic.backlog.lowest()

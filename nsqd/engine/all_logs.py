@@ -21,26 +21,26 @@ def depth(channel: Channel, *, asks_holders: bool = False) -> int:
     would say that nothing is pending.
     """
     logs = logs_of(channel)
-    waiting = sum(one.depth + one.dead_letter_queue.count for one in logs)
+    waiting = sum(one.backlog.pending.count + one.backlog.dead_letter_queue.count for one in logs)
     if not asks_holders:
         return waiting
-    suspended = [max(0, one.count_pending(0, one.end) - one.count()) for one in logs if one.suspended]
-    return waiting + sum(suspended)
+    backlogs = [one.backlog for one in logs if one.backlog.suspended]
+    return waiting + sum(max(0, one.count_unfinished(0, one.end) - one.count()) for one in backlogs)
 
 
 def in_flight(channel: Channel) -> int:
     """Messages delivered and not answered."""
-    return sum(one.in_flight.count for one in logs_of(channel))
+    return sum(one.backlog.in_flight.count for one in logs_of(channel))
 
 
 def deferred(channel: Channel) -> int:
     """Messages held back until their time."""
-    return sum(len(one.deferred) for one in logs_of(channel))
+    return sum(one.backlog.deferred.count for one in logs_of(channel))
 
 
 def is_paused(channel: Channel) -> bool:
     """Whether messages wait here because the channel was paused, here or in a promoted copy."""
-    return channel.paused or any(one.paused and one.count() > 0 for one in channel.siblings)
+    return channel.paused or any(one.paused and one.backlog.count() > 0 for one in channel.siblings)
 
 
 def is_topic_paused(topic: Topic) -> bool:
@@ -50,19 +50,19 @@ def is_topic_paused(topic: Topic) -> bool:
 
 def promoted_depth(channel: Channel) -> int:
     """Messages of promoted copies that are pending and not suspended: waiting, in flight and deferred."""
-    return sum(one.count() for one in channel.siblings)
+    return sum(one.backlog.count() for one in channel.siblings)
 
 
 def pending_at_most(topic: Topic) -> int:
     """Messages of one log that are pending and not suspended, on the channel with most of them."""
-    return max((one.count() for one in topic.channels.values()), default=topic.backlog.count())
+    return max((one.backlog.count() for one in topic.channels.values()), default=topic.backlog.count())
 
 
 def waiting_at(topic: Topic) -> int:
     """Messages that wait at the topic, for a first channel or to be unpaused, deferred ones included."""
-    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topics_of(topic))
+    return sum(one.backlog.count() for one in topics_of(topic))
 
 
 def promoted_waiting_at(topic: Topic) -> int:
     """Messages of promoted copies that wait at the topic, deferred ones included."""
-    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topic.promoted)
+    return sum(one.backlog.count() for one in topic.promoted)

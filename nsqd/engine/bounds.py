@@ -37,12 +37,12 @@ class _Policy:
         size += topic.staged_bytes
         if topic.flowing:
             for channel in topic.channels.values():
-                self._admit(channel, channel.settings, count, size)
+                self._admit(channel.backlog, channel.settings, count, size)
             return
         self._admit(topic.backlog, topic.settings, count, size)
         for channel in topic.channels.values():
             awaiting_registration, held_size = self._held_for(channel)
-            self._admit(channel, channel.settings, count + awaiting_registration, size + held_size)
+            self._admit(channel.backlog, channel.settings, count + awaiting_registration, size + held_size)
 
     def _admit(self, backlog: Backlog, settings: Settings, count: int, size: int) -> None:
         log = self._topic.log
@@ -56,7 +56,7 @@ class _Policy:
             return 0, 0
         # What is acknowledged already is not handed over: see `Topic.pump`.
         parts = without([(channel.committed, backlog.end)], channel.ahead)
-        count = sum([backlog.count_pending(start, end) for start, end in parts])
+        count = sum([backlog.count_unfinished(start, end) for start, end in parts])
         if not count or not settings.max_bytes:
             return count, 0
         return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()

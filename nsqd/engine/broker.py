@@ -1,9 +1,9 @@
 """All topics of one nsqd, and what the server has to do because of what clients did."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
@@ -19,12 +19,15 @@ from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, holes, within
-from nsqd.log.tail import BlockSource, NoSource
+from nsqd.log.tail import Storage
 
 # How long a channel pauses that cannot read its messages.
 _FIRST_PAUSE_NS: Final = 50_000_000
 _LAST_PAUSE_NS: Final = 5_000_000_000
 _MAX_STALLS: Final = 7
+
+# Makes the log of a topic on disk, by the name of the topic.
+MakeStore = Callable[[str], Storage | None]
 
 
 class Change(Enum):
@@ -45,23 +48,11 @@ class Event:
     channel: Channel | None = None
 
 
-class Sources(Protocol):
-    """Makes the source of each topic, where its stored blocks are found."""
-
-    def source(self, topic_name: str) -> BlockSource: ...
-
-
-class NoSources:
-    """For a broker whose topics live in memory only."""
-
-    def source(self, topic_name: str) -> BlockSource:  # noqa: ARG002 - the same for all
-        return NoSource()
-
-
 class Broker:
     """Topics by name, and three lists of work for the server: topics to write, channels to serve, changes."""
 
     __slots__ = (
+        "_make_store",
         "_room",
         "_timers",
         "asks_holders",
@@ -75,7 +66,6 @@ class Broker:
         "limits",
         "sequences",
         "settings_of",
-        "sources",
         "stalled",
         "topics",
         "under_way",
@@ -83,10 +73,11 @@ class Broker:
         "wall",
     )
 
-    def __init__(self, ids: MessageIds, limits: Limits, sources: Sources) -> None:
+    def __init__(self, ids: MessageIds, limits: Limits, make_store: MakeStore) -> None:
+        """*make_store* makes the log of a topic on disk, or None for a topic that lives in memory only."""
         self.ids = ids
         self.limits = limits
-        self.sources = sources
+        self._make_store = make_store
         self.wall = Wall()
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
@@ -147,10 +138,10 @@ class Broker:
 
     def restore_topic(self, name: str, next_seq: int) -> Topic:
         """Add a topic that existed before, without an event."""
-        source = self.sources.source(name)
+        store = self._make_store(name)
         limit = self.limits.mem_queue_size
         topic = self.topics[name] = Topic(
-            name, self.ids, source, next_seq, limit, self.wall, self.settings_of, self._room
+            name, self.ids, store, next_seq, limit, self.wall, self.settings_of, self._room
         )
         self._bind(topic)
         return topic
@@ -250,13 +241,18 @@ class Broker:
     def uphold(self, topic: Topic) -> None:
         """Make the topic and its channels follow their policies."""
         self._bind(topic)
-        if topic.settings.drop_oldest and drop_oldest(topic.backlog, topic.settings, topic.log):
-            topic.changed = True
+        self._drop_oldest(topic)
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
                 for one in (channel, *channel.siblings):
                     one.expiry_ns = one.expired_below = 0
                 self.serve(channel)
+
+    def _drop_oldest(self, topic: Topic) -> None:
+        """Drop the oldest messages of the topic's own backlog that exceed the bound of its policy."""
+        if topic.settings.drop_oldest and (dropped := drop_oldest(topic.backlog, topic.settings, topic.log)):
+            topic.dropped_count += dropped
+            topic.changed = True
 
     def max_defer_ns(self, topic_name: str) -> int:
         """How long a publisher may defer a message."""
@@ -280,11 +276,10 @@ class Broker:
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
-        if topic.settings.drop_oldest:
-            drop_oldest(topic.backlog, topic.settings, topic.log)
+        self._drop_oldest(topic)
         for channel in topic.channels.values():
             self.wake[channel] = None
-            due_ns = channel.deferred.next_due_ns()
+            due_ns = channel.backlog.deferred.next_due_ns()
             if due_ns is not None:
                 self.schedule(channel, due_ns)
 
@@ -332,7 +327,7 @@ class Broker:
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         """Let the channel deliver what is *kept* from *position* on, and nothing before."""
-        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.end))
+        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.backlog.end))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation
@@ -356,7 +351,7 @@ class Broker:
         if pending:
             channel.expiry_ns = 0
             due_ns = self.wall.at(now_ns + delay_ns)
-            messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in pending]
+            messages = [(seq, due_ns, channel.backlog.attempts.get(seq, 0)) for seq in pending]
             self._note(topic, notes.DEFER, channel.name, messages=messages)
             self.serve(channel)
             self.reschedule(channel)

@@ -10,7 +10,7 @@ from typing import Final
 
 from nsqclient.wire import names
 from nsqd.engine.settings import Settings
-from nsqd.log.ranges import Ranges, without
+from nsqd.log.ranges import Ranges, size_of, without
 
 REQUEUED: Final = "requeued"
 TIMED_OUT: Final = "timed-out"
@@ -84,7 +84,7 @@ class DeadLetterQueue:
         return taken
 
     def done(self, move: DeadLetterMove) -> bool:
-        """They are written; False if they are no longer pending because somebody has emptied the channel."""
+        """They are written; False if they were removed before."""
         if move.gone:
             return False
         del self._moving[move]
@@ -97,43 +97,23 @@ class DeadLetterQueue:
             del self._moving[move]
             self._waiting.appendleft(move)
 
-    def ranges(self) -> list[tuple[int, int]]:
+    def ranges(self) -> Ranges:
         """The ranges of all these messages, in no order."""
-        return [(move.start, move.end) for move in [*self._moving, *self._waiting] if not move.gone]
+        return [(move.start, move.end) for move in [*self._moving, *self._waiting]]
 
-    def drop_below(self, seq: int) -> None:
-        """Drop messages below *seq*, which are no longer pending."""
+    def remove(self, ranges: Ranges) -> int:
+        """Remove messages in *ranges*, sorted and merged, which are no longer pending; returns how many."""
+        before = self.count
         kept: deque[DeadLetterMove] = deque()
-        for move in [*self._moving, *self._waiting]:
-            if move.start >= seq:
-                if move not in self._moving:
-                    kept.append(move)
-                continue
-            self._give_up(move)
-            if move.end > seq:
-                kept.append(DeadLetterMove(seq, move.end, move.reason, move.client))
-                self.count += move.end - seq
-        self._waiting = kept
-
-    def take_out(self, ranges: Ranges) -> None:
-        """Drop messages in *ranges*, sorted and merged, which are no longer pending."""
         for move in [*self._moving, *self._waiting]:
             left = without([(move.start, move.end)], ranges)
             if left == [(move.start, move.end)]:
+                if move not in self._moving:
+                    kept.append(move)
                 continue
-            if move not in self._moving:
-                self._waiting.remove(move)
-            self._give_up(move)
-            for start, end in left:
-                self.add(start, end, move.reason, move.client)
-
-    def clear(self) -> None:
-        """Drop all of them, which are no longer pending."""
-        for move in [*self._moving, *self._waiting]:
-            self._give_up(move)
-        self._waiting.clear()
-
-    def _give_up(self, move: DeadLetterMove) -> None:
-        move.gone = True
-        self._moving.pop(move, None)
-        self.count -= move.end - move.start
+            move.gone = True
+            self._moving.pop(move, None)
+            self.count -= move.end - move.start - size_of(left)
+            kept += [DeadLetterMove(start, end, move.reason, move.client) for start, end in left]
+        self._waiting = kept
+        return before - self.count

@@ -31,7 +31,7 @@ def of_channel(channel: Channel) -> DrainReport:
 
 def of_backlog(topic: Topic) -> DrainReport:
     """Messages that wait at the topic itself: for a first channel, or for the topic to be unpaused."""
-    waiting = sum(one.backlog.depth for one in all_logs.topics_of(topic))
+    waiting = sum(one.backlog.pending.count for one in all_logs.topics_of(topic))
     return DrainReport(waiting, 0, all_logs.waiting_at(topic) - waiting)
 
 
@@ -88,5 +88,6 @@ def _due_in_ms(channel: Channel, remains: DrainReport, now_ns: int) -> int | Non
     """The time until a message can be delivered, if all that remains is deferred; None otherwise."""
     if not remains.deferred or remains.total > remains.deferred:
         return None
-    first_ns = min(one.deferred.first_due_ns() for one in all_logs.logs_of(channel) if one.deferred)
+    deferred = [one.backlog.deferred for one in all_logs.logs_of(channel)]
+    first_ns = min(one.first_due_ns() for one in deferred if one.count)
     return max(0, first_ns - now_ns) // 1_000_000

@@ -47,10 +47,11 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
         if generation is None:
             return None
         # Messages that wait at the topic are still pending, on another nsqd perhaps to this channel.
-        waiting = topic.backlog.pending(0, topic.log.next_seq)
+        waiting = topic.backlog.unfinished(0, topic.log.next_seq)
         return ChannelFacts(generation, without(stored_ranges(topic), waiting))
     return ChannelFacts(
-        channel.generation, finished_of(channel.finished, channel.end, channel.ahead, stored_ranges(topic))
+        channel.generation,
+        finished_of(channel.backlog.finished, channel.backlog.end, channel.ahead, stored_ranges(topic)),
     )
 
 
@@ -70,5 +71,4 @@ def within_all(ranges: Ranges, others: Ranges) -> Ranges:
 def pending_anywhere(topic: Topic) -> Ranges:
     """Messages that the topic or one of its channels must deliver, for which a copy of the log is kept."""
     end = topic.log.next_seq
-    backlogs = (topic.backlog, *topic.channels.values())
-    return merged([part for one in backlogs for part in one.pending(0, end)])
+    return merged([part for one in topic.all_backlogs() for part in one.unfinished(0, end)])

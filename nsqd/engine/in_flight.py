@@ -8,17 +8,14 @@ one dictionary entry per message.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
 from nsqd.engine.credit import Credit
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, ranges_of, within
 
-# Finished runs stay in the heap until they outnumber what is in flight this many times.
-_STALE_RATIO: Final = 2
-_STALE_SLACK: Final = 64
 # How many entries a checkpoint looks at for new deliveries: less than a millisecond's work.
 _FRESH_AT_ONCE: Final = 10_000
 # How many messages time out in one go: a millisecond or two, in which nobody else is served.
@@ -81,7 +78,7 @@ class Run:
         """Its messages, in order; of an unbroken run only those that are not answered."""
         return range(self.start, self.end) if self.scattered is None else self.scattered
 
-    def place(self, seq: int) -> int:
+    def index(self, seq: int) -> int:
         """The index of *seq* among all messages of the run."""
         return seq - self.first if self.scattered is None else bisect_left(self.scattered, seq)
 
@@ -108,68 +105,43 @@ class InFlightSnapshot:
 
 
 class InFlight:
-    """All runs of one channel, found by message and by deadline."""
+    """All runs of one channel, found by message, and by consumer in the order of their deadlines.
 
-    __slots__ = (
-        "_entries",
-        "_heap",
-        "_held",
-        "_holds",
-        "_newest",
-        "_newest_ns",
-        "_queued",
-        "_serial",
-        "_wide",
-        "count",
-    )
+    It keeps `Credit.in_flight` of the consumers.
+    """
+
+    __slots__ = ("_entries", "_runs", "_wide", "count")
 
     def __init__(self) -> None:
         self._entries: dict[int, Run] = {}
         # Unbroken runs of more than one message: they are searched for a message that has no entry.
         self._wide: dict[Run, None] = {}
-        # The runs of each consumer, also finished ones. All are noted when a consumer leaves, because others
-        # may follow, and new ones for so many deliveries after that: while none leaves, it costs nothing.
-        self._held: dict[Credit, list[Run]] = {}
-        self._holds = 0
-        # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. Messages that are
-        # delivered to one consumer at one moment share an entry, even hundreds of single ones.
-        self._heap: list[tuple[int, int, list[Run]]] = []
-        self._serial = 0
-        # The runs and the deadline of the entry that was made last; and how many runs the heap has.
-        self._newest: list[Run] = []
-        self._newest_ns = -1
-        self._queued = 0
+        # The runs of each consumer that has some, in the order of their deadlines.
+        self._runs: dict[Credit, OrderedDict[Run, None]] = {}
         self.count = 0
 
-    def add(
-        self,
-        start: int,
-        end: int,
-        consumer: Credit,
-        now_ns: int,
-        deadline_ns: int,
-        published: "array[int] | None" = None,
-    ) -> None:
-        run = Run(start, end, consumer, now_ns, deadline_ns, published)
-        self._entries[start] = run
-        if end - start > 1:
-            self._wide[run] = None
-        self.count += end - start
-        self._push(run)
-
-    def add_scattered(
-        self,
-        seqs: list[int],
-        consumer: Credit,
-        now_ns: int,
-        deadline_ns: int,
-        published: "array[int] | None" = None,
-    ) -> None:
-        """Put sorted, scattered messages in flight together: as a run that is broken from the start."""
-        run = Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs)
-        self._entries.update(dict.fromkeys(seqs, run))
-        self.count += len(seqs)
-        self._push(run)
+    def add(self, run: Run) -> None:
+        """Put the messages of *run*, a new one, in flight to its consumer."""
+        if run.scattered is not None:
+            self._entries.update(dict.fromkeys(run.scattered, run))
+        else:
+            self._entries[run.start] = run
+            if run.left > 1:
+                self._wide[run] = None
+        self.count += run.left
+        consumer = run.consumer
+        consumer.in_flight += run.left
+        runs = self._runs.get(consumer)
+        if runs is None:
+            runs = self._runs[consumer] = OrderedDict()
+        elif run.deadline_ns < next(reversed(runs)).deadline_ns:
+            # Touched messages can be due before later ones, because of the maximum from their delivery on.
+            later = [one for one in runs if one.deadline_ns > run.deadline_ns]
+            runs[run] = None
+            for one in later:
+                runs.move_to_end(one)
+            return
+        runs[run] = None
 
     def find(self, seq: int, consumer: Credit) -> Run:
         """The run that holds *seq*. Raises NotInFlight, also when another consumer has it."""
@@ -180,48 +152,42 @@ class InFlight:
             raise NotInFlight("client does not own message")
         return run
 
-    def remove(self, seq: int, consumer: Credit) -> Run:
+    def has(self, seq: int) -> bool:
+        """Whether it is in flight."""
+        return seq in self._entries or any(run.start < seq < run.end for run in self._wide)
+
+    def take(self, seq: int, consumer: Credit) -> Run:
         """Take *seq* out of flight and return the run it was in. Raises NotInFlight."""
         run = self.find(seq, consumer)
         del self._entries[seq]
         self.count -= 1
+        consumer.in_flight -= 1
         run.left -= 1
         if not run.left:
-            self._forget(run)
+            self._drop(run)
         elif not run.broken:
             run.start = seq + 1
             self._entries[run.start] = run
         return run
 
-    def has(self, seq: int) -> bool:
-        """Whether it is in flight."""
-        return seq in self._entries or any(run.start < seq < run.end for run in self._wide)
-
-    def take_away(self, seq: int) -> Credit:
-        """Take *seq*, which is in flight, from its consumer. Raises NotInFlight."""
-        run = self._entries.get(seq)
-        if run is None:
-            run = self._break_around(seq)
-        self.remove(seq, run.consumer)
-        return run.consumer
-
-    def remove_scattered(self, seqs: list[int], consumer: Credit) -> list[tuple[int, NotInFlight]]:
+    def take_each(self, seqs: Sequence[int], consumer: Credit) -> list[tuple[int, NotInFlight]]:
         """Take messages of *consumer* out of flight, in any order; returns index and reason of failures."""
         failed: list[tuple[int, NotInFlight]] = []
         entries = self._entries
-        removed = 0
-        for place, seq in enumerate(seqs):
+        taken = 0
+        for index, seq in enumerate(seqs):
             run = entries.get(seq)
             if run is not None and run.broken and run.left > 1 and run.consumer is consumer:
                 del entries[seq]
                 run.left -= 1
-                removed += 1
+                taken += 1
                 continue
             try:
-                self.remove(seq, consumer)
+                self.take(seq, consumer)
             except NotInFlight as why:
-                failed.append((place, why))
-        self.count -= removed
+                failed.append((index, why))
+        self.count -= taken
+        consumer.in_flight -= taken
         return failed
 
     def unbroken(self, seq: int, consumer: Credit) -> int:
@@ -231,123 +197,78 @@ class InFlight:
             return 0
         return run.left
 
-    def remove_head(self, seq: int, count: int) -> Run:
-        """Take *count* messages from *seq* on out of flight, at most as many as :meth:`unbroken` said.
-
-        Returns their run.
-        """
+    def take_head(self, seq: int, count: int) -> None:
+        """Take *count* messages from *seq* on out of flight, at most as many as :meth:`unbroken` said."""
         run = self._entries.pop(seq)
         self.count -= count
+        run.consumer.in_flight -= count
         run.left -= count
         if run.left:
             run.start = seq + count
             self._entries[run.start] = run
         else:
-            self._forget(run)
-        return run
+            self._drop(run)
 
     def touch(self, seq: int, consumer: Credit, deadline_ns: int) -> None:
         """Give *seq* a deadline of its own; its time of delivery does not change. Raises NotInFlight."""
         run = self.find(seq, consumer)
-        if run.left == 1 and deadline_ns >= run.deadline_ns:
-            # The heap still has the older deadline; when that passes, `expired` looks at this one.
-            run.deadline_ns = deadline_ns
-            return
-        delivered_ns, published = run.delivered_ns, run.published
+        published = run.published
         if published is not None:
-            place = run.place(seq)
-            published = published[place : place + 1]
-        self.remove(seq, consumer)
-        self.add(seq, seq + 1, consumer, delivered_ns, deadline_ns, published)
+            index = run.index(seq)
+            published = published[index : index + 1]
+        self.take(seq, consumer)
+        self.add(Run(seq, seq + 1, consumer, run.delivered_ns, deadline_ns, published))
 
     def break_run(self, seq: int) -> None:
         """Give each message of the run that begins with *seq* its own entry."""
         self._break(self._entries[seq])
 
     def next_deadline_ns(self) -> int | None:
-        """When :meth:`expired` may next find something; never late, perhaps early."""
-        heap = self._heap
-        while heap:
-            runs = heap[0][2]
-            while runs and not runs[-1].left:
-                runs.pop()
-                self._queued -= 1
-            if runs:
-                return heap[0][0]
-            self._pop()
-        return None
+        """When :meth:`expired` finds something; takes time in proportion to the consumers."""
+        return min((next(iter(runs)).deadline_ns for runs in self._runs.values()), default=None)
 
-    def expired(
-        self, now_ns: int, limit: int = _EXPIRED_AT_ONCE
-    ) -> Iterator[tuple[Credit, list[tuple[int, int]]]]:
-        """Take runs whose deadline has passed out of flight: yields their consumer and ranges of messages.
+    def expired(self, now_ns: int, limit: int = _EXPIRED_AT_ONCE) -> list[tuple[Credit, Ranges]]:
+        """Take runs whose deadline has passed out of flight: their consumers and ranges of messages.
 
-        It stops after *limit* messages or more, behind all runs of one moment; the next call finds the rest.
+        It stops after *limit* messages or more; the next call finds the others.
         """
-        heap = self._heap
-        while limit > 0 and heap and heap[0][0] <= now_ns:
-            runs = self._pop()
-            self._queued -= len(runs)
-            for run in runs:
-                if not run.left:
-                    continue
-                if run.deadline_ns > now_ns:
-                    self._push(run)
-                    continue
+        found: list[tuple[Credit, Ranges]] = []
+        for consumer, runs in list(self._runs.items()):
+            while limit > 0 and runs and (run := next(iter(runs))).deadline_ns <= now_ns:
                 limit -= run.left
-                yield run.consumer, self._take(run)
-            # Runs that stay have another entry, perhaps in another heap.
-            heap = self._heap
+                found.append((consumer, self._take_run(run)))
+        return found
 
-    def of_consumer(self, consumer: Credit) -> list[tuple[int, int]]:
+    def of_consumer(self, consumer: Credit) -> Ranges:
         """Take everything out of flight that *consumer* has; returns the ranges, sorted."""
-        if not self._held:
-            self._holds = len(self._entries) * _STALE_RATIO + _STALE_SLACK
-            last: Run | None = None
-            for run in self._entries.values():
-                if run is not last:
-                    self._hold(run)
-                    last = run
-        ranges: list[tuple[int, int]] = []
-        for run in self._held.pop(consumer, ()):
-            if run.left:
-                ranges.extend(self._take(run))
-        ranges.sort()
-        return ranges
+        return sorted(part for run in list(self._runs.get(consumer, ())) for part in self._take_run(run))
 
-    def remove_below(self, seq: int) -> Iterator[Credit]:
-        """Take every message below *seq* out of flight; yields the consumer of each."""
-        for run in {id(run): run for run in self._entries.values() if run.start < seq}.values():
-            if not run.broken:
-                self._break(run)
-        for low in [low for low in self._entries if low < seq]:
-            consumer = self._entries[low].consumer
-            self.remove(low, consumer)
-            yield consumer
-
-    def take_ranges(self, ranges: Ranges) -> Iterator[Credit]:
-        """Take messages in *ranges*, sorted and merged, out of flight; yields the consumer of each."""
-        for run in {id(run): run for run in self._entries.values()}.values():
-            if not run.broken and within(ranges, run.start, run.end):
-                self._break(run)
-        for seq in [one for one in self._entries if within(ranges, one, one + 1)]:
-            consumer = self._entries[seq].consumer
-            self.remove(seq, consumer)
-            yield consumer
-
-    def take_all(self) -> list[Run]:
-        """Take everything out of flight; returns the runs, with what was left of each."""
-        runs = list({id(run): run for run in self._entries.values()}.values())
-        self.clear()
-        return runs
+    def remove(self, ranges: Ranges) -> list[tuple[Credit, Ranges]]:
+        """Take messages in *ranges*, sorted and merged, out of flight: the ranges that each consumer had."""
+        taken: list[tuple[Credit, Ranges]] = []
+        for run in list(dict.fromkeys(self._entries.values())):
+            found = within(ranges, run.start, run.end)
+            if found == [(run.start, run.end)]:
+                taken.append((run.consumer, self._take_run(run)))
+            elif found:
+                seqs = [
+                    seq
+                    for seq in run.members()
+                    if within(found, seq, seq + 1) and (not run.broken or self._entries.get(seq) is run)
+                ]
+                for seq in seqs:
+                    self.take(seq, run.consumer)
+                if seqs:
+                    taken.append((run.consumer, ranges_of(seqs)))
+        return taken
 
     def ranges(self) -> Ranges:
         """What is in flight, sorted and merged."""
         return merged(self.snapshot().ranges())
 
-    def fresh(self) -> list[tuple[int, int]]:
+    def fresh(self) -> Ranges:
         """Ranges that were delivered since the last call and are in flight; not all of very many."""
-        found: list[tuple[int, int]] = []
+        found: Ranges = []
         runs: list[Run] = []
         for seq, run in islice(reversed(self._entries.items()), _FRESH_AT_ONCE):
             if not run.noted:
@@ -374,87 +295,29 @@ class InFlight:
             found.update([(seq, run) for seq in seqs if run.start < seq < run.end])
         return found
 
-    def lowest(self) -> int | None:
-        return min(self._entries, default=None)
-
-    def clear(self) -> None:
-        # A compiled __init__ that is called again does not release the values of the attributes.
-        self._entries, self._wide = {}, {}
-        self._held, self._holds = {}, 0
-        self._heap, self._serial = [], 0
-        self._newest, self._newest_ns = [], -1
-        self._queued = self.count = 0
-
-    def _push(self, run: Run) -> None:
-        if self._held:
-            self._hold(run)
-        self._queued += 1
-        deadline_ns = run.deadline_ns
-        if deadline_ns == self._newest_ns:
-            self._newest.append(run)
-            return
-        self._serial += 1
-        self._newest_ns = deadline_ns
-        self._newest = newest = [run]
-        heappush(self._heap, (deadline_ns, self._serial, newest))
-
-    def _hold(self, run: Run) -> None:
-        """Note whose *run* it is; drop all such notes when most of them may be about finished runs."""
-        self._holds -= 1
-        if not self._holds:
-            self._held.clear()
-            return
-        held = self._held.get(run.consumer)
-        if held is None:
-            self._held[run.consumer] = [run]
-        else:
-            held.append(run)
-
-    def _pop(self) -> list[Run]:
-        """The runs of the entry whose time comes first."""
-        _, _, runs = heappop(self._heap)
-        if runs is self._newest:
-            self._newest_ns = -1
-        return runs
-
-    def _forget(self, run: Run) -> None:
+    def _drop(self, run: Run) -> None:
+        """Forget *run*, of which nothing is in flight any more."""
+        runs = self._runs[run.consumer]
+        del runs[run]
+        if not runs:
+            del self._runs[run.consumer]
         if self._wide:
             self._wide.pop(run, None)
-        if self._queued > len(self._entries) * _STALE_RATIO + _STALE_SLACK:
-            self._drop_finished()
 
-    def _drop_finished(self) -> None:
-        """Remove runs from the heap that have no messages left."""
-        live: list[tuple[int, int, list[Run]]] = []
-        self._queued = 0
-        for entry in self._heap:
-            runs = entry[2]
-            if len(runs) > 1:
-                runs[:] = [run for run in runs if run.left]
-            if runs and runs[0].left:
-                live.append(entry)
-                self._queued += len(runs)
-        heapify(live)
-        self._heap = live
-        self._newest_ns = -1
-
-    def _take(self, run: Run) -> list[tuple[int, int]]:
+    def _take_run(self, run: Run) -> Ranges:
         entries = self._entries
-        ranges: list[tuple[int, int]] = []
         if run.broken:
-            for seq in run.members():
-                if entries.get(seq) is run:
-                    del entries[seq]
-                    if ranges and ranges[-1][1] == seq:
-                        ranges[-1] = (ranges[-1][0], seq + 1)
-                    else:
-                        ranges.append((seq, seq + 1))
+            seqs = [seq for seq in run.members() if entries.get(seq) is run]
+            for seq in seqs:
+                del entries[seq]
+            ranges = ranges_of(seqs)
         else:
             del entries[run.start]
-            ranges.append((run.start, run.end))
+            ranges = [(run.start, run.end)]
         self.count -= run.left
+        run.consumer.in_flight -= run.left
         run.left = 0
-        self._forget(run)
+        self._drop(run)
         return ranges
 
     def _break_around(self, seq: int) -> Run:

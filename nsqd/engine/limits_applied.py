@@ -12,6 +12,7 @@ from nsqd.engine.weight import excess
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
+from nsqd.log.ranges import merged
 from nsqd.log.tail import MessageLog
 
 # While nobody takes messages, expired ones are looked for no more often than this.
@@ -25,9 +26,10 @@ _RETRY_NS: Final = 1_000_000_000
 def apply_limits(channel: Channel, now_ns: int) -> int:
     """Apply the channel's policy; returns when it is to be applied again, 0 for never."""
     settings = channel.settings
-    if settings.drop_oldest and drop_oldest(channel, settings, channel.log):
+    if settings.drop_oldest and (dropped := drop_oldest(channel.backlog, settings, channel.log)):
+        channel.dropped_count += dropped
         channel.changed = True
-    if not settings.ttl_ns or not channel.depth:
+    if not settings.ttl_ns or not channel.backlog.pending.count:
         return 0
     if now_ns >= channel.expiry_ns:
         _expire(channel, settings, now_ns)
@@ -38,11 +40,10 @@ def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:
     """Give up the oldest waiting messages, as many as exceed the bound; returns how many."""
     dropped = 0
     # With a bound in bytes, only another look tells whether that was enough.
-    while (count := min(excess(backlog, settings, log), backlog.depth)) > 0:
-        backlog.give_up_first(count)
+    while (count := min(excess(backlog, settings, log), backlog.pending.count)) > 0:
+        backlog.remove(backlog.pending.first(count))
         backlog.weight.forget()
         dropped += count
-    backlog.dropped_count += dropped
     return dropped
 
 
@@ -56,7 +57,7 @@ def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
         found = log.read(position, position + 1) if position < log.next_seq else None
         published_ns = found.timestamp_ns(position) if isinstance(found, Block) else wall_ns
         if published_ns > wall_ns:
-            start = max(position, channel.finished.floor)
+            start = max(position, channel.backlog.finished.floor)
             position, published_ns = _behind_future(log, start, oldest_ns, wall_ns)
     except CannotRead:
         channel.expiry_ns = now_ns + _RETRY_NS
@@ -64,9 +65,10 @@ def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
     channel.expiry_ns = max(now_ns + 1, published_ns - offset_ns + settings.ttl_ns)
     # Later messages do not expire before that, so what comes back from there on needs no other look.
     channel.expired_below = position
-    for start, end in channel.give_up_below(position):
-        channel.changed = True
-        channel.give_up_expired(start, end)
+    expired = merged(channel.backlog.pending.below(position))
+    if expired:
+        channel.backlog.take_out(expired)
+        channel.give_up_expired(expired)
 
 
 def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The state of messages on a channel: waiting, deferred, in flight or finished. Changes nothing.
+"""The state of some or all messages on a channel, for readers in any thread. Changes nothing.
 
 To find the state of one message, every waiting span and every deferred run is looked at. So copies are made
 in the loop, and the state is worked out from them in any thread.
@@ -8,27 +8,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from heapq import nsmallest
 
-from nsqd.engine.backlog import Backlog
+from nsqd.engine.backlog import Backlog, MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.deferred import runs_in
 from nsqd.engine.in_flight import Run
-from nsqd.engine.pending_ranges import PendingList, PendingRange, ranges_waiting
+from nsqd.engine.pending import Entry, PendingList, ranges_in
 from nsqd.log.ranges import Ranges, merged, within
-
-
-class MessageState(Enum):
-    """What a channel has done with a message."""
-
-    WAITING = "waiting"
-    DEFERRED = "deferred"
-    IN_FLIGHT = "in_flight"
-    # On its way to the dead letters.
-    DYING = "dying"
-    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +34,16 @@ class MessageStatus:
     consumer: Credit | None = None
 
 
-_DYING = MessageStatus(MessageState.DYING)
+_DEAD_LETTERING = MessageStatus(MessageState.DEAD_LETTERING)
 _FINISHED = MessageStatus(MessageState.FINISHED)
-_AT_TOPIC = MessageStatus(MessageState.WAITING)
+_AT_TOPIC = MessageStatus(MessageState.PENDING)
 
 
 def work_on(channel: Channel, backlog: Backlog) -> int:
-    """How many entries are looked at for the state of one message."""
-    spans = sum(len(span) if isinstance(span, PendingList) else 1 for span in channel.queue)
-    return spans + len(channel.deferred) + len(backlog.deferred)
+    """How many messages and ranges are looked at for the state of one message."""
+    entries = channel.backlog.pending.entries
+    pending = sum(len(entry) if isinstance(entry, PendingList) else 1 for entry in entries)
+    return pending + channel.backlog.deferred.count + backlog.deferred.count
 
 
 class StatusSnapshot:
@@ -64,22 +53,22 @@ class StatusSnapshot:
         """*seqs* are messages that were stored; *backlog* is what the topic holds back for the channel."""
         self._seqs = seqs
         self._known: dict[int, MessageStatus] = {}
-        runs = channel.in_flight.runs_of(seqs)
-        dead_letter_queue = merged(channel.dead_letter_queue.ranges())
+        own = channel.backlog
+        runs = own.in_flight.runs_of(seqs)
+        dead_letter_queue = merged(own.dead_letter_queue.ranges())
         for seq in seqs:
-            pending = channel if seq < channel.end else backlog
             run = runs.get(seq)
             if run is not None:
                 self._known[seq] = _in_flight(run)
-            elif seq in pending.finished:
+            elif seq in (own if seq < own.end else backlog).finished:
                 self._known[seq] = _FINISHED
             elif dead_letter_queue and within(dead_letter_queue, seq, seq + 1):
-                self._known[seq] = _DYING
-        self._spans: list[PendingRange | PendingList] = []
+                self._known[seq] = _DEAD_LETTERING
+        self._pending: list[Entry] = []
         self._dues: list[array[int]] = []
         if len(self._known) < len(seqs):
-            self._spans = list(channel.queue)
-            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+            self._pending = list(own.pending.entries)
+            self._dues = own.deferred.snapshot() + backlog.deferred.snapshot()
 
     def resolve(self) -> list[MessageStatus]:
         """The state of each message, in the order in which they were given."""
@@ -91,9 +80,9 @@ class StatusSnapshot:
 
     def _find_waiting(self, unknown: list[int]) -> None:
         before = 1
-        for start, end in ranges_waiting(self._spans):
+        for start, end in ranges_in(self._pending):
             for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
-                self._known[seq] = MessageStatus(MessageState.WAITING, place=before + seq - start)
+                self._known[seq] = MessageStatus(MessageState.PENDING, place=before + seq - start)
             before += end - start
 
     def _find_deferred(self, unknown: list[int]) -> None:
@@ -109,17 +98,21 @@ class StateFilter:
 
     def __init__(self, channel: Channel, backlog: Backlog, state: MessageState) -> None:
         self._state = state
-        self._finished = (channel.finished.copy(), channel.end)
+        own = channel.backlog
+        self._finished = (own.finished.copy(), own.end)
         self._backlog = (backlog.finished.copy(), backlog.end)
-        self._in_flight = channel.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
-        self._spans = list(channel.queue) if state is MessageState.WAITING else []
-        self._held = list(backlog.queue) if state is MessageState.WAITING else []
-        self._dying = channel.dead_letter_queue.ranges()
+        self._in_flight = own.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
+        self._pending: list[Entry] = []
+        if state is MessageState.PENDING:
+            self._pending = [*own.pending.entries, *backlog.pending.entries]
+        self._dead_lettering: Ranges = []
+        if state is MessageState.DEAD_LETTERING:
+            self._dead_lettering = own.dead_letter_queue.ranges()
         self._dues: list[array[int]] = []
         # All of them, after the first question.
         self._all: Ranges | None = None
         if state is MessageState.DEFERRED:
-            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+            self._dues = own.deferred.snapshot() + backlog.deferred.snapshot()
 
     def ranges(self, start: int, end: int) -> Ranges:
         """Those of ``start <= seq < end``, sorted and merged.
@@ -135,9 +128,8 @@ class StateFilter:
     def _unsorted(self) -> Ranges:
         if self._in_flight is not None:
             return self._in_flight.ranges()
-        if self._state is MessageState.WAITING:
-            return ranges_waiting((*self._spans, *self._held))
-        return [(low, high) for _, low, high in runs_in(self._dues)]
+        deferred = [(start, end) for _, start, end in runs_in(self._dues)]
+        return ranges_in(self._pending) + self._dead_lettering + deferred
 
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
         """Due time and sequence of the first deferred messages behind *after*, which is such a pair.

@@ -11,10 +11,12 @@ def owner_of(channel: Channel, ids: MessageIds, message_id: bytes) -> tuple[Chan
     flight is taken, and *channel* comes first if the id has the present node id of this nsqd.
     """
     seq = ids.decode(message_id)
-    if not channel.siblings or (seq == ids.current(message_id) and seq >= 0 and channel.in_flight.has(seq)):
+    if not channel.siblings or (
+        seq == ids.current(message_id) and seq >= 0 and channel.backlog.in_flight.has(seq)
+    ):
         return channel, seq
     for sibling in channel.siblings:
         theirs = -1 if sibling.ids is None else sibling.ids.decode(message_id)
-        if theirs >= 0 and sibling.in_flight.has(theirs):
+        if theirs >= 0 and sibling.backlog.in_flight.has(theirs):
             return sibling, theirs
     return channel, seq

@@ -8,11 +8,12 @@ in turn; all else is separate. So an own topic without promoted copies works as 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nsqd.engine import finishing, notes, suspension
+from nsqd.engine import notes, suspension
 from nsqd.engine.channel import Channel
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
+from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges, merged, size_of, without
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
     own = broker.topic(copy.name, now_ns)
     own.promoted.append(copy)
     for channel in copy.channels.values():
-        suspension.suspend_only(channel, copy.suspended)
+        suspension.suspend_only(channel.backlog, copy.suspended)
     for name in list(copy.channels):
         _join(broker, own, copy, name)
     if not copy.channels:
@@ -77,7 +78,7 @@ def in_flight(copy: Topic) -> dict[str, Ranges]:
     Messages on their way to the dead letters are included.
     """
     flying = {
-        name: merged(channel.in_flight.ranges() + channel.dead_letter_queue.ranges())
+        name: merged(channel.backlog.in_flight.ranges() + channel.backlog.dead_letter_queue.ranges())
         for name, channel in copy.channels.items()
     }
     return {name: ranges for name, ranges in flying.items() if ranges}
@@ -97,7 +98,7 @@ def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool
         if channel.host is not None:
             gather_counts(channel.host)
             channel.host.part(channel)
-        channel.dead_letter_queue.clear()
+        channel.backlog.dead_letter_queue.remove([(0, EVERYTHING)])
         broker.forget(channel)
         # The dead letters may still refer to the channel.
         channel.deleted = True
@@ -175,7 +176,7 @@ def _make(broker: "Broker", topic: Topic, name: str, received: ChannelFacts, sto
 
 def merge_finished(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
     """Finish what another copy has finished, and note it; returns how many messages are news."""
-    news = finishing.merge_finished(channel, finished, topic.log.next_seq)
+    news = channel.merge_finished(finished, topic.log.next_seq)
     if news:
         topic.changed = True
         if not isinstance(topic, ReplicaTopic):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from nsqd.engine import finishing, seeking
+from nsqd.engine import seeking
 from nsqd.engine.channel import Channel
 from nsqd.engine.generations import BEFORE, lasting
 from nsqd.engine.notes import (
@@ -23,7 +23,7 @@ from nsqd.engine.notes import (
     BadNote,
 )
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, holes
+from nsqd.log.ranges import Ranges, holes, ranges_of
 
 
 def apply(topic: Topic, content: bytes) -> None:
@@ -77,12 +77,15 @@ def _delete(topic: Topic, channel: Channel, _note: dict[str, Any]) -> None:
 def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     offset_ns = topic.wall.offset_ns
     defer = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
+    backlog = channel.backlog
+    ranges = [part for one in ranges_of(sorted(defer)) for part in backlog.unfinished(*one)]
     # All at once: one by one it would take minutes when a million messages are deferred.
-    for seq in channel.take_out(set(defer)):
+    backlog.take_out(ranges)
+    for seq in [seq for start, end in ranges for seq in range(start, end)]:
         due_ns, attempts = defer[seq]
         if attempts:
-            channel.attempts[seq] = attempts
-        channel.defer(seq, seq + 1, due_ns - offset_ns)
+            backlog.attempts[seq] = attempts
+        backlog.defer(seq, seq + 1, due_ns - offset_ns)
 
 
 def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
@@ -91,7 +94,7 @@ def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
 
 
 def _finish(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    finishing.merge_finished(channel, _ranges(note["sequences"]), topic.log.next_seq)
+    channel.merge_finished(_ranges(note["sequences"]), topic.log.next_seq)
 
 
 def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:

@@ -6,13 +6,14 @@ notes are written to its log. Changes are in its checkpoints. Operations on prom
 
 from typing import Any
 
+from nsqd.engine import suspension
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
-from nsqd.log.tail import BlockSource
+from nsqd.log.tail import Storage
 
 
 class ReplicaTopic(Topic):
@@ -25,12 +26,12 @@ class ReplicaTopic(Topic):
         name: str,
         origin: str,
         ids: MessageIds,
-        source: BlockSource,
+        store: Storage | None,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
         """*origin* is the identity of the node that accepted the messages; *ids* are of its messages."""
-        super().__init__(name, ids, source, 0, 0, wall, settings_of)
+        super().__init__(name, ids, store, 0, 0, wall, settings_of)
         self.origin = origin
         self.ids = ids
         # Messages that its channels withhold, including channels that are made later.
@@ -47,8 +48,7 @@ class ReplicaTopic(Topic):
         channel = super().add_channel(name, kept, generation)
         channel.ids = self.ids
         if self.suspended:
-            channel.suspended = self.suspended
-            channel.remove_waiting(self.suspended)
+            suspension.suspend(channel.backlog, self.suspended)
         return channel
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:  # noqa: ARG002 - the same for all

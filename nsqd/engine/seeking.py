@@ -5,8 +5,6 @@ that is set back begins again with another generation: nothing that was noted of
 """
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.journal import Journal
-from nsqd.engine.state import enqueue_ranges
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, within, without
 
@@ -21,40 +19,31 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     """
     # The topic hands over the messages that wait there, even if the channel is set to a position within them.
     waiting = topic.backlog.lowest()
-    end = channel.end if waiting is None else min(channel.end, waiting)
-    for consumer in channel.in_flight.remove_below(position):
-        channel.taken_from(consumer)
-    channel.dead_letter_queue.drop_below(position)
-    dead_letter_queue = channel.dead_letter_queue.ranges()
-    deferred = [run for run in channel.deferred.runs() if run[2] > position]
-    attempts = {seq: count for seq, count in channel.attempts.items() if seq >= position}
+    backlog = channel.backlog
+    end = backlog.end if waiting is None else min(backlog.end, waiting)
+    channel.remove([(0, position)])
+    deferred = list(backlog.deferred.runs())
+    attempts = backlog.attempts.copy()
 
-    channel.clear()
-    channel.begin(position)
-    if channel.journal is not None:
-        channel.journal = Journal()
+    backlog.begin(position)
     for start, stop in within(kept, position, end):
-        channel.finished.add(channel.end, start)
-        channel.end = stop
-    channel.finished.add(channel.end, end)
-    channel.end = max(position, end)
+        backlog.finished.add(backlog.end, start)
+        backlog.end = stop
+    backlog.finished.add(backlog.end, end)
+    backlog.end = max(position, end)
 
-    settled = channel.finished.copy()
+    settled = backlog.finished.copy()
     for seq, count in attempts.items():
         if seq not in settled:
-            channel.attempts[seq] = count
-            if channel.journal is not None:
-                channel.journal.tried(seq, seq + 1, count)
-    for start, stop in dead_letter_queue:
+            backlog.set_attempts(seq, seq + 1, count)
+    for start, stop in backlog.dead_letter_queue.ranges() + backlog.in_flight.ranges():
         settled.add(start, stop)
-    for start, stop in channel.in_flight.ranges():
-        settled.add(start, stop)
-    channel.in_flight.note_again()
+    backlog.in_flight.note_again()
     for due_ns, start, stop in deferred:
-        for low, high in settled.missing(max(start, position), stop):
-            channel.defer(low, high, due_ns)
+        for low, high in settled.missing(start, stop):
+            backlog.defer(low, high, due_ns)
         settled.add(start, stop)
-    enqueue_ranges(channel, settled.missing(position, end))
+    backlog.enqueue(settled.missing(position, end))
     channel.committed = position
     channel.absent = without([(position, end)], kept) if position < end else []
     channel.ahead = []

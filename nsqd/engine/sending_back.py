@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nsqd.engine.backlog import Backlog
-from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.batches import Batch
 from nsqd.log.headers import extension
+from nsqd.log.ranges import merged, without
 
 # The headers that are added to a dead letter begin with this.
 ADDED: Final = "dead-"
@@ -29,10 +28,8 @@ class Letter(NamedTuple):
 def is_there(topic: Topic, seq: int) -> bool:
     """Whether a channel must deliver the message and does not have it in flight."""
     return any(
-        seq < pending.end
-        and seq not in pending.finished
-        and not (isinstance(pending, Channel) and pending.in_flight.runs_of([seq]))
-        for pending in _backlogs(topic)
+        seq < backlog.end and seq not in backlog.finished and not backlog.in_flight.has(seq)
+        for backlog in topic.all_backlogs()
     )
 
 
@@ -52,14 +49,8 @@ def batch_of(letters: Sequence[Letter]) -> Batch:
 
 def finish(topic: Topic, seqs: Iterable[int]) -> None:
     """Finish messages that were sent back, for all who deliver them; a consumer that has one keeps it."""
-    for pending in _backlogs(topic):
-        mine = {seq for seq in seqs if seq < pending.end and seq not in pending.finished}
-        taken = sorted(pending.take_out(mine)) if mine else []
-        for seq in taken:
-            pending.attempts.pop(seq, None)
-            pending.finished.add_one(seq)
+    sent_back = merged([(seq, seq + 1) for seq in seqs])
+    for backlog in topic.all_backlogs():
+        kept = merged(backlog.in_flight.ranges() + backlog.dead_letter_queue.ranges())
+        backlog.remove(without(sent_back, kept))
     topic.changed = True
-
-
-def _backlogs(topic: Topic) -> list[Backlog]:
-    return [topic.backlog, *topic.channels.values()]

@@ -6,7 +6,6 @@ be brought up to date with what was added since: the `Additions`.
 """
 
 from array import array
-from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from nsqd.engine.backlog import Backlog
@@ -58,20 +57,7 @@ class BacklogState:
         for at in range(0, len(tries), WIDTH):
             for start, end in self.finished.missing(tries[at + 1], tries[at + 2]):
                 backlog.attempts.update(dict.fromkeys(range(start, end), tries[at]))
-        enqueue_ranges(backlog, settled.missing(floor, self.end))
-
-
-def enqueue_ranges(backlog: Backlog, ranges: Ranges) -> None:
-    """Let pending messages in *ranges* wait in that order; those with attempts were delivered before."""
-    tried = sorted(backlog.attempts)
-    for start, end in ranges:
-        for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
-            if start < seq:
-                backlog.enqueue(start, seq)
-            backlog.enqueue_redelivered(seq, seq + 1)
-            start = seq + 1
-        if start < end:
-            backlog.enqueue(start, end)
+        backlog.enqueue(settled.missing(floor, self.end))
 
 
 @dataclass(slots=True)
@@ -117,27 +103,29 @@ class Additions:
         self.journals += later.journals
 
 
-def backlogs(topic: Topic) -> list[Backlog]:
-    """All backlogs that a checkpoint covers: the topic's backlog, and the channels that are on disk."""
-    return [topic.backlog, *(channel for channel in topic.channels.values() if not channel.ephemeral)]
+def owners(topic: Topic) -> dict[Backlog, Channel | None]:
+    """All backlogs that a checkpoint covers, and the channel of each: the topic's own has none.
+
+    Ephemeral channels are left out.
+    """
+    channels = {one.backlog: one for one in topic.channels.values() if not one.ephemeral}
+    return {topic.backlog: None, **channels}
 
 
-def take_change(backlog: Backlog) -> Additions:
+def take_change(backlog: Backlog, channel: Channel | None) -> Additions:
     """What was added since the last call; the cost is in proportion to that."""
     journal = backlog.journal or Journal()
-    if isinstance(backlog, Channel):
-        for start, end in backlog.in_flight.fresh():
-            # After a crash nobody can answer it, so it counts as tried now.
-            if not backlog.attempts:
-                journal.tried(start, end, 1)
-                continue
-            for seq in range(start, end):
-                journal.tried(seq, seq + 1, backlog.attempts.get(seq, 1))
-    generation = backlog.generation if isinstance(backlog, Channel) else 0
-    return Additions(backlog.finished.take_changed(), [journal.take()], generation)
+    for start, end in backlog.in_flight.fresh():
+        # After a crash nobody can answer it, so it counts as tried now.
+        if not backlog.attempts:
+            journal.tried(start, end, 1)
+            continue
+        for seq in range(start, end):
+            journal.tried(seq, seq + 1, backlog.attempts.get(seq, 1))
+    return Additions(backlog.finished.take_changed(), [journal.take()], channel.generation if channel else 0)
 
 
 def wanted_of(topic: Topic) -> WantedPositions:
     """What is wanted of the topic now, see `Topic.wanted`; a copy for any thread."""
-    backlogs = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
+    backlogs = [(one.finished.copy(), one.end) for one in topic.all_backlogs()]
     return WantedPositions(backlogs, topic.retention_start)

@@ -6,9 +6,7 @@ checkpoint has them: after a start they are suspended again, or not.
 """
 
 from nsqd.engine.backlog import Backlog
-from nsqd.engine.channel import Channel
 from nsqd.engine.facts import within_all
-from nsqd.engine.state import enqueue_ranges
 from nsqd.log.ranges import Ranges, merged, without
 
 
@@ -16,7 +14,7 @@ def suspend(backlog: Backlog, ranges: Ranges) -> None:
     """Take messages in *ranges* out of the waiting ones until they are delivered again."""
     ranges = merged(ranges)
     backlog.suspended = merged([*backlog.suspended, *ranges])
-    backlog.remove_waiting(ranges)
+    backlog.pending.remove(ranges)
 
 
 def resume(backlog: Backlog, ranges: Ranges) -> None:
@@ -26,10 +24,9 @@ def resume(backlog: Backlog, ranges: Ranges) -> None:
         return
     backlog.suspended = without(backlog.suspended, freed)
     elsewhere = [(start, end) for _, start, end in backlog.deferred.runs()]
-    if isinstance(backlog, Channel):
-        elsewhere += backlog.in_flight.ranges() + backlog.dead_letter_queue.ranges()
-    back = without([part for start, end in freed for part in backlog.pending(start, end)], merged(elsewhere))
-    enqueue_ranges(backlog, back)
+    elsewhere += backlog.in_flight.ranges() + backlog.dead_letter_queue.ranges()
+    unfinished = [part for start, end in freed for part in backlog.unfinished(start, end)]
+    backlog.enqueue(without(unfinished, merged(elsewhere)))
 
 
 def suspend_only(backlog: Backlog, ranges: Ranges) -> None:

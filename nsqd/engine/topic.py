@@ -5,11 +5,10 @@ adds it to the log and to the channels. When the write failed, the server abando
 sees a message whose publisher is told that it was not stored. Other events of the topic are staged as notes.
 """
 
-from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from nsqd.engine import finishing, generations, notes
+from nsqd.engine import generations, notes
 from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
@@ -22,7 +21,7 @@ from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
-from nsqd.log.tail import BlockSource, MessageLog
+from nsqd.log.tail import MessageLog, NoSource, Storage
 
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
@@ -58,6 +57,7 @@ class Topic(Staging):
         "changed",
         "channels",
         "deleted",
+        "dropped_count",
         "exclusive",
         "gone",
         "log",
@@ -67,21 +67,21 @@ class Topic(Staging):
         "paused",
         "promoted",
         "settings",
-        "source",
+        "store",
     )
 
     def __init__(
         self,
         name: str,
         ids: MessageIds,
-        source: BlockSource,
+        store: Storage | None,
         next_seq: int,
         memory_limit: int,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
         room: DedupBudget | None = None,
     ) -> None:
-        """*source* is the topic's own: it has what is stored of this topic and nothing else.
+        """*store* is the topic's own log on disk; None for a topic that lives in memory only.
 
         *room* is the node's room for ids of published messages.
         """
@@ -89,9 +89,11 @@ class Topic(Staging):
         self._settings_of = settings_of
         # Policies for the topic; each channel has its own.
         self.settings = settings_of(name, "")
-        self.source = source
+        self.store = store
         self.memory_limit = memory_limit
-        self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
+        self.log = MessageLog(
+            NoSource() if store is None else store.segments, next_seq, memory_limit, keep_all=self.ephemeral
+        )
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
@@ -103,6 +105,8 @@ class Topic(Staging):
         self.deleted = False
         self.message_count = 0
         self.message_bytes = 0
+        # Messages of the backlog that a policy's bound dropped.
+        self.dropped_count = 0
         # Something happened since the last checkpoint.
         self.changed = True
         # Messages that are for one channel and no other, in order: first, end, the channel's name.
@@ -149,7 +153,7 @@ class Topic(Staging):
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage a note that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
-            came = (seq, self.wall.at(due_ns), channel.attempts.get(seq, 1))
+            came = (seq, self.wall.at(due_ns), channel.backlog.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
     def add_exclusive(self, channel_name: str, first: int, end: int) -> None:
@@ -174,7 +178,7 @@ class Topic(Staging):
             if self._exclusive:
                 exclusive += self._enqueue_exclusive(first, end, due_ns)
                 continue
-            for backlog in self.channels.values() if flowing else (self.backlog,):
+            for backlog in self.backlogs():
                 backlog.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
@@ -214,7 +218,7 @@ class Topic(Staging):
                 owner = self.channels.get(name)
                 exclusive += stop - first
                 if owner is not None:
-                    owner.extend(first, stop, due_ns)
+                    owner.backlog.extend(first, stop, due_ns)
                     owner.message_count += stop - first
             else:
                 stop = min(stop, end)
@@ -265,7 +269,11 @@ class Topic(Staging):
 
     def backlogs(self) -> list[Backlog]:
         """Those who deliver what is published now: the channels, or the backlog."""
-        return list(self.channels.values()) if self.flowing else [self.backlog]
+        return [one.backlog for one in self.channels.values()] if self.flowing else [self.backlog]
+
+    def all_backlogs(self) -> list[Backlog]:
+        """The topic's own backlog and those of all channels."""
+        return [self.backlog, *(channel.backlog for channel in self.channels.values())]
 
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
         """Make a channel; it must deliver what is published from now on, and the first one also what waits.
@@ -279,9 +287,9 @@ class Topic(Staging):
         # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
-        channel.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
+        channel.backlog.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
         for start, end in given:
-            channel.extend(start, end)
+            channel.backlog.extend(start, end)
             channel.message_count += end - start
         self.changed = True
         self.pump()
@@ -327,29 +335,22 @@ class Topic(Staging):
     def pump(self) -> bool:
         """Hand the backlog to the channels if messages flow; True when there was any."""
         backlog = self.backlog
-        if not self.flowing or not (backlog.depth or backlog.deferred):
+        if not self.flowing or not backlog.count():
             return False
         for channel in self.channels.values():
-            channel.take_over(backlog)
+            channel.backlog.merge(backlog)
             channel.expiry_ns = 0
-            if channel.committed:
-                # A reader of the log may have acknowledged messages while they waited here.
-                channel.drop_below(channel.committed)
-            channel.message_count += backlog.depth + len(backlog.deferred)
-            if channel.ahead:
-                ahead, channel.ahead = channel.ahead, []
-                finishing.finish(channel, ahead)
-        backlog.clear()
+            channel.message_count += backlog.count()
+            # A reader of the log, or another nsqd, may have finished messages while they waited here.
+            channel.remove([(0, channel.committed), *channel.ahead])
+            channel.ahead = []
+        backlog.remove([(0, backlog.end)])
         self.changed = True
         return True
 
     def empty(self, first: int = 0) -> None:
         """Drop what waits at the topic from sequence *first* on; its channels keep their pending messages."""
-        waiting = self.backlog.lowest()
-        if waiting is None or waiting >= first:
-            self.backlog.clear()
-        else:
-            self.backlog.drop_from(first)
+        self.backlog.remove([(first, self.backlog.end)])
         self.changed = True
 
     def acknowledged(self, channel: Channel) -> int:
@@ -361,7 +362,7 @@ class Topic(Staging):
 
     def low_water(self) -> int:
         """The sequence below which no channel must deliver anything."""
-        lowest = [backlog.lowest() for backlog in (self.backlog, *self.channels.values())]
+        lowest = [backlog.lowest() for backlog in self.all_backlogs()]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
     @property
@@ -383,9 +384,8 @@ class Topic(Staging):
         """The messages of ``start <= seq < end`` that a channel must deliver or a policy keeps, sorted and
         merged.
         """
-        backlogs: Iterable[Backlog] = (self.backlog, *self.channels.values())
-        pending = chain.from_iterable(one.pending(start, end) for one in backlogs)
-        return merged([*pending, (max(start, self.retention_start), end)])
+        unfinished = chain.from_iterable(one.unfinished(start, end) for one in self.all_backlogs())
+        return merged([*unfinished, (max(start, self.retention_start), end)])
 
     def trim(self) -> bool:
         """Drop some of the messages in memory that no channel must deliver; False when none are left."""
@@ -397,7 +397,7 @@ class Topic(Staging):
 
     def backend_depth(self, backlog: Backlog) -> int:
         """How many waiting messages are beyond the memory limit."""
-        return 0 if self.ephemeral else backlog.count_below(self.log.next_seq - self.memory_limit)
+        return 0 if self.ephemeral else backlog.pending.count_below(self.log.next_seq - self.memory_limit)
 
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""

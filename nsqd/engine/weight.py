@@ -23,7 +23,7 @@ class Weighed(Protocol):
     def count(self) -> int:
         """How many messages."""
 
-    def count_pending(self, start: int, end: int) -> int:
+    def count_unfinished(self, start: int, end: int) -> int:
         """How many of ``start <= seq < end``."""
 
 
@@ -44,7 +44,7 @@ class Weight:
             return 0
         if abs(count - self._weighed) * _PART > self._weighed:
             # From the first message that is pending, so that a long log costs nothing before it.
-            self._bytes = log.weigh(backlog.finished.floor, backlog.end, backlog.count_pending)
+            self._bytes = log.weigh(backlog.finished.floor, backlog.end, backlog.count_unfinished)
             self._count = self._weighed = count
         elif backlog.end != self._end:
             self._bytes += log.weigh(self._end, backlog.end, size_of_range)

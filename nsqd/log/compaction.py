@@ -52,7 +52,7 @@ class Spoiled(Exception):
 
 
 class Compaction:
-    """One attempt: :meth:`run` in any thread, then ``ShrinkingLog.end_compaction``."""
+    """One attempt: :meth:`run` in any thread, then ``Cleaner.end_compaction``."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Compaction:
             read = 0
             for append, data in self._appends(segment, page):
                 # Notes are not copied, because both checkpoints know them: see
-                # `ShrinkingLog.begin_compaction`.
+                # `Cleaner.begin_compaction`.
                 wanted = [] if append.is_note else within(here, append.first, append.next)
                 if wanted:
                     blocks += _parts(append, data, wanted)

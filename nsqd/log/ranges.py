@@ -170,7 +170,7 @@ class RangeSet:
         page[position & _LOW] = 1
         self._changed.add(number)
 
-    def add_all(self, positions: list[int]) -> None:
+    def add_all(self, positions: Sequence[int]) -> None:
         """Add each of the *positions*, which lie near one another, in any order."""
         floor = self.floor
         last = -1

@@ -17,6 +17,7 @@ from nsqd.log.gaps import Gap
 from nsqd.log.headers import extension_bytes
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.segment import Segment
+from nsqd.log.segments import Segments
 
 
 class Filter(Protocol):
@@ -79,7 +80,7 @@ class BlockInMemory:
 
 
 def parts_on_disk(
-    disk: Disk, segments: Sequence[Segment], there: Ranges, most: int, *, forward: bool
+    disk: Disk, segments: Segments, there: Ranges, most: int, *, forward: bool
 ) -> Iterator[PageOnDisk]:
     """The pages that hold any of *there*, first or last one first, until they have *most* bytes together."""
     for segment in segments if forward else reversed(segments):

@@ -25,16 +25,13 @@ class SegmentState(Enum):
     SEALED = "sealed"
     # All of it is durable.
     SYNCED = "synced"
-    # A sync of it failed. Nobody knows what of it is on the disk, and another sync would not tell.
-    FAILED = "failed"
 
 
 # What a segment in each state may become.
 FOLLOWING: Final = {
     SegmentState.OPEN: (SegmentState.SEALED,),
-    SegmentState.SEALED: (SegmentState.SYNCED, SegmentState.FAILED),
+    SegmentState.SEALED: (SegmentState.SYNCED,),
     SegmentState.SYNCED: (),
-    SegmentState.FAILED: (),
 }
 
 
@@ -93,7 +90,7 @@ class Segment:
     @property
     def closed(self) -> bool:
         """Whether the file is neither appended to nor synced any more."""
-        return self.state is SegmentState.SYNCED or self.state is SegmentState.FAILED
+        return self.state is SegmentState.SYNCED
 
     @property
     def is_durable(self) -> bool:

@@ -1,10 +1,11 @@
-"""The log of one topic as it lies on disk, for reading: which messages exist, and their blocks.
+"""The segments of one topic's log: which messages exist, and their blocks.
 
 A read gives a block or a gap, or it fails for now.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nsqd.log import pages, scattered
@@ -14,27 +15,93 @@ from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.segment import Segment
 from nsqd.log.tail import READS_AT_ONCE
+from nsqd.log.tap import Tap
 
 
-class StoredLog:
-    """The segments of one topic, oldest first."""
+class Segments:
+    """The segments of one topic, oldest first; `Appender` and `Cleaner` change them."""
 
-    __slots__ = ("_cache", "_disk", "_firsts", "_logged", "_segments", "_warn", "end", "folder")
+    __slots__ = (
+        "_firsts",
+        "_logged",
+        "_segments",
+        "cache",
+        "deleted",
+        "disk",
+        "end",
+        "folder",
+        "notes",
+        "read_only",
+        "removable",
+        "tap",
+        "warn",
+    )
 
     def __init__(
-        self, disk: Disk, folder: Path, warn: Callable[[str], None], cache: Cache | None = None
+        self, disk: Disk, folder: Path, warn: Callable[[str], None], cache: Cache, *, read_only: bool = False
     ) -> None:
-        """*warn* is called with a sentence about each loss that is found; *cache* is that of the node."""
+        """*warn* is called with a sentence about each problem; *cache* is that of the node.
+
+        A *read_only* log is a copy of another nsqd's: its origin has the messages that the copy lacks, or
+        reports them as lost.
+        """
+        self.disk = disk
         self.folder = folder
-        # The sequence after the last message that was ever stored.
+        self.warn = warn
+        self.cache = cache
+        self.read_only = read_only
+        # The sequence after the last message that was ever stored, and how many notes were stored.
         self.end = 0
-        self._disk = disk
-        self._warn = warn
+        self.notes = 0
+        # The topic was deleted; nothing of it may be looked up by its name any more.
+        self.deleted = False
+        # Hears of every write while somebody copies the log.
+        self.tap: Tap | None = None
+        # Segments that were removed and whose files still exist.
+        self.removable: deque[Segment] = deque()
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
-        self._cache = cache or Cache(disk)
         # Losses that were already logged.
         self._logged: set[Gap] = set()
+
+    # --- the list ---
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    def load(self, segments: list[Segment]) -> None:
+        """Take over the segments that a start has found, oldest first."""
+        self._segments = segments
+        self._firsts = [segment.first for segment in segments]
+
+    def add(self, segment: Segment) -> None:
+        """Add the newest segment."""
+        self._segments.append(segment)
+        self._firsts.append(segment.first)
+
+    def remove(self, segments: list[Segment]) -> None:
+        """Remove *segments* from the log; their files stay."""
+        for segment in segments:
+            self.cache.forget(segment)
+            index = self._segments.index(segment)
+            del self._segments[index], self._firsts[index]
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of neighbours."""
+        index = self._segments.index(old[0])
+        self._segments[index : index + len(old)] = [new]
+        self._firsts[index : index + len(old)] = [new.first]
+        for segment in old:
+            self.cache.forget(segment)
 
     # --- what there is ---
 
@@ -81,9 +148,20 @@ class StoredLog:
         return {segment.header.origin for segment in self._segments}
 
     @property
-    def segments(self) -> Sequence[Segment]:
-        """The files of the log, oldest first."""
-        return self._segments
+    def synced(self) -> int:
+        """Messages below this sequence are durable."""
+        for segment in self._segments:
+            if segment.synced < segment.next:
+                return segment.synced
+        return self.end
+
+    @property
+    def synced_notes(self) -> int:
+        """Notes up to this number are durable."""
+        for segment in self._segments:
+            if segment.synced_notes < segment.last_note:
+                return segment.synced_notes
+        return self.notes
 
     @property
     def size(self) -> int:
@@ -155,7 +233,7 @@ class StoredLog:
     @property
     def reads(self) -> int:
         """How many reads of the disk there were so far, of all topics."""
-        return self._cache.reads
+        return self.cache.reads
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
@@ -166,8 +244,8 @@ class StoredLog:
         """
         found: list[Piece] = []
         at = 0
-        end_reads = self._cache.reads + READS_AT_ONCE
-        while at < len(seqs) and room > 0 and (reads := end_reads - self._cache.reads) > 0:
+        end_reads = self.cache.reads + READS_AT_ONCE
+        while at < len(seqs) and room > 0 and (reads := end_reads - self.cache.reads) > 0:
             segment = self._segments[bisect_right(self._firsts, seqs[at]) - 1] if self._segments else None
             if segment is None or not segment.pages or not segment.first <= seqs[at] < segment.next:
                 break
@@ -176,7 +254,7 @@ class StoredLog:
             wanted = seqs[at:behind]
             try:
                 frames = scattered.frames(
-                    self._disk, self._cache, segment, page, wanted, room, reads, extended=extended
+                    self.disk, self.cache, segment, page, wanted, room, reads, extended=extended
                 )
             except OSError:
                 break
@@ -207,22 +285,18 @@ class StoredLog:
         if not segment.pages:
             return Gap(seq, segment.next, Why.COMPACTED)
         try:
-            found = pages.read(self._disk, self._cache, segment, segment.page_of(seq), seq, end)
+            found = pages.read(self.disk, self.cache, segment, segment.page_of(seq), seq, end)
         except OSError as error:
             raise CannotRead(words_of(error)) from error
         if found is None:
             found = Gap(seq, seq + 1, Why.DAMAGED)
         return self._lost(found) if isinstance(found, Gap) and found.is_loss else found
 
-    def _evict(self, segment: Segment) -> None:
-        """Forget what is in memory of a segment whose file is removed."""
-        self._cache.forget(segment)
-
     def _lost(self, gap: Gap) -> Gap:
-        if gap not in self._logged:
+        if not self.read_only and gap not in self._logged:
             self._logged.add(gap)
             count = gap.end - gap.start
-            self._warn(
+            self.warn(
                 f"{self.folder}: up to {count} messages from {gap.start:x} on are lost: {gap.why.value}"
             )
         return gap

@@ -60,6 +60,14 @@ class BlockSource(Protocol):
         """
 
 
+class Storage(Protocol):
+    """The log of a topic on disk."""
+
+    @property
+    def segments(self) -> BlockSource:
+        """Where the blocks of the topic are read from."""
+
+
 class NoSource:
     """The source of a log that lives in memory only."""
 

@@ -26,7 +26,7 @@ def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[s
         for channel in topic.channels.values():
             name = f"channel {topic.name}/{channel.name}"
             of_channel = changed(topic.name, channel.name)
-            yield from _of(name, topic, channel, channel.settings, of_channel, now_ns)
+            yield from _of(name, topic, channel.backlog, channel.settings, of_channel, now_ns)
 
 
 def keeps_less(old: Settings, new: Settings) -> bool:
@@ -46,7 +46,8 @@ def _of(
     if new.drop_oldest and not (old.drop_oldest and _as_wide(old, new)):
         excess = backlog.count() - new.max_depth if new.max_depth else 0
         if excess > 0:
-            yield f"{name} would drop the oldest {min(excess, backlog.depth)} of {backlog.count()} messages"
+            oldest = min(excess, backlog.pending.count)
+            yield f"{name} would drop the oldest {oldest} of {backlog.count()} messages"
         elif new.max_bytes and backlog.weight.of(backlog, topic.log) > new.max_bytes:
             yield f"{name} would drop what is more than {new.max_bytes} bytes"
     shorter = new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from nsqclient.wire.errors import E_AUTH_FIRST, E_UNAUTHORIZED, ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
-from nsqclient.wire.quote import quote
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.credit import Sink
@@ -14,6 +13,7 @@ from nsqd.engine.topic import Topic
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Slices
 from nsqd.protocol.identify import Upgrade, default_settings
+from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Suspended
 from nsqd.protocol.states import State
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqclient.wire.names import is_valid_name_bytes
-from nsqclient.wire.quote import quote
 from nsqd.engine import topology
 from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
 from nsqd.engine.in_flight import NotInFlight
@@ -14,6 +13,7 @@ from nsqd.engine.owners import owner_of
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
 from nsqd.protocol.connection_state import ConnectionState
+from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import number, text
 from nsqd.protocol.replies import CLOSE_WAIT, OK
 from nsqd.protocol.states import State
@@ -138,25 +138,26 @@ def _finish(
     consumer = session.consumer
     if consumer is None:
         return
+    in_flight = channel.backlog.in_flight
     while start < end:
         seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
         # The FINs of a client that answers a delivery from front to back are known in advance: the ids of the
         # run, one after another. Then the whole batch is finished at once.
-        count = min(channel.in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
+        count = min(in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
         if count > 1:
             count = min(count, SUFFIX_MASK + 1 - (seq & SUFFIX_MASK))
             low = seq & SUFFIX_MASK
             between = b"\nFIN " + data[start + 4 : start + 16]
             if data.startswith(between.join(SUFFIXES[low : low + count]), start + 16):
-                channel.finish_head(seq, count, consumer, now_ns)
+                channel.finish(range(seq, seq + count), consumer, now_ns)
                 start += count * _FIN_LENGTH
                 continue
             # Out of order: from here on each message of the run is looked up by itself.
-            channel.in_flight.break_run(seq)
+            in_flight.break_run(seq)
         stop = min(end, start + _FIN_LENGTH * _SCATTERED)
         message_ids = [message_id for (message_id,) in _FIN_ID.iter_unpack(data[start:stop])]
         seqs = list(map(ids.decode_hex, message_ids))
-        for i, why in channel.finish_scattered(seqs, consumer, now_ns):
+        for i, why in channel.finish(seqs, consumer, now_ns):
             _not_answered(session, "FIN", message_ids[i], why)
         start = stop
 
@@ -168,7 +169,8 @@ def fin(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, n
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
         channel, seq = owner_of(consumer.channel, session.broker.ids, message_id)
-        channel.finish(seq, consumer, now_ns)
+        for _, why in channel.finish([seq], consumer, now_ns):
+            raise why
         _served(session, consumer)
     except NotInFlight as error:
         _not_answered(session, "FIN", message_id, error)

@@ -13,7 +13,6 @@ from nsqclient.wire.errors import (
     ProtocolError,
 )
 from nsqclient.wire.names import is_valid_name_bytes
-from nsqclient.wire.quote import quote
 from nsqd.engine.topic import Draining, Refused, Topic
 from nsqd.log.frames import piece_of
 from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
@@ -22,6 +21,7 @@ from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
 from nsqd.protocol.connection_state import ConnectionState, LongBatch, PublishMark
 from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
+from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
 

@@ -18,7 +18,7 @@ from nsqclient.wire.errors import (
     ProtocolError,
 )
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
-from nsqclient.wire.pieces import add_piece, from_byte
+from nsqcore.pieces import add_piece, from_byte
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import GONE, Sink
 from nsqd.engine.identity import parse_identity

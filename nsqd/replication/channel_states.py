@@ -27,12 +27,12 @@ def pending_of(topic: Topic) -> dict[ChannelKey, Ranges]:
     readable = facts.readable(topic, extents_of(topic))
     end = topic.log.next_seq
     found = {
-        (name, channel.generation): facts.within_all(channel.pending(0, end), readable)
+        (name, channel.generation): facts.within_all(channel.backlog.unfinished(0, end), readable)
         for name, channel in topic.channels.items()
         if not channel.ephemeral
     }
     if not any(not channel.ephemeral for channel in topic.channels.values()):
-        found[NO_CHANNEL] = facts.within_all(topic.backlog.pending(0, end), readable)
+        found[NO_CHANNEL] = facts.within_all(topic.backlog.unfinished(0, end), readable)
     return {key: ranges for key, ranges in found.items() if ranges}
 
 
@@ -131,16 +131,9 @@ def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:
 
 def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
     """Messages that no channel has yet were held by a channel or topic that was deleted."""
-    news = [
-        part for start, end in finished for part in topic.backlog.pending(start, min(end, topic.log.next_seq))
-    ]
-    if not news:
-        return False
-    topic.backlog.remove_ranges(merged(news))
-    for start, end in news:
-        topic.backlog.finished.add(start, end)
-    topic.changed = True
-    return True
+    news, _ = topic.backlog.remove(finished)
+    topic.changed = topic.changed or bool(news)
+    return bool(news)
 
 
 def delete_below(broker: Broker, topic: Topic, position: int) -> bool:

@@ -18,9 +18,9 @@ from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_of
 from nsqd.replication.copy_file import settle
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
-from nsqd.replication.frames import is_copied_name
+from nsqd.replication.fields import is_copied_name
 from nsqd.replication.records import COPY_FILE_NAME, CopyRecord, DamagedRecord, decode_copy, encode_copy
-from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
+from nsqd.storage.topic_log import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
 REPLICAS: Final = "replicas"
 OWNED: Final = "owned"

@@ -18,7 +18,8 @@ from nsqd.log.layout import (
 from nsqd.log.recovery import open_segment
 from nsqd.log.segment import Segment
 from nsqd.log.walk import FileWindow, walk
-from nsqd.replication.frames import CopiedFile, is_copied_name
+from nsqd.replication.fields import is_copied_name
+from nsqd.replication.frames import CopiedFile
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed, with_serial
 from nsqd.storage.slots import NAMES
 

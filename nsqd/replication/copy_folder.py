@@ -30,9 +30,10 @@ from nsqd.replication.copy_file import (
     numbers,
     settle,
 )
-from nsqd.replication.frames import CopiedFile, is_copied_name
+from nsqd.replication.fields import is_copied_name
+from nsqd.replication.frames import CopiedFile
 from nsqd.storage.slots import NAMES
-from nsqd.storage.topic_store import topic_folder
+from nsqd.storage.topic_log import topic_folder
 
 # So many files are open for appending, in all copies.
 _MAX_OPEN: Final = 256

@@ -10,7 +10,7 @@ from nsqd.replication.frames import CopyId, CopyKind
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import KnownCopy, LogState
 from nsqd.replication.primary import Replicated
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _S: Final = 1_000_000_000
 # A replica whose stream does not come back is opened after so long, at the latest.

@@ -1,39 +1,41 @@
-"""The fields of frames, to bytes and from bytes: each type of field defines both in one place. Pure.
+"""The types of the fields of frames: each has its bytes in one place. Pure.
 
+A frame is a dataclass, and each field is annotated with one of these types: `shape` reads the annotations.
 All numbers are little-endian. Any other value than a field may have is a `BadFrame`, and the connection ends:
 nothing behind it can be trusted.
 """
 
+import dataclasses
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.log.ids import MAX_NODE_ID
-from nsqd.replication.frames import (
-    IDENTITY_BYTES,
-    NONCE_BYTES,
-    PROOF_BYTES,
-    CopiedFile,
-    CopyId,
-    CopyKind,
-    Holder,
-    is_copied_name,
-)
 
+IDENTITY_BYTES: Final = 16
+NONCE_BYTES: Final = 32
 MAX_TEXT: Final = 2048
 # At most so many ranges are in one frame; the rest follow in others.
 MAX_RANGES: Final = 65_536
 MAX_FILES: Final = 32_768
 MAX_HOLDERS: Final = 1024
 
-_FILE: Final = struct.Struct("<QQQQQ")
+_LOG_NAME: Final = re.compile(r"\d{8,16}(\.\d{1,9})?\.log(\.new)?")
+_CHECKPOINTS: Final = frozenset(("checkpoint.0", "checkpoint.1", "checkpoint.0.tmp", "checkpoint.1.tmp"))
+_COUNT: Final = struct.Struct("<I")
 _RANGE: Final = struct.Struct("<QQ")
 
 
 class BadFrame(ValueError):
     """Bytes that are not a frame; the text is one sentence for the log of either side."""
+
+
+def is_copied_name(name: str) -> bool:
+    """Whether a file of that name is part of a copy. Frames never write or remove a file of another name."""
+    return name in _CHECKPOINTS or _LOG_NAME.fullmatch(name) is not None
 
 
 class FieldReader:
@@ -70,7 +72,13 @@ class FieldType:
     read: Callable[[FieldReader], Any]
 
 
-# --- numbers ---
+def shape(kind: type[Any]) -> tuple[tuple[str, FieldType], ...]:
+    """The fields of a dataclass in their order, with the types of their annotations."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((one.name, hints[one.name].__metadata__[0]) for one in dataclasses.fields(kind))
+
+
+# --- how each type is written and read ---
 
 
 def _number(form: str, most: int = 1 << 64, what: str = "") -> FieldType:
@@ -86,111 +94,55 @@ def _number(form: str, most: int = 1 << 64, what: str = "") -> FieldType:
     return FieldType(packed.pack, read)
 
 
-U8: Final = _number("B")
-U16: Final = _number("H")
-U32: Final = _number("I")
-U64: Final = _number("Q")
-NODE_ID: Final = _number("H", MAX_NODE_ID, "node id")
-COPY_KIND: Final = _number("B", CopyKind.ORIGIN, "kind of a copy")
-_FLAG: Final = _number("B", 1, "flag")
-FLAG: Final = FieldType(_FLAG.write, lambda rest: bool(_FLAG.read(rest)))
+def _fixed(size: int) -> FieldType:
+    return FieldType(bytes, lambda rest: rest.take(size))
 
 
-# --- bytes and texts ---
+def _text(size: FieldType, is_valid: Callable[[str], bool], problem: str) -> FieldType:
+    """A text behind its *size*; one that is not valid has a *problem*."""
 
+    def write(text: str) -> bytes:
+        data = text.encode("utf-8", "replace")[:MAX_TEXT]
+        return size.write(len(data)) + data
 
-def _blob(data: bytes) -> bytes:
-    if len(data) > MAX_TEXT:
-        raise BadFrame(f"a text of {len(data)} bytes is longer than {MAX_TEXT}")
-    return U16.write(len(data)) + data
-
-
-def _read_blob(rest: FieldReader) -> bytes:
-    size = U16.read(rest)
-    if size > MAX_TEXT:
-        raise BadFrame(f"a text of {size} bytes is longer than {MAX_TEXT}")
-    return rest.take(size)
-
-
-def _text(text: str) -> bytes:
-    return _blob(text.encode("utf-8", "replace")[:MAX_TEXT])
-
-
-def _read_text(rest: FieldReader) -> str:
-    try:
-        return _read_blob(rest).decode()
-    except UnicodeDecodeError as error:
-        raise BadFrame("a text is not UTF-8") from error
-
-
-def _read_topic(rest: FieldReader) -> str:
-    name = _read_text(rest)
-    if not is_valid_name(name) or is_ephemeral(name):
-        raise BadFrame("the name of a topic is not valid")
-    return name
-
-
-def _read_channel(rest: FieldReader) -> str:
-    name = _read_text(rest)
-    if name and not is_valid_name(name):
-        raise BadFrame("the name of a channel is not valid")
-    return name
-
-
-def _file_name(name: str) -> bytes:
-    data = name.encode()
-    return U8.write(len(data)) + data
-
-
-def _read_file_name(rest: FieldReader) -> str:
-    name = rest.take(U8.read(rest)).decode("latin-1")
-    if not is_copied_name(name):
-        raise BadFrame("a file of that name is no part of a copy")
-    return name
-
-
-IDENTITY: Final = FieldType(bytes, lambda rest: rest.take(IDENTITY_BYTES))
-NONCE: Final = FieldType(bytes, lambda rest: rest.take(NONCE_BYTES))
-PROOF: Final = FieldType(bytes, lambda rest: rest.take(PROOF_BYTES))
-TEXT: Final = FieldType(_text, _read_text)
-TOPIC: Final = FieldType(_text, _read_topic)
-CHANNEL: Final = FieldType(_text, _read_channel)
-# The name of a file of a copy.
-FILE_NAME: Final = FieldType(_file_name, _read_file_name)
-# The rest of the frame.
-REST: Final = FieldType(bytes, FieldReader.rest)
-
-
-# --- lists ---
-
-
-def _read_count(rest: FieldReader, most: int) -> int:
-    count: int = U32.read(rest)
-    if count > most:
-        raise BadFrame(f"{count} are more than the {most} that a frame may hold")
-    return count
-
-
-def _many(kind: FieldType, most: int) -> FieldType:
-    def write(values: tuple[Any, ...]) -> bytes:
-        return U32.write(len(values)) + b"".join(map(kind.write, values))
-
-    def read(rest: FieldReader) -> tuple[Any, ...]:
-        return tuple(kind.read(rest) for _ in range(_read_count(rest, most)))
+    def read(rest: FieldReader) -> str:
+        count = size.read(rest)
+        if count > MAX_TEXT:
+            raise BadFrame(f"a text of {count} bytes is longer than {MAX_TEXT}")
+        try:
+            text = rest.take(count).decode()
+        except UnicodeDecodeError as error:
+            raise BadFrame("a text is not UTF-8") from error
+        if not is_valid(text):
+            raise BadFrame(problem)
+        return text
 
     return FieldType(write, read)
 
 
-def _file(one: CopiedFile) -> bytes:
-    return _file_name(one.name) + _FILE.pack(one.salt, one.size, one.first, one.next_seq, one.last_note)
+def _read_count(rest: FieldReader, most: int) -> int:
+    (count,) = _COUNT.unpack(rest.take(_COUNT.size))
+    if count > most:
+        raise BadFrame(f"{count} are more than the {most} that a frame may hold")
+    return int(count)
 
 
-def _read_file(rest: FieldReader) -> CopiedFile:
-    return CopiedFile(_read_file_name(rest), *_FILE.unpack(rest.take(_FILE.size)))
+def many(kind: type[Any], most: int) -> FieldType:
+    """A list of dataclasses."""
+    fields = shape(kind)
+
+    def write(values: tuple[Any, ...]) -> bytes:
+        found = [one.write(getattr(value, name)) for value in values for name, one in fields]
+        return _COUNT.pack(len(values)) + b"".join(found)
+
+    def read(rest: FieldReader) -> tuple[Any, ...]:
+        return tuple(kind(*(one.read(rest) for _, one in fields)) for _ in range(_read_count(rest, most)))
+
+    return FieldType(write, read)
 
 
 def _ranges(ranges: tuple[tuple[int, int], ...]) -> bytes:
-    return U32.write(len(ranges)) + b"".join(_RANGE.pack(start, end) for start, end in ranges)
+    return _COUNT.pack(len(ranges)) + b"".join(_RANGE.pack(start, end) for start, end in ranges)
 
 
 def _read_ranges(rest: FieldReader) -> tuple[tuple[int, int], ...]:
@@ -204,23 +156,35 @@ def _read_ranges(rest: FieldReader) -> tuple[tuple[int, int], ...]:
     return found
 
 
-def _holder(one: Holder) -> bytes:
-    return one.identity + _text(one.address)
+# --- the types ---
 
-
-def _read_holder(rest: FieldReader) -> Holder:
-    return Holder(rest.take(IDENTITY_BYTES), _read_text(rest))
-
-
-def _copy_id(one: CopyId) -> bytes:
-    return one.node + U64.write(one.number)
-
-
-def _read_copy_id(rest: FieldReader) -> CopyId:
-    return CopyId(rest.take(IDENTITY_BYTES), U64.read(rest))
-
-
-HOLDERS: Final = _many(FieldType(_holder, _read_holder), MAX_HOLDERS)
-COPY_IDS: Final = _many(FieldType(_copy_id, _read_copy_id), MAX_HOLDERS)
-FILES: Final = _many(FieldType(_file, _read_file), MAX_FILES)
-RANGES: Final = FieldType(_ranges, _read_ranges)
+_flag = _number("B", 1, "flag")
+U8: TypeAlias = Annotated[int, _number("B")]
+U16: TypeAlias = Annotated[int, _number("H")]
+U32: TypeAlias = Annotated[int, _number("I")]
+U64: TypeAlias = Annotated[int, _number("Q")]
+NodeId: TypeAlias = Annotated[int, _number("H", MAX_NODE_ID, "node id")]
+Kind: TypeAlias = Annotated[int, _number("B", 5, "kind of a copy")]
+Flag: TypeAlias = Annotated[bool, FieldType(_flag.write, lambda rest: bool(_flag.read(rest)))]
+Identity: TypeAlias = Annotated[bytes, _fixed(IDENTITY_BYTES)]
+Bytes32: TypeAlias = Annotated[bytes, _fixed(NONCE_BYTES)]
+Text: TypeAlias = Annotated[str, _text(_number("H"), lambda _text: True, "")]
+TopicName: TypeAlias = Annotated[
+    str,
+    _text(
+        _number("H"),
+        lambda name: is_valid_name(name) and not is_ephemeral(name),
+        "the name of a topic is not valid",
+    ),
+]
+ChannelName: TypeAlias = Annotated[
+    str,
+    _text(_number("H"), lambda name: not name or is_valid_name(name), "the name of a channel is not valid"),
+]
+# The name of a file of a copy.
+FileName: TypeAlias = Annotated[
+    str, _text(_number("B"), is_copied_name, "a file of that name is no part of a copy")
+]
+# The rest of the frame.
+Rest: TypeAlias = Annotated[bytes, FieldType(bytes, FieldReader.rest)]
+RangeList: TypeAlias = Annotated[tuple[tuple[int, int], ...], FieldType(_ranges, _read_ranges)]

@@ -1,25 +1,36 @@
-"""The frames between two nodes: a class for each kind. `framing` has their bytes. Pure.
+"""The frames between two nodes: a class for each kind, whose annotations are the types of its fields. Pure.
 
-The *connector* opens the connection; the *acceptor* answers. A *log* is all messages that one node accepted;
-on a connection it has a number, and so has each of its topics.
+The bytes of a frame have its fields in the order of the class. The *connector* opens the connection; the
+*acceptor* answers. A *log* is all messages that one node accepted; on a connection it has a number, and so
+has each of its topics.
 """
 
-import re
-from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, TypeAlias
+
+from nsqd.replication.fields import (
+    MAX_FILES,
+    MAX_HOLDERS,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bytes32,
+    ChannelName,
+    FileName,
+    Flag,
+    Identity,
+    Kind,
+    NodeId,
+    RangeList,
+    Rest,
+    Text,
+    TopicName,
+    many,
+)
 
 # The versions of the stream that this release speaks.
-VERSIONS: Final = (2, 2)
-IDENTITY_BYTES: Final = 16
-NONCE_BYTES: Final = 32
-PROOF_BYTES: Final = 32
-_LOG_NAME: Final = re.compile(r"\d{8,16}(\.\d{1,9})?\.log(\.new)?")
-_CHECKPOINTS: Final = frozenset(("checkpoint.0", "checkpoint.1", "checkpoint.0.tmp", "checkpoint.1.tmp"))
-
-
-def is_copied_name(name: str) -> bool:
-    """Whether a file of that name is part of a copy. Frames never write or remove a file of another name."""
-    return name in _CHECKPOINTS or _LOG_NAME.fullmatch(name) is not None
+VERSIONS: Final = (3, 3)
 
 
 # --- handshake ---
@@ -34,16 +45,17 @@ class Hello:
     """
 
     KIND: ClassVar[int] = 1
-    identity: bytes
-    incarnation: int
-    token: bytes
-    previous_token: bytes
-    node_id: int
-    address: str
-    nonce: bytes
-    min_version: int = VERSIONS[0]
-    max_version: int = VERSIONS[1]
-    features: int = 0
+    # A reader of any version knows the first two fields.
+    min_version: U16 = field(default=VERSIONS[0], kw_only=True)
+    max_version: U16 = field(default=VERSIONS[1], kw_only=True)
+    features: U64 = field(default=0, kw_only=True)
+    identity: Identity
+    incarnation: U64
+    token: Identity
+    previous_token: Identity
+    node_id: NodeId
+    address: Text
+    nonce: Bytes32
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Proof:
     """The proof that the sender knows the cluster secret; see `membership`."""
 
     KIND: ClassVar[int] = 2
-    mac: bytes
+    mac: Bytes32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +71,8 @@ class Refuse:
     """Why the sender ends the connection, in one sentence."""
 
     KIND: ClassVar[int] = 3
-    code: int
-    sentence: str
+    code: U8
+    sentence: Text
 
     NOT_A_MEMBER: ClassVar[int] = 1
     VERSION: ClassVar[int] = 2
@@ -101,8 +113,11 @@ class StartTls:
 class Holder:
     """A node with a copy of a log, and where it was last found."""
 
-    identity: bytes
-    address: str
+    identity: Identity
+    address: Text
+
+
+Holders: TypeAlias = Annotated[tuple[Holder, ...], many(Holder, MAX_HOLDERS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +130,13 @@ class Log:
     """
 
     KIND: ClassVar[int] = 5
-    number: int
-    origin: bytes
-    epoch: int
-    copy: int
-    index: int
-    strict: bool
-    holders: tuple[Holder, ...]
+    number: U32
+    origin: Identity
+    epoch: U64
+    copy: U64
+    index: U8
+    strict: Flag
+    holders: Holders
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +144,9 @@ class Topic:
     """The log has a topic of this name; *topic* is its number on this connection."""
 
     KIND: ClassVar[int] = 6
-    log: int
-    topic: int
-    name: str
+    log: U32
+    topic: U32
+    name: TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +157,12 @@ class CopiedFile:
     number of its newest note. These are 0 too for a log file of which the replica does not know them.
     """
 
-    name: str
-    salt: int
-    size: int
-    first: int = 0
-    next_seq: int = 0
-    last_note: int = 0
+    name: FileName
+    salt: U64
+    size: U64
+    first: U64 = 0
+    next_seq: U64 = 0
+    last_note: U64 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +170,8 @@ class Have:
     """The replica's files of a topic, in its earlier copy of this log; empty when there is none."""
 
     KIND: ClassVar[int] = 7
-    topic: int
-    files: tuple[CopiedFile, ...]
+    topic: U32
+    files: Annotated[tuple[CopiedFile, ...], many(CopiedFile, MAX_FILES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +183,9 @@ class Ready:
     """
 
     KIND: ClassVar[int] = 21
-    log: int
-    has_copy: bool
-    others: int
+    log: U32
+    has_copy: Flag
+    others: U32
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +196,8 @@ class Snapshot:
     """
 
     KIND: ClassVar[int] = 8
-    log: int
-    resume: bool
+    log: U32
+    resume: Flag
 
 
 # --- the stream ---
@@ -196,10 +211,10 @@ class Appends:
     """
 
     KIND: ClassVar[int] = 9
-    topic: int
-    file: str
-    offset: int
-    data: bytes
+    topic: U32
+    file: FileName
+    offset: U64
+    data: Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +225,11 @@ class FilePart:
     """
 
     KIND: ClassVar[int] = 10
-    topic: int
-    file: str
-    offset: int
-    check: int
-    data: bytes
+    topic: U32
+    file: FileName
+    offset: U64
+    check: U64
+    data: Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +237,9 @@ class Rename:
     """A complete file gets its name, and replaces a file that has that name."""
 
     KIND: ClassVar[int] = 11
-    topic: int
-    file: str
-    name: str
+    topic: U32
+    file: FileName
+    name: FileName
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +247,8 @@ class Remove:
     """The primary has removed a file."""
 
     KIND: ClassVar[int] = 12
-    topic: int
-    file: str
+    topic: U32
+    file: FileName
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +256,9 @@ class Seal:
     """Nothing is appended any more to a file, which has this size."""
 
     KIND: ClassVar[int] = 13
-    topic: int
-    file: str
-    size: int
+    topic: U32
+    file: FileName
+    size: U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +266,9 @@ class DeleteTopic:
     """A topic of the log was deleted: its messages below a position are removed from every copy."""
 
     KIND: ClassVar[int] = 22
-    origin: bytes
-    name: str
-    below: int
+    origin: Identity
+    name: TopicName
+    below: U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +290,8 @@ class Ack:
     """How many bytes of the connector's stream the acceptor has written, and how many are durable there."""
 
     KIND: ClassVar[int] = 16
-    written: int
-    synced: int
+    written: U64
+    synced: U64
 
 
 # --- statuses ---
@@ -300,8 +315,8 @@ class CopyKind:
 class CopyId:
     """A copy of a log: the node, and the number of the copy there."""
 
-    node: bytes
-    number: int
+    node: Identity
+    number: U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,20 +333,20 @@ class Status:
     """
 
     KIND: ClassVar[int] = 17
-    origin: bytes
-    copy: int
-    kind: int
-    epoch: int
-    seen: int
-    owner: bytes
-    serial: int = 0
-    checkpointed: int = 0
-    full: bool = False
-    fully_replicated: bool = False
-    ask: bool = False
-    last: bool = False
-    counted: tuple[CopyId, ...] = ()
-    holders: tuple[Holder, ...] = ()
+    origin: Identity
+    copy: U64
+    kind: Kind
+    epoch: U64
+    seen: U64
+    owner: Identity
+    serial: U64 = 0
+    checkpointed: U64 = 0
+    full: Flag = False
+    fully_replicated: Flag = False
+    ask: Flag = False
+    last: Flag = False
+    counted: Annotated[tuple[CopyId, ...], many(CopyId, MAX_HOLDERS)] = ()
+    holders: Holders = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,15 +359,15 @@ class ChannelState:
     """
 
     KIND: ClassVar[int] = 18
-    origin: bytes
-    copy: int
-    topic: str
-    channel: str
-    generation: int
-    live: bool
-    more: bool
-    finished: tuple[tuple[int, int], ...]
-    pending: tuple[tuple[int, int], ...]
+    origin: Identity
+    copy: U64
+    topic: TopicName
+    channel: ChannelName
+    generation: U64
+    live: Flag
+    more: Flag
+    finished: RangeList
+    pending: RangeList
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,8 +375,8 @@ class TakeOver:
     """The receiver promotes its copy of this log under this epoch."""
 
     KIND: ClassVar[int] = 19
-    log: int
-    epoch: int
+    log: U32
+    epoch: U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +387,8 @@ class Draining:
     """
 
     KIND: ClassVar[int] = 20
-    draining: bool
-    fewer_copies: bool = False
+    draining: Flag
+    fewer_copies: Flag = False
 
 
 AnyFrame: TypeAlias = (

@@ -1,40 +1,15 @@
 """Frames as bytes; docs/internals/replication.md has them byte by byte. Pure.
 
-A frame is the size of what follows, its kind and its fields. `SHAPES` has the fields of each kind in their
-order: both writing and reading follow it.
+A frame is the size of what follows, its kind and its fields in the order of its class.
 """
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
-from nsqclient.wire.pieces import add_piece
-from nsqd.replication import frames
-from nsqd.replication.fields import (
-    CHANNEL,
-    COPY_IDS,
-    COPY_KIND,
-    FILE_NAME,
-    FILES,
-    FLAG,
-    HOLDERS,
-    IDENTITY,
-    NODE_ID,
-    NONCE,
-    PROOF,
-    RANGES,
-    REST,
-    TEXT,
-    TOPIC,
-    U8,
-    U16,
-    U32,
-    U64,
-    BadFrame,
-    FieldReader,
-    FieldType,
-)
-from nsqd.replication.frames import VERSIONS, Ack, AnyFrame, Appends
+from nsqcore.pieces import add_piece
+from nsqd.replication.fields import IDENTITY_BYTES, NONCE_BYTES, BadFrame, FieldReader, shape
+from nsqd.replication.frames import VERSIONS, Ack, AnyFrame, Appends, Hello
 
 MAGIC: Final = b"  R2"
 # A longer piece of a file, or a longer append, goes in several frames.
@@ -45,52 +20,14 @@ MAX_APPEND: Final = 64 << 20
 
 _SIZE: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<IB")
-_AT: Final = struct.Struct("<IQ")
+_TOPIC: Final = struct.Struct("<I")
+_OFFSET: Final = struct.Struct("<Q")
 _VERSIONS: Final = struct.Struct("<HH")
 _ACK: Final = struct.Struct("<QQ")
 
-_OF_TOPIC: Final = (("topic", U32),)
-_AT_OFFSET: Final = (*_OF_TOPIC, ("offset", U64), ("file", FILE_NAME))
-SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldType], ...]]] = {
-    frames.Hello: (
-        *(("min_version", U16), ("max_version", U16), ("features", U64), ("identity", IDENTITY)),
-        *(("incarnation", U64), ("token", IDENTITY), ("previous_token", IDENTITY), ("node_id", NODE_ID)),
-        *(("address", TEXT), ("nonce", NONCE)),
-    ),
-    frames.Proof: (("mac", PROOF),),
-    frames.Refuse: (("code", U8), ("sentence", TEXT)),
-    frames.StartTls: (),
-    frames.Log: (
-        *(("number", U32), ("origin", IDENTITY), ("epoch", U64), ("copy", U64), ("index", U8)),
-        *(("strict", FLAG), ("holders", HOLDERS)),
-    ),
-    frames.Topic: (("log", U32), ("topic", U32), ("name", TOPIC)),
-    frames.Have: (*_OF_TOPIC, ("files", FILES)),
-    frames.Ready: (("log", U32), ("has_copy", FLAG), ("others", U32)),
-    frames.Snapshot: (("log", U32), ("resume", FLAG)),
-    frames.Appends: (*_AT_OFFSET, ("data", REST)),
-    frames.FilePart: (*_AT_OFFSET, ("check", U64), ("data", REST)),
-    frames.Rename: (*_OF_TOPIC, ("file", FILE_NAME), ("name", FILE_NAME)),
-    frames.Remove: (*_OF_TOPIC, ("file", FILE_NAME)),
-    frames.Seal: (*_OF_TOPIC, ("size", U64), ("file", FILE_NAME)),
-    frames.DeleteTopic: (("origin", IDENTITY), ("name", TOPIC), ("below", U64)),
-    frames.Sync: (),
-    frames.Ping: (),
-    frames.Ack: (("written", U64), ("synced", U64)),
-    frames.Status: (
-        *(("origin", IDENTITY), ("copy", U64), ("kind", COPY_KIND), ("epoch", U64), ("seen", U64)),
-        *(("serial", U64), ("checkpointed", U64), ("full", FLAG), ("fully_replicated", FLAG)),
-        *(("ask", FLAG), ("last", FLAG), ("owner", IDENTITY)),
-        *(("counted", COPY_IDS), ("holders", HOLDERS)),
-    ),
-    frames.ChannelState: (
-        *(("origin", IDENTITY), ("copy", U64), ("topic", TOPIC), ("channel", CHANNEL), ("generation", U64)),
-        *(("live", FLAG), ("more", FLAG), ("finished", RANGES), ("pending", RANGES)),
-    ),
-    frames.TakeOver: (("log", U32), ("epoch", U64)),
-    frames.Draining: (("draining", FLAG), ("fewer_copies", FLAG)),
-}
-KINDS: Final[dict[int, type[AnyFrame]]] = {one.KIND: one for one in SHAPES}
+SHAPES: Final = {kind: shape(kind) for kind in get_args(AnyFrame)}
+KINDS: Final[dict[int, type[AnyFrame]]] = {kind.KIND: kind for kind in SHAPES}
+_FILE_NAME: Final = dict(SHAPES[Appends])["file"]
 
 
 # --- to bytes ---
@@ -104,10 +41,8 @@ def encode(frame: AnyFrame) -> bytes:
 
 def appends_head(topic: int, file: str, offset: int, size: int) -> bytes:
     """The bytes in front of *size* bytes that are appended, which then need not be copied."""
-    name = FILE_NAME.write(file)
-    return b"".join(
-        (_HEAD.pack(1 + _AT.size + len(name) + size, Appends.KIND), _AT.pack(topic, offset), name)
-    )
+    fields = _TOPIC.pack(topic) + _FILE_NAME.write(file) + _OFFSET.pack(offset)
+    return _HEAD.pack(1 + len(fields) + size, Appends.KIND) + fields
 
 
 # --- from bytes ---
@@ -122,7 +57,7 @@ def decode(data: bytes, at: int, end: int) -> AnyFrame:
     if kind is None:
         raise BadFrame(f"there is no frame of kind {data[at]}")
     rest = FieldReader(data, at + 1, end)
-    if kind is frames.Hello and not speaks(*_VERSIONS.unpack(rest.take(_VERSIONS.size))):
+    if kind is Hello and not speaks(*_VERSIONS.unpack(rest.take(_VERSIONS.size))):
         return _of_another_version(data, at)
     rest = FieldReader(data, at + 1, end)
     values = {name: field.read(rest) for name, field in SHAPES[kind]}
@@ -135,11 +70,13 @@ def speaks(lowest: int, highest: int) -> bool:
     return lowest <= VERSIONS[1] and highest >= VERSIONS[0]
 
 
-def _of_another_version(data: bytes, at: int) -> frames.Hello:
+def _of_another_version(data: bytes, at: int) -> Hello:
     """A hello with its versions only: its other fields may have another form."""
     lowest, highest = _VERSIONS.unpack_from(data, at + 1)
-    nothing = bytes(frames.IDENTITY_BYTES)
-    return frames.Hello(nothing, 0, nothing, nothing, 0, "", bytes(frames.NONCE_BYTES), lowest, highest)
+    nothing = bytes(IDENTITY_BYTES)
+    return Hello(
+        *(nothing, 0, nothing, nothing, 0, "", bytes(NONCE_BYTES)), min_version=lowest, max_version=highest
+    )
 
 
 class FrameReader:

@@ -25,9 +25,8 @@ from nsqd.replication.log_copies import LogCopies, Logs
 from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
-from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _S: Final = 1_000_000_000
 _RETRY_NS: Final = 5 * _S
@@ -114,8 +113,9 @@ class JobResults:
     def _promoted(self, log: LogCopies, copy: LocalCopy, now_ns: int, *, failover: bool) -> None:
         copy.take_over_epoch = 0
         for name, topic in copy.topics.items():
-            if isinstance(topic.source, CopyStore):
-                topic.source.move_to(self._node.copies.folder(copy.stored, name).path)
+            store = store_of(topic)
+            if store is not None and store.segments.read_only:
+                store.move_to(self._node.copies.folder(copy.stored, name).path)
         log.state_changed(copy)
         self._node.info(
             f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {copy.epoch}, {len(copy.topics)} topics"

@@ -5,11 +5,10 @@ from dataclasses import replace
 from nsqd.engine import promoted
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
-from nsqd.log.writer import LogWriter
 from nsqd.replication.holders import Holders
 from nsqd.replication.local_copy import DropCopy, LocalCopy, OpenCopy, PromoteCopy, RaiseEpoch
 from nsqd.replication.node_state import NodeState
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 
 class Jobs:
@@ -18,7 +17,7 @@ class Jobs:
     def __init__(self, node: NodeState, holders: Holders) -> None:
         self.failovers = 0
         # The copy, and the topic, of each open log of a copy.
-        self.copy_of: dict[LogWriter, tuple[LocalCopy, Topic]] = {}
+        self.copy_of: dict[TopicLog, tuple[LocalCopy, Topic]] = {}
         self._node = node
         self._holders = holders
 
@@ -70,4 +69,4 @@ class Jobs:
         self.forget_topic(topic)
         store = store_of(topic)
         if store is not None:
-            store.close()
+            store.appender.close()

@@ -25,9 +25,8 @@ from nsqd.replication.frames import CopyKind
 from nsqd.replication.link import PeerLink
 from nsqd.replication.records import CopyRecord, NodeRecord, NodeRecordFile
 from nsqd.storage import restoring
-from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 
 @dataclass(slots=True, eq=False)
@@ -205,7 +204,7 @@ class DropCopy:
         for topic in self.topics:
             store = store_of(topic)
             if store is not None:
-                store.close()
+                store.appender.close()
         self.copies.drop(self.copy.stored)
 
 
@@ -274,15 +273,17 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
 
     No other object may write into the folder. Raises OSError and NewerVersion.
     """
-    store = CopyStore(data.disk, folder, data.warn, data.cache, data.open_files)
+    store = TopicLog(
+        data.disk, folder, 0, data.warn, cache=data.cache, open_files=data.open_files, read_only=True
+    )
     state = store.checkpoints.load(data.warn, name)
     unusable = state is None and store.checkpoints.damaged
     found = store.recover(None if unusable else state.mark if state else CheckpointPosition())
     ids = MessageIds(node_id_of(data.disk, folder) or record.origin_node_id)
-    for origin in store.origins():
+    for origin in store.segments.origins():
         ids.recognise(origin)
     topic = ReplicaTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
-    topic.log.log_start = store.end if store.first_seq is None else store.first_seq
+    topic.log.log_start = store.segments.end if store.segments.first_seq is None else store.segments.first_seq
     if state is not None:
         topic.log.log_start = state.log_start
         restoring.fill(topic, state)
@@ -290,8 +291,10 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
         topic.finished_elsewhere = state.finished_elsewhere
     next_seq = state.mark.next if state else 0
     stored = restoring.replay_tail(topic, found.tail_records, next_seq, data.warn)
-    topic.log.next_seq = store.end
-    restoring.load_stored_ranges(topic, state.stored_ranges if state else None, stored, found.damaged, store)
+    topic.log.next_seq = store.segments.end
+    restoring.load_stored_ranges(
+        topic, state.stored_ranges if state else None, stored, found.damaged, store.segments
+    )
     topic.awaiting_registration = False
     topic.pump()
     return topic

@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
-from nsqd.log.writer import LogWriter
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
 from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
+from nsqd.storage.topic_log import TopicLog
 
 # The streams of so many topics begin in one call: each may close a file of the log.
 _BEGUN_AT_ONCE: Final = 50
@@ -51,10 +51,10 @@ class StreamedLog(Protocol):
     may_resume: Callable[[Any], bool]
     settings: ReplicaSettings
 
-    def topics(self) -> Iterable[tuple[LogWriter, str]]: ...
-    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]: ...
+    def topics(self) -> Iterable[tuple[TopicLog, str]]: ...
+    def removed_of(self, log: TopicLog) -> dict[str, RemovedFile]: ...
     def unneeded(self, name: str) -> Ranges: ...
-    def want_checkpoint(self, log: LogWriter) -> None: ...
+    def want_checkpoint(self, log: TopicLog) -> None: ...
     def attach(self, stream: Any) -> None: ...
     def detach(self, stream: Any) -> None: ...
 
@@ -99,7 +99,7 @@ class LogStream:
         self.take_over_sent = False
         self._next_topic = next_topic
         self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns)
-        self._streams: dict[LogWriter, TopicStream] = {}
+        self._streams: dict[TopicLog, TopicStream] = {}
         self._numbers: dict[int, TopicStream] = {}
         # Topics whose copy at the replica has something that this log has lost.
         self._conflicts: set[TopicStream] = set()
@@ -137,7 +137,7 @@ class LogStream:
             self.problem = problem
             self.close()
 
-    def _name(self, log: LogWriter, name: str) -> TopicStream:
+    def _name(self, log: TopicLog, name: str) -> TopicStream:
         stream = TopicStream(self._next_topic(), name, log)
         self._streams[log] = self._numbers[stream.number] = stream
         self.sender.put(Topic(self.number, stream.number, name))
@@ -208,7 +208,7 @@ class LogStream:
         stream.in_sync_position = self.sender.sent
         self._catch_up.look_at(stream)
 
-    def appended(self, log: LogWriter, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+    def appended(self, log: TopicLog, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """The primary has just written this."""
         stream = self._streams.get(log)
         if self.state is not StreamState.STREAMING or stream is None:
@@ -243,7 +243,7 @@ class LogStream:
         stream.live, stream.live_name = segment, segment.path.name
         stream.sizes[stream.live_name] = 0
 
-    def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
+    def checkpointed(self, log: TopicLog, job: CheckpointJob) -> None:
         """The primary has written a checkpoint, which covers nothing that was not streamed before it."""
         stream = self._streams.get(log)
         if self.state is not StreamState.STREAMING or stream is None or not stream.has_begun:
@@ -268,12 +268,12 @@ class LogStream:
 
     # --- topics ---
 
-    def topic_added(self, log: LogWriter, name: str) -> None:
+    def topic_added(self, log: TopicLog, name: str) -> None:
         """The log has a new topic."""
         if self.state is StreamState.STREAMING and log not in self._streams:
             self._begin(self._name(log, name))
 
-    def topic_removed(self, log: LogWriter) -> None:
+    def topic_removed(self, log: TopicLog) -> None:
         """Stream that topic no more."""
         stream = self._streams.pop(log, None)
         if stream is not None:
@@ -285,7 +285,7 @@ class LogStream:
 
     # --- catch-up ---
 
-    def look_at(self, log: LogWriter) -> None:
+    def look_at(self, log: TopicLog) -> None:
         """Files of the log were removed or replaced."""
         stream = self._streams.get(log)
         if stream is not None and stream.has_begun:
@@ -318,7 +318,7 @@ class LogStream:
         """Whether the log is streamed and the replica acknowledges in time."""
         return self.state is StreamState.STREAMING and not (self.sender.stalled or self.sender.closed)
 
-    def in_sync(self, log: LogWriter) -> bool:
+    def in_sync(self, log: TopicLog) -> bool:
         """Whether publishers of this topic wait for the replica."""
         stream = self._streams.get(log)
         return stream is not None and stream.in_sync and self.is_up

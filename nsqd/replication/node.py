@@ -4,7 +4,6 @@ The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the
 :meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`Holders.take_jobs` in any thread.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from nsqd.replication.records import CopyRecord
 from nsqd.replication.shown import shown_decommission, shown_node
 from nsqd.replication.streams import Streams
 from nsqd.storage.slots import CheckpointJob
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 _S: Final = 1_000_000_000
 # A pause of the event loop that is longer than this counts as a suspension (SIGSTOP, a frozen machine).
@@ -43,7 +42,6 @@ class ReplicationNode:
         self.logs = Logs(state, holders, jobs)
         self.settings, self.identity, self.copies = state.settings, state.identity, state.copies
         self._own_log = self.logs[state.identity]
-        self._own_stores: dict[str, TopicStore] = {}
         self._streams = Streams(state, holders, jobs, self.logs)
         self.job_results = JobResults(state, holders, jobs, self.logs)
         self._deleted = DeletedTopics(state, holders, jobs, self.logs)
@@ -64,10 +62,7 @@ class ReplicationNode:
         self._own_log.add(own)
         make_primary(self.settings, self._own_log, own, self._replicas_of)
         for topic in broker.topics.values():
-            store = store_of(topic)
-            if store is not None:
-                self._made_store(store, topic.name)
-        self.state.data.made_store = self._made_store
+            self.topic_created(topic)
         for found in self.copies.scan():
             self._found(found, now_ns)
         self._own_log.ask(own, now_ns)
@@ -87,11 +82,6 @@ class ReplicationNode:
         wanted = None if topic is None else topic.settings.replicas
         return self.settings.replicas if wanted is None else wanted
 
-    def _made_store(self, store: TopicStore, name: str) -> None:
-        self.topic_deleted(name, self._own_stores.get(name))
-        self._own_stores[name] = store
-        self.primary.add(store, name)
-
     # --- what the write batch and the checkpointer call ---
 
     @property
@@ -99,7 +89,7 @@ class ReplicationNode:
         """The stream of this node's own log."""
         return self._own_log.state.primaries[self.state.own_copy]
 
-    def checkpointed(self, topic: Topic, store: TopicStore, job: CheckpointJob) -> None:
+    def checkpointed(self, topic: Topic, store: TopicLog, job: CheckpointJob) -> None:
         """A checkpoint was written, of an own topic or of one of a copy."""
         found = self.jobs.copy_of.get(store)
         copy = self.state.own_copy if found is None else found[0]
@@ -110,16 +100,19 @@ class ReplicationNode:
         self.state.to_checkpoint.pop(topic, None)
         log.checkpointed(copy, topic)
 
-    def topic_deleted(self, name: str, store: TopicStore | None) -> None:
-        """An own topic was deleted."""
-        if store is not None and self._own_stores.get(name) is store:
-            del self._own_stores[name]
-            self.primary.remove(store)
-            self._deleted.deleted(name, store.end)
+    def topic_created(self, topic: Topic) -> None:
+        """An own topic was found at the start or made since; nothing new is appended to its log yet."""
+        store = store_of(topic)
+        if store is not None:
+            self.primary.add(store, topic.name)
 
-    def copies_deleted(self, topics: Iterable[Topic]) -> None:
-        """An own topic was deleted, and with it these topics of promoted copies."""
-        self._deleted.promoted(topics)
+    def topic_deleted(self, topic: Topic) -> None:
+        """An own topic was deleted, and with it its promoted copies."""
+        store = store_of(topic)
+        if store is not None and self.primary.name_of(store):
+            self.primary.remove(store)
+            self._deleted.deleted(topic.name, store.segments.end)
+        self._deleted.promoted(topic.promoted)
 
     # --- connections ---
 
@@ -269,7 +262,7 @@ class ReplicationNode:
         for store in wanted:
             found = self.jobs.copy_of.get(store)
             topic = self.state.broker.topics.get(primary.name_of(store)) if found is None else found[1]
-            if topic is not None and isinstance(store, TopicStore):
+            if topic is not None and isinstance(store, TopicLog):
                 store.checkpoints.begin_anew()
                 topic.changed = True
                 if isinstance(topic, ReplicaTopic):

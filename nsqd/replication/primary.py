@@ -10,12 +10,12 @@ from typing import Final
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.tap import Tap
-from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.sender import PendingAck
 from nsqd.replication.topic_stream import RemovedFile
 from nsqd.storage.slots import CheckpointJob
+from nsqd.storage.topic_log import TopicLog
 
 # So many removed files of a topic are remembered.
 _MAX_REMOVED: Final = 4096
@@ -24,7 +24,7 @@ _MAX_REMOVED: Final = 4096
 class _TappedTopic(Tap):
     """A topic of the log: what is written to it goes to all streams."""
 
-    def __init__(self, primary: "Primary", log: LogWriter, name: str) -> None:
+    def __init__(self, primary: "Primary", log: TopicLog, name: str) -> None:
         self.name = name
         # Its files that were removed since the start of the process, by name.
         self.removed: dict[str, RemovedFile] = {}
@@ -79,37 +79,37 @@ class Primary:
         # Replaced, not changed in place: a stream that ends during a loop must not hide the next one.
         self.streams: tuple[LogStream, ...] = ()
         # Topics whose next checkpoint is to be written soon, and whole.
-        self.wants_checkpoint: dict[LogWriter, None] = {}
+        self.wants_checkpoint: dict[TopicLog, None] = {}
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
         self._unneeded = unneeded
-        self._topics: dict[LogWriter, _TappedTopic] = {}
+        self._topics: dict[TopicLog, _TappedTopic] = {}
         self._pending: dict[tuple[int, ...], PendingAck] = {}
 
     # --- topics ---
 
-    def add(self, log: LogWriter, name: str) -> None:
+    def add(self, log: TopicLog, name: str) -> None:
         """Add a topic of the log, found at the start or made since; before anything new is appended to it."""
-        self._topics[log] = log.tap = _TappedTopic(self, log, name)
+        self._topics[log] = log.segments.tap = _TappedTopic(self, log, name)
         for stream in self.streams:
             stream.topic_added(log, name)
 
-    def remove(self, log: LogWriter) -> None:
+    def remove(self, log: TopicLog) -> None:
         """Stream a topic no more; a `DeleteTopic` removes it from the copies."""
         if self._topics.pop(log, None) is not None:
-            log.tap = None
+            log.segments.tap = None
             self.wants_checkpoint.pop(log, None)
             for stream in self.streams:
                 stream.topic_removed(log)
 
-    def topics(self) -> Iterable[tuple[LogWriter, str]]:
+    def topics(self) -> Iterable[tuple[TopicLog, str]]:
         return ((log, topic.name) for log, topic in self._topics.items())
 
-    def name_of(self, log: LogWriter) -> str:
+    def name_of(self, log: TopicLog) -> str:
         """The name of a topic; empty for one that is not streamed any more."""
         topic = self._topics.get(log)
         return "" if topic is None else topic.name
 
-    def removed_of(self, log: LogWriter) -> dict[str, RemovedFile]:
+    def removed_of(self, log: TopicLog) -> dict[str, RemovedFile]:
         """Files of a topic that were removed since the start of the process, by name."""
         topic = self._topics.get(log)
         return {} if topic is None else topic.removed
@@ -118,11 +118,11 @@ class Primary:
         """Messages of a topic of which no copy is needed."""
         return self._unneeded(name)
 
-    def want_checkpoint(self, log: LogWriter) -> None:
+    def want_checkpoint(self, log: TopicLog) -> None:
         """Let the next checkpoint of this topic be written soon, and whole."""
         self.wants_checkpoint[log] = None
 
-    def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
+    def checkpointed(self, log: TopicLog, job: CheckpointJob) -> None:
         """A checkpoint was written."""
         for stream in self.streams:
             stream.checkpointed(log, job)
@@ -146,10 +146,10 @@ class Primary:
 
     # --- publishers ---
 
-    def _in_sync(self, log: LogWriter) -> list[LogStream]:
+    def _in_sync(self, log: TopicLog) -> list[LogStream]:
         return [stream for stream in self.streams if stream.in_sync(log)]
 
-    def lacks(self, log: LogWriter) -> str:
+    def lacks(self, log: TopicLog) -> str:
         """Why a publish to this topic is refused before it is written; empty when it is not."""
         if not self.settings.refuse:
             return ""
@@ -170,7 +170,7 @@ class Primary:
             have = wanted - all(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
         return _too_few(have, wanted) if have < wanted else ""
 
-    def replicas_of_topic(self, log: LogWriter) -> tuple[int, int]:
+    def replicas_of_topic(self, log: TopicLog) -> tuple[int, int]:
         """How many replicas of a topic are in sync, and how many are wanted."""
         topic = self._topics.get(log)
         return (0, 0) if topic is None else (len(self._in_sync(log)), self._replicas_of(topic.name))
@@ -179,7 +179,7 @@ class Primary:
         """How many topics have fewer replicas in sync than are wanted."""
         return sum(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
 
-    def wait(self, log: LogWriter) -> PendingAck | None:
+    def wait(self, log: TopicLog) -> PendingAck | None:
         """What the publisher of the message just appended waits for; None when it waits for no replica.
 
         Rule 1: the replicas in sync, at most as many as are wanted.

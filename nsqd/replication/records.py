@@ -14,7 +14,8 @@ from xxhash import xxh3_64_hexdigest
 
 from nsqd.log.disk import Disk
 from nsqd.log.ids import MAX_NODE_ID
-from nsqd.replication.frames import IDENTITY_BYTES, Holder
+from nsqd.replication.fields import IDENTITY_BYTES
+from nsqd.replication.frames import Holder
 
 FILE_NAME: Final = "replication.json"
 COPY_FILE_NAME: Final = "copy.json"

@@ -8,7 +8,7 @@ from nsqd.log.disk import Disk
 from nsqd.replication.copies import Copies
 from nsqd.replication.records import FILE_NAME, NodeRecord, NodeRecordFile
 from nsqd.storage.reservation import Reservation
-from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX
+from nsqd.storage.topic_log import DELETED_SUFFIX, FOLDER_SUFFIX
 
 # Files of a development version that had other copies, and its folder of copies.
 _OLD_FILES: Final = ("appointments.json", "for-good.json", "handed-over.json")

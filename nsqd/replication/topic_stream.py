@@ -14,11 +14,11 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import Ranges, without
 from nsqd.log.segment import Segment
-from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import CopiedFile, FilePart, Remove, Rename, Seal
 from nsqd.replication.framing import MAX_DATA
 from nsqd.replication.sender import Sender
 from nsqd.storage.slots import NAMES
+from nsqd.storage.topic_log import TopicLog
 
 # A file is read in pieces of this size.
 PIECE_BYTES: Final = 1 << 20
@@ -62,7 +62,7 @@ class TopicStream:
 
     number: int
     name: str
-    log: LogWriter
+    log: TopicLog
     # The files in the replica's earlier copy; None before the replica has answered.
     reported: tuple[CopiedFile, ...] | None = None
     # Sizes of the files in the copy once everything sent has arrived.
@@ -91,14 +91,14 @@ class TopicStream:
         """Stream every append from here on; older files follow by catch-up."""
         self.has_begun = True
         self.in_sync = self.caught_up = False
-        self.log.end_segment()
+        self.log.appender.end_segment()
         self.live, self.live_name = None, ""
-        self.needed_end, self.needed_notes = self.log.end, self.log.notes
+        self.needed_end, self.needed_notes = self.log.segments.end, self.log.segments.notes
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing that a snapshot would describe."""
-        return not (self.log.segments or self.log.notes)
+        return not (self.log.segments or self.log.segments.notes)
 
     def covered_by(self, end: int, notes: int) -> bool:
         """Whether a checkpoint up to there is the snapshot: with what was streamed, it covers everything."""

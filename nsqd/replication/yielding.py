@@ -77,8 +77,8 @@ class Yielding:
         yielded = copy.yielded.get(name, {})
         for channel in topic.channels.values():
             ranges = merged([*suspended, *yielded.get((channel.name, channel.generation), ())])
-            if ranges != channel.suspended:
-                suspension.suspend_only(channel, ranges)
+            if ranges != channel.backlog.suspended:
+                suspension.suspend_only(channel.backlog, ranges)
                 channel.expiry_ns = 0
                 self._log.node.broker.serve(channel)
                 self._log.node.wants_turn = True

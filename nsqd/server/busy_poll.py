@@ -3,7 +3,7 @@
 Such a client sends its next request some 20 us after the answer. Putting the process to sleep and waking it
 takes longer than that, and at least as much processor time as polling. Where clients do not come back so
 soon, polling is in vain: it is then done more and more rarely, until a client comes back soon again. If
-another process wants the same processor (possibly the client itself), it gets the processor at once. If that
+another process wants the same processor (possibly the client itself), it gets the processor. If that
 process keeps the processor for longer than a client would, it has other work: polling is then expensive, and
 is made as rare as where it is in vain.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 # After so many polls in vain in a row, one answer in 256 is followed by a poll.
 _RAREST: Final = 8
-# If yielding takes less than this, nobody else wanted the processor: it then takes about a microsecond.
+# If yielding takes less than this, no other process wanted the processor: it then takes about a microsecond.
 _ALONE_NS: Final = 5_000
 # A client on the same processor gives it back sooner than this; other processes keep it for milliseconds.
 _DEAR_NS: Final = 500_000
@@ -61,7 +61,7 @@ class BusyPoll:
         self._rest = 0
 
     def answered(self, now_ns: int) -> None:
-        """Note that a client was answered, and may come back at once."""
+        """Note that a client was answered, and may come back immediately."""
         self._answered_ns = now_ns
         if self._looking or not self._for_ns:
             return

@@ -20,12 +20,11 @@ from nsqd.log.disk import words_of
 from nsqd.server.clock import keep_true
 from nsqd.server.compactor import Compactor
 from nsqd.server.health import Health, checkpoint_of
-from nsqd.storage.copy_store import CopyStore
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.keeping import keep
 from nsqd.storage.slots import STEP_NS, CheckpointJob
 from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 INTERVAL_S: Final = 1.0
 # A file that was not appended to for one to two of these is closed.
@@ -56,7 +55,7 @@ class Checkpointer:
         data: DataPath,
         health: Health,
         log: Log,
-        written: Callable[[Topic, TopicStore, CheckpointJob], None],
+        written: Callable[[Topic, TopicLog, CheckpointJob], None],
     ) -> None:
         """*written* is called for each checkpoint that was written."""
         self._broker = broker
@@ -159,7 +158,7 @@ class Checkpointer:
             try:
                 return await self._write_now(topic, store)
             finally:
-                # A round that ran meanwhile has skipped the topic.
+                # Another round has skipped the topic.
                 topic.changed = True
 
     def _state_of(self, topic: Topic) -> _TopicCheckpoints:
@@ -201,41 +200,38 @@ class Checkpointer:
             if store is not None and self.may_work(topic):
                 await self._write_now(topic, store)
 
-    async def _write_now(self, topic: Topic, store: TopicStore) -> bool:
-        """Write a checkpoint; returns whether it was written, even if the topic changed meanwhile."""
+    async def _write_now(self, topic: Topic, store: TopicLog) -> bool:
+        """Write a checkpoint; returns whether it was written, even if the topic changed during that."""
         # The files of a copy are removed when the copy is dropped.
-        low_water = 0 if isinstance(store, CopyStore) else topic.unwanted_below()
-        notes = store.notes
-        if store.can_drop_below(low_water, notes):
+        low_water = 0 if store.segments.read_only else topic.unwanted_below()
+        notes = store.segments.notes
+        if store.cleaner.can_drop_below(low_water, notes):
             # Set before the files are dropped, because the checkpoint must contain it.
-            log_start = store.kept_after_drop(low_water, notes)
+            log_start = store.cleaner.kept_after_drop(low_water, notes)
             topic.log.log_start = max(topic.log.log_start, log_start)
             # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         began = time.monotonic()
-        doubt = store.doubt
         # This checkpoint already includes what the notes that wait to be written say.
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
-            store.look_for_file()
-            store.make_folder()
+            store.appender.look_for_file()
+            store.appender.make_folder()
             await self.in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
-            if store.doubt is doubt:
-                store.doubt = None
             if not topic.deleted:
                 self._written(topic, store, job)
             self._health.worked(_what(topic))
             care = self._state_of(topic)
             if care.changed_at is not None and care.changed_at <= began:
                 care.changed_at = None
-            if topic.deleted or care.quiesced or isinstance(store, CopyStore):
+            if topic.deleted or care.quiesced or store.segments.read_only:
                 return True
             covered = store.checkpoints
-            # A channel created meanwhile may need messages that no channel needed when the
+            # A channel created during that may need messages that no channel needed when the
             # checkpoint began.
             low_water = min(covered.covered_low_water, topic.unwanted_below())
-            store.drop_below(low_water, covered.covered_notes)
+            store.cleaner.drop_below(low_water, covered.covered_notes)
         except OSError as error:
             topic.changed = True
             if not topic.deleted:
@@ -293,7 +289,7 @@ class Checkpointer:
             self._removing = None
 
     async def _look_for_space(self) -> None:
-        """Make the node healthy again when there is room for the refused messages, even if nobody publishes.
+        """Make the node healthy again when there is room for the refused messages, even without publishes.
 
         Publishers are sent away from an unhealthy node, so no publish would find the room.
         """
@@ -313,7 +309,7 @@ class Checkpointer:
             for _ in range(2):
                 job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq), durable=False)
                 try:
-                    store.make_folder()
+                    store.appender.make_folder()
                     job.run(self._data.disk)
                 except OSError as error:
                     self._failed(topic, store, error, 0)
@@ -323,19 +319,22 @@ class Checkpointer:
         # One sync for all: two for each of thousands of topics would take too long.
         await asyncio.to_thread(self._data.disk.sync_all)
 
-    def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
+    def _failed(self, topic: Topic, store: TopicLog, error: OSError, low_water: int) -> None:
         reason = words_of(error)
         if self._health.failed(_what(topic), reason):
             self._log.error(
-                "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
+                "TOPIC(%s) failed to write its checkpoint to %s - %s",
+                topic.name,
+                store.segments.folder,
+                reason,
             )
         if error.errno not in NO_SPACE or self._data.spare.give_up():
             return
         # The spare space was not enough either, so finished messages go before a checkpoint notes it.
         # After a crash before the next checkpoint they are reported as lost, which they are not. Notes stay
         # until a checkpoint has them.
-        if not isinstance(store, CopyStore):
-            store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)
+        if not store.segments.read_only:
+            store.cleaner.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)
 
 
 def _what(topic: Topic) -> str:

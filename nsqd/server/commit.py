@@ -11,13 +11,12 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
-from nsqd.log.writer import LogWriter
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 
 class Failures:
@@ -59,16 +58,20 @@ class Commit:
         """
         replication = self._replication
         failures = Failures()
-        stored: dict[Topic, LogWriter] = {}
+        stored: dict[Topic, TopicLog] = {}
         size = 0
         broker = self._broker
         reserved = broker.sequences.reserved
         for topic in broker.dirty:
+            store = store_of(topic)
+            if store is not None and store.appender.failed:
+                failures.failed(topic, store.appender.failed)
+                topic.abandon()
+                continue
             blocks = topic.staged()
             notes = topic.staged_notes()
             if not (blocks or notes):
                 continue
-            store = store_of(topic)
             if blocks and store is not None:
                 reason = replication.lacks(store)
                 if reason:
@@ -105,7 +108,7 @@ class Commit:
 
     def _sync(
         self,
-        stored: dict[Topic, LogWriter],
+        stored: dict[Topic, TopicLog],
         size: int,
         failures: Failures,
         few_wait: Callable[[], bool],
@@ -121,14 +124,14 @@ class Commit:
             if fsync.owes(store):
                 fsync.sync(store)
 
-    def _append(self, store: TopicStore, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
+    def _append(self, store: TopicLog, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
         try:
-            store.append(blocks, notes, next_seq)
+            store.appender.append(blocks, notes, next_seq)
         except OSError as error:
             # Emptying and deleting free a full disk, so their notes may use the spare space.
             if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
                 raise
-            store.append(blocks, notes, next_seq)
+            store.appender.append(blocks, notes, next_seq)
 
     def _reserve(self, end: int) -> int:
         """Reserve the sequences below *end*, and more; returns how far. Raises OSError."""

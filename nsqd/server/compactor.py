@@ -1,4 +1,4 @@
-"""Freeing the disk of messages that nobody wants: files are removed, sparse segments are compacted.
+"""Freeing the disk of messages that no channel wants: files are removed, sparse segments are compacted.
 
 A topic that changed is checked until nothing is left to do, whether anybody uses it again or not. Several
 topics are worked on at a time, each in its own thread; together they read and write at most
@@ -16,7 +16,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.compaction import Compaction
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 # Topics that are worked on at a time, each by a thread.
 WORKERS: Final = 3
@@ -160,14 +160,14 @@ class Compactor:
                 self._working.discard(topic)
                 self._changed_meanwhile.discard(topic)
 
-    async def _make_room(self, topic: Topic, store: TopicStore, *, resting: bool) -> None:
+    async def _make_room(self, topic: Topic, store: TopicLog, *, resting: bool) -> None:
         await self._remove(topic, store)
         while self._threads.may_work(topic):
             low_water, notes = topic.unwanted_below(), store.checkpoints.covered_notes
-            if not store.wants_compaction(notes, low_water, resting=resting):
+            if not store.cleaner.wants_compaction(notes, low_water, resting=resting):
                 break
             began = time.monotonic()
-            compaction = store.begin_compaction(
+            compaction = store.cleaner.begin_compaction(
                 wanted_of(topic), notes, low_water, resting=resting, spend=self._rate.spend
             )
             try:
@@ -185,28 +185,32 @@ class Compactor:
         if resting:
             self._leave_alone(topic, store)
 
-    def _leave_alone(self, topic: Topic, store: TopicStore) -> None:
+    def _leave_alone(self, topic: Topic, store: TopicLog) -> None:
         """Stop checking the topic until it changes, if nothing is left to do."""
         low_water = topic.unwanted_below()
-        if store.waits_for_notes(store.checkpoints.covered_notes, low_water):
+        if store.cleaner.waits_for_notes(store.checkpoints.covered_notes, low_water):
             # The next checkpoint covers these notes.
             topic.changed = True
-        elif not (topic in self._changed_meanwhile or store.has_removable or store.waits_for_sync(low_water)):
+        elif not (
+            topic in self._changed_meanwhile
+            or store.cleaner.has_removable
+            or store.cleaner.waits_for_sync(low_water)
+        ):
             self._restless.pop(topic, None)
 
-    async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> int:
+    async def _compact(self, topic: Topic, store: TopicLog, compaction: Compaction) -> int:
         self._compacting.add(compaction)
         try:
             await self._threads.in_thread(topic, compaction.run)
         finally:
             self._compacting.discard(compaction)
-        return store.end_compaction(compaction)
+        return store.cleaner.end_compaction(compaction)
 
-    async def _remove(self, topic: Topic, store: TopicStore) -> None:
-        if not store.has_removable:
+    async def _remove(self, topic: Topic, store: TopicLog) -> None:
+        if not store.cleaner.has_removable:
             return
         try:
-            await self._threads.in_thread(topic, store.remove_files)
+            await self._threads.in_thread(topic, store.cleaner.remove_files)
             self._logged.discard(topic)
         except OSError as error:
             if topic not in self._logged:

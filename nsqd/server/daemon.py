@@ -70,7 +70,7 @@ from nsqd.server.write_batch import WriteBatch
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import BadMetadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 if TYPE_CHECKING:
     from nsqcore.http.metrics import Metrics
@@ -100,7 +100,7 @@ class Nsqd:
         open_files = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most // 4, MAX_OPEN_FILES)
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
-        self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
+        self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data.make_store)
         self.fsync = Fsync(
             self.data,
             self.health,
@@ -268,7 +268,9 @@ class Nsqd:
             HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True, leaving=leaving)
             if http
             else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving)
+            HttpServer(
+                [https], table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True, leaving=leaving
+            )
             if https
             else None,
         )
@@ -401,7 +403,7 @@ class Nsqd:
             for one in (topic, *topic.promoted):
                 store = store_of(one)
                 if store is not None:
-                    store.close()
+                    store.appender.close()
         self.log.info("NSQ: stopping subsystems")
         if self.guard is not None:
             await self.guard.close()
@@ -424,7 +426,9 @@ class Nsqd:
     # --- what others ask of the daemon ---
 
     def _on_event(self, event: Event) -> None:
-        if event.change is Change.TOPIC_DELETED:
+        if event.change is Change.TOPIC_CREATED:
+            self.replication.topic_created(event.topic)
+        elif event.change is Change.TOPIC_DELETED:
             # A producer that does not publish to it again would keep the topic and its messages in memory.
             self.clients.forget_publish_lines()
             self.replication.topic_deleted(event.topic)

@@ -15,15 +15,14 @@ from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.disk import words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.write_batch import WriteBatch
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
-# How many messages of one channel are moved at once, which takes a few milliseconds.
+# How many messages of one channel are moved in one turn, which takes a few milliseconds.
 _AT_ONCE: Final = 500
 # Messages that could not be moved are tried again after this time.
 _PAUSE_S: Final = 1.0
@@ -55,18 +54,16 @@ class DeadLetters:
 
     def move_to_dead_letters(self, channel: Channel) -> None:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
-        if channel in self._busy or not channel.dead_letter_queue.waits:
+        if channel in self._busy or not channel.backlog.dead_letter_queue.waits:
             return
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
         self._busy.add(channel)
         store = store_of(topic)
-        if store is not None and store.sync_error is not None:
-            # Each attempt would store them once more. The trials of `Fsync` notice when it can be synced.
-            error = store.sync_error
-            self._later(channel, [], f"{name}: {words_of(error)}")
+        if store is not None and store.appender.failed:
+            self._later(channel, [], f"{name}: {store.appender.failed}")
             return
-        moves = channel.dead_letter_queue.take(_AT_ONCE)
+        moves = channel.backlog.dead_letter_queue.take(_AT_ONCE)
         staged: list[DeadLetterMove] = []
         try:
             for move in moves:
@@ -109,7 +106,7 @@ class DeadLetters:
             "dead-channel": channel.name,
             "dead-id": (channel.ids or self._broker.ids).encode(letter.seq).decode(),
             "dead-node": self._node,
-            "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
+            "dead-attempts": str(channel.backlog.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),
             "dead-last": str(channel.wall.at(now_ns)),
             "dead-client": move.client,
@@ -130,9 +127,7 @@ class DeadLetters:
             return
         count = 0
         for move in moves:
-            if channel.dead_letter_queue.done(move):
-                count += move.end - move.start - move.lost
-                channel.finish_dead(move)
+            count += channel.finish_dead(move)
         self._log.info(
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name
         )
@@ -145,7 +140,7 @@ class DeadLetters:
             self._paused.add(channel)
             asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
         for move in reversed(moves):
-            channel.dead_letter_queue.failed(move)
+            channel.backlog.dead_letter_queue.failed(move)
         if self._failing.get(channel) != reason:
             self._failing[channel] = reason
             self._log.error(

@@ -4,7 +4,7 @@ from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.delivering import DRAWN_AT_ONCE
+from nsqd.engine.delivering import DRAWN_AT_ONCE, deliver
 from nsqd.log.tail import READS_AT_ONCE
 from nsqd.server.in_turn import can_be_read, serve_in_turn
 
@@ -25,20 +25,21 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     if not can_be_read(broker, channel, now_ns):
         return False
     near = broker.limits.topology_aware
+    pending = channel.backlog.pending
     next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
     room = TURN_BYTES * len(channel.ready)
     drawing = DRAWN_AT_ONCE
     end_reads = channel.log.reads + READS_AT_ONCE
     left_in_round = share = 0
-    while room > 0 and drawing > 0 and channel.depth and (consumer := next_ready()) is not None:
+    while room > 0 and drawing > 0 and pending.count and (consumer := next_ready()) is not None:
         if not left_in_round:
             left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
-            share = -(-channel.depth // left_in_round)
+            share = -(-pending.count // left_in_round)
         left_in_round -= 1
         before = consumer.message_count
         limit = min(share, consumer.rdy - consumer.in_flight)
-        frames, drawn = channel.give(consumer, limit, now_ns)
+        frames, drawn = deliver(channel, consumer, limit, now_ns)
         drawing -= drawn
         if frames:
             delivered = True
@@ -57,7 +58,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
             room = 0
     if delivered:
         channel.stalls = 0
-    return (room <= 0 or drawing <= 0) and channel.depth > 0 and bool(channel.ready)
+    return (room <= 0 or drawing <= 0) and pending.count > 0 and bool(channel.ready)
 
 
 def _as_near(channel: Channel, nearness: int) -> int:

@@ -1,9 +1,9 @@
 """Making appended messages durable: a job for each store, and an answer for each publisher that waits.
 
 Stores are synced in parallel, by threads that do nothing else. The folder of the data path, which has the
-names of new topics, is synced once for all that wait for it. When the sync of a store fails, only the
-publishers that wait for it get an error. The store is then reported as unhealthy, and its publishers wait for
-its fsync in every mode, until one succeeds. A client that repeats what could not be made durable is told why.
+names of new topics, is synced once for all that wait for it. After a failed fsync its topic accepts no
+publishes until a restart; the other topics continue. If only a file could not be opened, the publishers that
+wait get an error, and the next fsync includes the file.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +19,10 @@ from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
 from nsqd.log.syncing import SyncJob
-from nsqd.log.writer import LogWriter
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_log import TopicLog
 
 # How many of the last fsyncs the percentiles are computed from.
 LATELY: Final = 1000
@@ -34,8 +33,6 @@ NEW_AT_ONCE: Final = 5
 # The time between the starts of two fsyncs that --sync-every asks for. Without a pause, the fsyncs and
 # handing them to threads took a fifth of the processor time of publishing.
 SYNC_PAUSE_NS: Final = 20_000_000
-# A store that cannot be synced is tried again after this time, even if nobody publishes.
-TRIAL_S: Final = 1.0
 # If the disk syncs in less time than this, handing an fsync to a thread costs more than syncing in the loop.
 FAST_S: Final = 0.0005
 # At most so many bytes are synced in the loop: more may take longer than the recent fsyncs did.
@@ -52,7 +49,7 @@ class _Run:
 
     __slots__ = ("callbacks", "error", "job", "seconds", "store", "topic")
 
-    def __init__(self, topic: Topic, store: LogWriter, job: SyncJob, callbacks: list[Callback]) -> None:
+    def __init__(self, topic: Topic, store: TopicLog, job: SyncJob, callbacks: list[Callback]) -> None:
         self.topic = topic
         self.store = store
         self.job = job
@@ -73,15 +70,12 @@ class Fsync:
         sync_every: int,
         threads: Executor,
         fast_s: float = FAST_S,
-        trial_s: float = TRIAL_S,
     ) -> None:
         """With *sync_every* 1 (strict mode) every publisher waits for the fsync.
 
         *threads* has `THREADS` threads and one more, for the folder of the data path.
         """
         self.strict = sync_every == 1
-        # Topics whose last fsync failed, by their stores.
-        self.failing: dict[LogWriter, Topic] = {}
         # How many fsyncs there were, and how long they took together, for the metrics.
         self.count = 0
         self.seconds = 0.0
@@ -92,22 +86,19 @@ class Fsync:
         self._log = log
         self._sync_every = sync_every
         self._fast_s = fast_s
-        self._trial_s = trial_s
         self._loop = asyncio.get_running_loop()
         self._threads = threads
         # Stores with appends since their last job began, and the callbacks for the end of the next one.
-        self._unsynced: dict[LogWriter, Topic] = {}
-        self._callbacks: dict[LogWriter, list[Callback]] = {}
-        # Stores in doubt that were appended to in this turn.
-        self._fresh: dict[LogWriter, None] = {}
+        self._unsynced: dict[TopicLog, Topic] = {}
+        self._callbacks: dict[TopicLog, list[Callback]] = {}
         # Stores that wait for a thread, in order; new stores wait separately.
-        self._waiting: dict[LogWriter, None] = {}
-        self._waiting_new: dict[LogWriter, None] = {}
-        self._running: dict[LogWriter, _Run] = {}
+        self._waiting: dict[TopicLog, None] = {}
+        self._waiting_new: dict[TopicLog, None] = {}
+        self._running: dict[TopicLog, _Run] = {}
         # Stores to be synced after their job or rest; stores at rest; futures that wait for a job to end.
-        self._again: dict[LogWriter, None] = {}
-        self._resting: dict[LogWriter, int] = {}
-        self._rested: dict[LogWriter, asyncio.Future[None]] = {}
+        self._again: dict[TopicLog, None] = {}
+        self._resting: dict[TopicLog, int] = {}
+        self._rested: dict[TopicLog, asyncio.Future[None]] = {}
         # How many threads are busy, and how many of them sync new stores.
         self._busy = 0
         self._busy_new = 0
@@ -118,46 +109,34 @@ class Fsync:
         self._path_busy = False
         # The recent maximum of how long fsyncs took; it decays.
         self._recent_s = fast_s
-        self._due: dict[LogWriter, None] = {}
+        self._due: dict[TopicLog, None] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
-        self._trial: asyncio.TimerHandle | None = None
 
     # --- appends, and waiting for them ---
 
-    def appended(self, topic: Topic, store: LogWriter, now_ns: int) -> None:
+    def appended(self, topic: Topic, store: TopicLog, now_ns: int) -> None:
         """Note that *store* was appended to, and sync it soon if --sync-every is reached."""
         self._unsynced[store] = topic
-        if store.doubt is not None:
-            if not self._fresh:
-                self._loop.call_soon(self._fresh.clear)
-            self._fresh[store] = None
-        if store.unsynced >= self._sync_every > 1:
+        if store.appender.unsynced >= self._sync_every > 1:
             self._due[store] = None
             if self._pause is None:
                 wait_ns = max(0, self._paused_ns + SYNC_PAUSE_NS - now_ns)
                 self._pause = self._loop.call_later(wait_ns / 1e9, self._sync_due)
 
-    def waits_for(self, store: LogWriter | None) -> bool:
+    def waits_for(self, store: TopicLog | None) -> bool:
         """Whether publishers must wait until the messages in *store* are durable, which they are not yet."""
-        return store is not None and (self.strict or store in self.failing) and self.owes(store)
+        return store is not None and self.strict and self.owes(store)
 
-    def owes(self, store: LogWriter) -> bool:
+    def owes(self, store: TopicLog) -> bool:
         """Whether *store* has messages that are not durable yet."""
-        return store.unsynced > 0 or store in self._running
+        return store.appender.unsynced > 0 or store in self._running
 
-    def when_durable(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
-        """Call *callback* when everything appended by now is durable, or with the reason why it is not.
-
-        If nothing was appended in this turn, *callback* may belong to a change that was made before.
-        """
-        if store.doubt is not None and store not in self._fresh:
-            # What is repeated has no other note, and no later fsync makes the first one durable.
-            self._loop.call_soon(self._notify, [callback], words_of(store.doubt))
-        else:
-            self._wait(topic, store, callback)
-
-    def _wait(self, topic: Topic, store: LogWriter, callback: Callback) -> None:
+    def when_durable(self, topic: Topic, store: TopicLog, callback: Callback) -> None:
+        """Call *callback* when everything appended by now is durable, or with the reason why it is not."""
+        if store.appender.failed:
+            self._loop.call_soon(self._notify, [callback], store.appender.failed)
+            return
         self._unsynced.setdefault(store, topic)
         self._callbacks.setdefault(store, []).append(callback)
         self.sync(store)
@@ -167,25 +146,29 @@ class Fsync:
         self._names.append(callback)
         self._launch_soon()
 
-    async def synced(self) -> None:
-        """Wait until the fsync of everything appended by now has succeeded or failed.
+    async def synced(self) -> bool:
+        """Wait for the fsync of everything appended by now; returns whether all of it is durable.
 
-        If the caller is cancelled, the fsync goes on.
+        If the caller is cancelled, the fsync continues.
         """
         topics = {store: run.topic for store, run in self._running.items()} | self._unsynced
         left = len(topics)
         done: asyncio.Future[None] = self._loop.create_future()
 
-        def callback(_reason: str) -> None:
-            nonlocal left
+        durable = True
+
+        def callback(reason: str) -> None:
+            nonlocal left, durable
             left -= 1
+            durable = durable and not reason
             if not left and not done.done():
                 done.set_result(None)
 
         for store, topic in topics.items():
-            self._wait(topic, store, callback)
+            self.when_durable(topic, store, callback)
         if topics:
             await done
+        return durable and not self._health.failed_fsyncs
 
     # --- syncing in the event loop, where that is fastest ---
 
@@ -198,12 +181,12 @@ class Fsync:
         """Whether *count* stores with *size* new bytes are synced faster in the loop than by a thread."""
         return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
 
-    def at_once(self, topic: Topic, store: LogWriter) -> str:
+    def at_once(self, topic: Topic, store: TopicLog) -> str:
         """Sync a store now; returns the reason why that failed, or "". Only while no job runs."""
-        if store.is_new or store in self._waiting or store in self._resting:
+        if store.appender.is_new or store in self._waiting or store in self._resting:
             # It is synced later by a thread; callbacks that wait for it are called then.
             return ""
-        job = store.begin_sync()
+        job = store.appender.begin_sync()
         if job is None:
             return ""
         del self._unsynced[store]
@@ -214,13 +197,13 @@ class Fsync:
 
     # --- in threads ---
 
-    def sync(self, store: LogWriter) -> None:
+    def sync(self, store: TopicLog) -> None:
         """Begin a job soon; a job that already runs may not include the last appends."""
         if store in self._running or store in self._resting:
             self._again[store] = None
         elif store not in self._waiting and store not in self._waiting_new:
-            # A store becomes new while it waits when somebody removes its folder.
-            queue = self._waiting_new if store.is_new else self._waiting
+            # A store becomes new while it waits if its folder is removed.
+            queue = self._waiting_new if store.appender.is_new else self._waiting
             queue[store] = None
             self._launch_soon()
 
@@ -239,12 +222,12 @@ class Fsync:
         if (self._for_path or self._names) and not self._path_busy:
             self._sync_path()
 
-    def _begin(self, store: LogWriter) -> None:
+    def _begin(self, store: TopicLog) -> None:
         topic = self._unsynced.pop(store)
         callbacks = self._callbacks.pop(store, [])
-        job = store.begin_sync()
+        job = store.appender.begin_sync()
         if job is None:
-            if store.deleted:
+            if store.segments.deleted:
                 # Until the deletion is durable, a power cut may bring the topic back without these messages.
                 self._names += callbacks
             else:
@@ -312,10 +295,8 @@ class Fsync:
         reason = ""
         if error is not None:
             reason = words_of(error)
+            # Their files are removed after the next sync of the data path, or by the next start.
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
-            if folders:
-                # Their files are removed only when the names are, and nobody asks for that again.
-                self._try_later()
         else:
             self._data.deleted += folders
         for run in runs:
@@ -327,25 +308,26 @@ class Fsync:
     # --- the end of a job ---
 
     def _end(self, run: _Run) -> str:
-        store = run.store
+        store, topic, error = run.store, run.topic, run.error
         self._running.pop(store, None)
         try:
-            error = store.end_sync(run.job, run.error)
-        except Exception as unexpected:  # noqa: BLE001 - those who wait are told, and other jobs end
+            store.appender.end_sync(run.job, error)
+        except Exception as unexpected:  # noqa: BLE001 - publishers get an error, and other jobs end
             self._loop.call_exception_handler({"message": "a sync did not end", "exception": unexpected})
             error = _as_os_error(unexpected)
-        reason = ""
-        if error is not None and not store.deleted:
-            reason = words_of(error)
-            self._failed(store, run.topic, reason)
-        elif store in self.failing:
-            del self.failing[store]
-            if not store.deleted:
-                if store.has_removable:
-                    # Files of trials that could not be removed are tried again after a checkpoint.
-                    run.topic.changed = True
-                self._health.worked(syncing_of(run.topic.name))
-                self._log.info("TOPIC(%s) can be synced again", run.topic.name)
+            store.appender.fail(error)
+        reason = "" if error is None else words_of(error)
+        if error is None:
+            self._health.worked(syncing_of(topic.name))
+        elif store.segments.deleted:
+            reason = ""
+        elif store.appender.failed:
+            self._failed(store, topic, reason)
+        else:
+            # Something could not be opened; the next fsync includes it.
+            self._unsynced.setdefault(store, topic)
+            if self._health.failed(syncing_of(topic.name), reason):
+                self._log.error("TOPIC(%s) failed to sync, will try again - %s", topic.name, reason)
         self._notify(run.callbacks, reason)
         rested = self._rested.pop(store, None)
         if rested is not None and not rested.done():
@@ -363,45 +345,15 @@ class Fsync:
                 context = {"message": "an answer failed", "exception": error}
                 self._loop.call_exception_handler(context)
 
-    def _failed(self, store: LogWriter, topic: Topic, reason: str) -> None:
-        self.failing[store] = topic
-        if topic.published is not None:
-            # A message that is published again after this is stored again.
-            topic.published.forget()
-        waiting = self._callbacks.get(store)
-        if waiting:
-            # Those who came while the job ran may repeat what was in it, which no later job makes durable.
-            self._callbacks[store] = [partial(_notify_always, callback, reason) for callback in waiting]
-        if store.doubt is not None:
-            # The next checkpoint has what the notes say.
-            topic.changed = True
-        if self._health.failed(syncing_of(topic.name), reason):
-            self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
-        self._try_later()
-
-    def _try_later(self) -> None:
-        if self._trial is None:
-            self._trial = self._loop.call_later(self._trial_s, self._try_again)
-
-    def _try_again(self) -> None:
-        """Sync again what failed, even if nobody publishes: publishers are sent to other nodes."""
-        self._trial = None
-        if self._data.deleted_unsynced and not self._path_busy:
-            self._sync_path()
-        for store, topic in list(self.failing.items()):
-            if store.deleted:
-                del self.failing[store]
-                continue
-            if not self.owes(store):
-                try:
-                    store.begin_trial(topic.log.next_seq)
-                except OSError as error:
-                    self._health.failed(syncing_of(topic.name), words_of(error))
-                    continue
-            self._unsynced.setdefault(store, topic)
-            self.sync(store)
-        if self.failing:
-            self._try_later()
+    def _failed(self, store: TopicLog, topic: Topic, reason: str) -> None:
+        """A sync has failed: the topic accepts no publishes until a restart."""
+        for stores in (self._unsynced, self._again, self._due):
+            stores.pop(store, None)
+        # The next checkpoint has what the notes say.
+        topic.changed = True
+        self._health.fsync_failed(topic.name, store.appender.failed)
+        self._log.error("TOPIC(%s): %s", topic.name, store.appender.failed)
+        self._notify(self._callbacks.pop(store, []), reason)
 
     # --- time ---
 
@@ -416,7 +368,7 @@ class Fsync:
 
     # --- resting ---
 
-    async def quiesce(self, store: LogWriter) -> None:
+    async def quiesce(self, store: TopicLog) -> None:
         """Wait until no thread touches the store's files; none will until :meth:`resume`."""
         self._resting[store] = self._resting.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
@@ -433,8 +385,8 @@ class Fsync:
             self.resume(store)
             raise
 
-    def resume(self, store: LogWriter) -> None:
-        """End a rest, and sync the store if that was asked for meanwhile."""
+    def resume(self, store: TopicLog) -> None:
+        """End a rest, and sync the store if that was requested during it."""
         self._resting[store] -= 1
         if not self._resting[store]:
             del self._resting[store]
@@ -443,21 +395,16 @@ class Fsync:
                 self.sync(store)
 
     def close(self) -> None:
-        for timer in (self._pause, self._trial):
-            if timer is not None:
-                timer.cancel()
-        self._pause = self._trial = None
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         self._threads.shutdown(wait=False)
 
 
-def _first(queue: dict[LogWriter, None]) -> LogWriter:
+def _first(queue: dict[TopicLog, None]) -> TopicLog:
     store = next(iter(queue))
     del queue[store]
     return store
-
-
-def _notify_always(callback: Callback, reason: str, _: str) -> None:
-    callback(reason)
 
 
 def _as_os_error(error: BaseException) -> OSError:

@@ -4,12 +4,14 @@
 class Health:
     """A failure makes the node unhealthy until the same thing succeeds again."""
 
-    __slots__ = ("_errors", "refused")
+    __slots__ = ("_errors", "failed_fsyncs", "refused")
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
         # The bytes that each topic could not store, by topic name.
         self.refused: dict[str, int] = {}
+        # Topics that accept no publishes until a restart, with the reason.
+        self.failed_fsyncs: dict[str, str] = {}
 
     def failed(self, what: str, reason: str) -> bool:
         """Note that *what* failed; True if the failure or its reason is new."""
@@ -31,12 +33,25 @@ class Health:
             self._errors.pop(_publish(topic_name), None)
             self.refused.pop(topic_name, None)
 
+    def fsync_failed(self, topic_name: str, reason: str) -> None:
+        """Note that a topic accepts no publishes until a restart."""
+        self.failed_fsyncs[topic_name] = reason
+        self.failed(syncing_of(topic_name), self.restart_reason)
+
+    @property
+    def restart_reason(self) -> str:
+        """Why this nsqd must be restarted; empty when it need not be."""
+        for name, reason in self.failed_fsyncs.items():
+            return f"topic {name}: {reason}"
+        return ""
+
     def forget(self, topic_name: str) -> None:
         """Forget the failures of a topic that was deleted."""
         self.publish_worked(topic_name)
         self.worked(checkpoint_of(topic_name))
         self.worked(reading_of(topic_name))
         self.worked(syncing_of(topic_name))
+        self.failed_fsyncs.pop(topic_name, None)
 
     @property
     def ok(self) -> bool:

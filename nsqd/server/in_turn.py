@@ -5,7 +5,7 @@ So a backlog of ten million messages that another nsqd left does not delay what 
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.delivering import DRAWN_AT_ONCE
+from nsqd.engine.delivering import DRAWN_AT_ONCE, deliver
 from nsqd.engine.limits_applied import apply_limits
 from nsqd.engine.settings import NOTHING
 from nsqd.log.tail import READS_AT_ONCE
@@ -32,12 +32,12 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
             break
         if not left_in_round:
             left_in_round = len(host.ready) + 1
-            share = -(-sum([one.depth for one in logs]) // left_in_round)
+            share = -(-sum([one.backlog.pending.count for one in logs]) // left_in_round)
         left_in_round -= 1
         before = consumer.message_count
         limit = min(share, consumer.credit)
         reads += log.log.reads
-        frames, drawn = log.give(consumer, limit, now_ns)
+        frames, drawn = deliver(log, consumer, limit, now_ns)
         reads -= log.log.reads
         drawing -= drawn
         if frames:
@@ -75,7 +75,7 @@ def can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
 
 def _next_of(logs: list[Channel]) -> Channel | None:
     """The log with waiting messages that was served least; a log without messages gains no advantage."""
-    waiting = [one for one in logs if one.depth and not one.paused]
+    waiting = [one for one in logs if one.backlog.pending.count and not one.paused]
     if not waiting:
         return None
     found = min(waiting, key=_served_bytes)

@@ -30,7 +30,7 @@ class OpenedNsqd:
     trusted: Certificates | None
     """The authorities that nsqd trusts; None for the system's list."""
     tcp: socket.socket
-    http: socket.socket | None
+    http: list[socket.socket]
     https: socket.socket | None
 
 
@@ -47,9 +47,8 @@ def open_all(options: NsqdOptions, log: Log) -> OpenedNsqd:
     believed = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
     with ExitStack() as opened:
         tcp = opened.enter_context(bind(options.tcp_address, 4150, allow_unix=True))
-        http = https = None
-        if options.http_address:
-            http = opened.enter_context(bind(options.http_address, 4151, allow_unix=True))
+        http = [opened.enter_context(bind(one, 4151, allow_unix=True)) for one in options.http_address]
+        https = None
         if certificates is not None and options.https_address:
             https = opened.enter_context(bind(options.https_address, 4152))
         # Everything is open: the daemon closes it.

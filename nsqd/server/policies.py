@@ -122,7 +122,7 @@ class Policies:
         content = to_json(of_http.values())
         await asyncio.to_thread(self._save, content)
         self._of_http = of_http
-        # The file may have been read again meanwhile.
+        # The file may have been read again since.
         self._take(self._joined(self._of_file, of_http))
         self._log.info("policies: %d over HTTP, digest of all %s", len(of_http), self.all.digest())
 

@@ -156,7 +156,7 @@ class ClientConnection:
         if session.waits():
             self._have_it_done()
         # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
-        # the end of the round, when nobody is reading from it.
+        # the end of the round, when no call reads from it.
         waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
         self._clients.write_batch.ask_for(self, waits=waits)
 
@@ -358,7 +358,7 @@ class ClientConnection:
         return self._asking is not None or self._slicing or self._working
 
     def _have_it_done(self) -> None:
-        """Start what the session waits for, unless it was started already; reading pauses meanwhile."""
+        """Start what the session waits for, unless it was started already; reading pauses until it ends."""
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()

@@ -18,7 +18,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # nsqd.dat is written so long after a change, and no more often than that.
 PERSIST_AFTER_S: Final = 1.0
@@ -89,7 +89,7 @@ class TopologyEvents:
     async def flowing(self, topic: Topic) -> bool:
         """Wait until a new topic has the channels that nsqlookupd knows, and its messages go to them.
 
-        Returns whether it had to wait; if so, other tasks ran meanwhile.
+        Returns whether it had to wait; if so, other tasks ran during that.
         """
         asking = self._asking.get(topic)
         if asking is None:
@@ -126,7 +126,7 @@ class TopologyEvents:
                 topic.name,
                 topic.paused,
                 [(c.name, c.paused) for _, c in sorted(topic.channels.items()) if not c.ephemeral],
-                store.log_id if (store := store_of(topic)) else 0,
+                store.appender.log_id if (store := store_of(topic)) else 0,
             )
             for _, topic in sorted(self._broker.topics.items())
             if not topic.ephemeral

@@ -24,7 +24,7 @@ from nsqd.server.health import Health, reading_of
 from nsqd.server.pending_replies import AfterBoth
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW: Final = 8
@@ -113,7 +113,7 @@ class WriteBatch:
     def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
         """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
 
-        In each round of the loop the first client that waits is answered at once, so that it goes on while
+        In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
         that wait for each answer would work alternately, never at the same time.
         """
@@ -220,10 +220,10 @@ class WriteBatch:
                 continue
             if serve(self._broker, channel, now_ns):
                 later.append(channel)
-            if channel.dead_letter_queue.count:
+            if channel.backlog.dead_letter_queue.count:
                 self.move_to_dead_letters(channel)
             for sibling in channel.siblings:
-                if sibling.dead_letter_queue.count:
+                if sibling.backlog.dead_letter_queue.count:
                     self.move_to_dead_letters(sibling)
         for channel in later:
             wake[channel] = None
@@ -252,7 +252,7 @@ class WriteBatch:
     @property
     def _waits(self) -> bool:
         """Whether publishers may have to wait for an fsync, or for a replica."""
-        return self._fsync.strict or bool(self._fsync.failing) or self._replication.replicates
+        return self._fsync.strict or self._replication.replicates
 
     def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits.
@@ -316,7 +316,9 @@ class WriteBatch:
     def _tell_unreadable(self) -> None:
         """Log which topics have messages that cannot be read at the moment, and which can be read again."""
         stalled = self._broker.stalled
-        for channel in [one for one in stalled if one.deleted or not (one.stalled and one.depth)]:
+        for channel in [
+            one for one in stalled if one.deleted or not (one.stalled and one.backlog.pending.count)
+        ]:
             del stalled[channel]
         reasons = {channel.topic_name: channel.stalled for channel in stalled}
         for name, reason in reasons.items():

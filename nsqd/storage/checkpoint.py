@@ -21,7 +21,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.in_flight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.state import Additions, BacklogState, TopicState, backlogs
+from nsqd.engine.state import Additions, BacklogState, TopicState, owners
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
@@ -91,8 +91,8 @@ def encoder(
     """
     low_water = topic.low_water()
     backlog, *channels = [
-        _whole(pending) if added is None else _added(pending, added.get(pending) or Additions())
-        for pending in backlogs(topic)
+        _whole(one, channel) if added is None else _added(one, channel, added.get(one) or Additions())
+        for one, channel in owners(topic).items()
     ]
     header = {
         "topic": topic.name,
@@ -118,7 +118,7 @@ def encoder(
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
-            "dropped": topic.backlog.dropped_count,
+            "dropped": topic.dropped_count,
         },
         "backlog": backlog.header,
         "channels": [facts.header for facts in channels],
@@ -150,22 +150,22 @@ def _sealed(flags: int, header: dict[str, Any], arrays: list[bytes]) -> bytes:
     return b"".join((*parts, _CHECK.pack(check.intdigest())))
 
 
-def _whole(pending: Backlog) -> _Facts:
-    finished = pending.finished
+def _whole(backlog: Backlog, channel: Channel | None) -> _Facts:
+    finished = backlog.finished
     return _Facts(
-        _header(pending),
+        _header(backlog, channel),
         [(number, finished.page(number)) for number in finished.pages()],
-        pending.deferred.snapshot(),
+        backlog.deferred.snapshot(),
         [],
-        pending.in_flight.snapshot() if isinstance(pending, Channel) else None,
-        pending.attempts.copy(),
+        backlog.in_flight.snapshot(),
+        backlog.attempts.copy(),
     )
 
 
-def _added(pending: Backlog, change: Additions) -> _Facts:
-    finished = pending.finished
+def _added(backlog: Backlog, channel: Channel | None, change: Additions) -> _Facts:
+    finished = backlog.finished
     return _Facts(
-        _header(pending),
+        _header(backlog, channel),
         # The floor has passed the other changed pages.
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
@@ -175,30 +175,30 @@ def _added(pending: Backlog, change: Additions) -> _Facts:
     )
 
 
-def _header(pending: Backlog) -> dict[str, Any]:
+def _header(backlog: Backlog, channel: Channel | None) -> dict[str, Any]:
     header: dict[str, Any] = {
-        "end": pending.end,
-        "floor": pending.finished.floor,
-        "runs": [list(run) for run in pending.finished.runs],
+        "end": backlog.end,
+        "floor": backlog.finished.floor,
+        "runs": [list(run) for run in backlog.finished.runs],
     }
-    if isinstance(pending, Channel):
+    if channel is not None:
         # Nobody asks for what is below the floor, and it would be written again with every record.
-        pending.absent = within(pending.absent, pending.finished.floor, EVERYTHING)
+        channel.absent = within(channel.absent, backlog.finished.floor, EVERYTHING)
         header |= {
-            "name": pending.name,
-            "generation": pending.generation,
-            "ahead": pending.ahead,
-            "paused": pending.paused,
-            "committed": pending.committed,
-            **({"absent": pending.absent} if pending.absent else {}),
+            "name": channel.name,
+            "generation": channel.generation,
+            "ahead": channel.ahead,
+            "paused": channel.paused,
+            "committed": channel.committed,
+            **({"absent": channel.absent} if channel.absent else {}),
             "counters": {
-                "messages": pending.message_count,
-                "requeued": pending.requeue_count,
-                "returned": pending.returned_count,
-                "timed_out": pending.timeout_count,
-                "dropped": pending.dropped_count,
-                "expired": pending.expired_count,
-                "dead": pending.dead_count,
+                "messages": channel.message_count,
+                "requeued": channel.requeue_count,
+                "returned": channel.returned_count,
+                "timed_out": channel.timeout_count,
+                "dropped": channel.dropped_count,
+                "expired": channel.expired_count,
+                "dead": channel.dead_count,
             },
         }
     return header

@@ -18,14 +18,13 @@ from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
 from nsqd.log.open_files import MAX_OPEN_FILES, OpenFiles
 from nsqd.log.ranges import Ranges, within, without
-from nsqd.log.tail import BlockSource, NoSource
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import restoring
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import Reservation
 from nsqd.storage.spare import Spare
 from nsqd.storage.takeover.adopt import PROGRESS, Adoption
-from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, store_of, topic_folder
+from nsqd.storage.topic_log import DELETED_SUFFIX, FOLDER_SUFFIX, TopicLog, store_of, topic_folder
 
 
 def _is_of(listed: TopicMetadata, found: Found) -> bool:
@@ -46,7 +45,7 @@ class StorageOptions:
 def extents_of(topic: Topic) -> Ranges:
     """Where messages of the topic are that can be read, in order."""
     store = store_of(topic)
-    return _kept(topic, None if store is None else store.extents())
+    return _kept(topic, None if store is None else store.segments.extents())
 
 
 def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
@@ -55,7 +54,7 @@ def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
     *holes* are known to have no messages, and are left out.
     """
     store = store_of(topic)
-    kept = _kept(topic, None if store is None else store.claim())
+    kept = _kept(topic, None if store is None else store.cleaner.claim())
     return without(kept, holes) if holes else kept
 
 
@@ -87,30 +86,21 @@ class DataPath:
         # Folders of deleted topics that may be removed.
         self.deleted: list[Path] = []
         # Stores that were being filled from the original's files, or whose files still have their old names.
-        self._adopting: list[TopicStore] = []
+        self._adopting: list[TopicLog] = []
         # What was read of the files of all topics.
         self.cache = Cache(self.disk)
         self.open_files = OpenFiles(options.open_files)
-        # Called with each store that is made for a topic, and the topic's name.
-        self.made_store: Callable[[TopicStore, str], None] | None = None
         self._options = options
         self.warn = warn
         self._node_id = node_id
 
-    def source(self, topic_name: str) -> BlockSource:
-        """A store for a topic that is being created; an ephemeral topic has no disk."""
+    def make_store(self, topic_name: str) -> TopicLog | None:
+        """The log of a topic that is being created; None for an ephemeral topic, which has no disk."""
         if is_ephemeral(topic_name):
-            return NoSource()
-        store = self._store(topic_name)
-        if self.made_store is not None:
-            self.made_store(store, topic_name)
-        return store
-
-    def _store(self, topic_name: str) -> TopicStore:
-        folder = topic_folder(self.path, topic_name)
-        return TopicStore(
+            return None
+        return TopicLog(
             self.disk,
-            folder,
+            topic_folder(self.path, topic_name),
             self._options.max_segment_bytes,
             self.warn,
             origin=self._node_id,
@@ -122,7 +112,7 @@ class DataPath:
     def delete(self, topic: Topic) -> None:
         """Rename the topic's folder, so that it is not found. Raises OSError; then nothing has changed."""
         store = store_of(topic)
-        if store is not None and not store.deleted:
+        if store is not None and not store.segments.deleted:
             deleted = store.delete()
             if deleted is not None:
                 self.deleted_unsynced.append(deleted)
@@ -150,7 +140,7 @@ class DataPath:
         for name in self.topic_names():
             topic, state = self.restore_topic(broker, name, listed.get(name))
             states[topic] = state
-        ends = [store.end for topic in states if (store := store_of(topic))]
+        ends = [store.segments.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
         clock = broker.sequences.first(broker.wall.at(now_ns))
         floor = max([reserved, clock, *ends, *checkpointed]) + jump
@@ -199,14 +189,16 @@ class DataPath:
         Raises OSError, and NewerVersion.
         """
         topic = broker.restore_topic(name, 0)
-        store = cast("TopicStore", topic.source)
+        store = cast("TopicLog", topic.store)
         state = store.checkpoints.load(self.warn, name)
         unusable = state is None and store.checkpoints.damaged
         mark = None if unusable else state.mark if state else CheckpointPosition()
         found = store.recover(mark)
-        for origin in store.origins():
+        for origin in store.segments.origins():
             broker.ids.recognise(origin)
-        topic.log.log_start = store.end if store.first_seq is None else store.first_seq
+        topic.log.log_start = (
+            store.segments.end if store.segments.first_seq is None else store.segments.first_seq
+        )
         if state is not None:
             topic.log.log_start = state.log_start
             restoring.fill(topic, state)
@@ -219,11 +211,11 @@ class DataPath:
         until = None
         if PROGRESS in found.names:
             self._adopting.append(store)
-            until = Adoption.interrupted(self.disk, store.folder, next_seq)
+            until = Adoption.interrupted(self.disk, store.segments.folder, next_seq)
         stored = restoring.replay_tail(topic, found.tail_records, next_seq, self.warn, until=until)
-        topic.log.next_seq = store.end
+        topic.log.next_seq = store.segments.end
         restoring.load_stored_ranges(
-            topic, state.stored_ranges if state else None, stored, found.damaged, store
+            topic, state.stored_ranges if state else None, stored, found.damaged, store.segments
         )
         return topic, state
 

@@ -6,7 +6,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.retention import Age, RetentionLimit, retention_start
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 
 def keep(topic: Topic, now_ns: int) -> None:
@@ -20,7 +20,7 @@ def keep(topic: Topic, now_ns: int) -> None:
         newest = segments[-1]
         began_ns = newest.page_times[0] if newest.page_times else 0
         if began_ns and any(one.is_full(newest.size, now_ns - began_ns) for one in kept):
-            store.end_segment()
+            store.appender.end_segment()
     ages = [
         Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
     ]

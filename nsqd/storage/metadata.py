@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqd.log.disk import Disk
-from nsqd.storage.topic_store import FOLDER_SUFFIX
+from nsqd.storage.topic_log import FOLDER_SUFFIX
 
 FILE_NAME: Final = "nsqd.dat"
 

@@ -9,7 +9,7 @@ from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
 from nsqd.log.ranges import Ranges, merged, within, without
-from nsqd.log.segments import StoredLog
+from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
@@ -23,7 +23,7 @@ def fill(topic: Topic, state: TopicState) -> None:
     topic.gone = dict(state.gone)
     topic.message_count = state.counters.get("messages", 0)
     topic.message_bytes = state.counters.get("bytes", 0)
-    topic.backlog.dropped_count = state.counters.get("dropped", 0)
+    topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
         channel = topic.add_channel(name, generation=lasting(pending.generation))
         channel.paused = pending.paused
@@ -37,7 +37,7 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.dropped_count = pending.counters.get("dropped", 0)
         channel.expired_count = pending.counters.get("expired", 0)
         channel.dead_count = pending.counters.get("dead", 0)
-        pending.fill(channel, offset_ns)
+        pending.fill(channel.backlog, offset_ns)
     state.backlog.fill(topic.backlog, offset_ns)
 
 
@@ -87,11 +87,11 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
     topic.message_bytes += stored.body_bytes
     for channel, count in counts.items():
         # Not those that were for another channel alone.
-        channel.message_count = count + channel.count_pending(stored.first, stored.next)
+        channel.message_count = count + channel.backlog.count_unfinished(stored.first, stored.next)
 
 
 def load_stored_ranges(
-    topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog
+    topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, segments: Segments
 ) -> None:
     """Restore which messages the log has or had, when everything else of the topic is restored.
 
@@ -100,12 +100,12 @@ def load_stored_ranges(
     A message that is pending and is missing or *damaged* was never had: a power cut took it, or it never came
     to this copy. So another nsqd that has it gives it out.
     """
-    stored_ranges = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
-    lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.log_start)])
+    stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
+    lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])
     if noted is not None:
         pending = facts.pending_anywhere(topic)
         lost = [part for start, end in lost for part in within(pending, start, end)]
-    topic.log.stored_ranges.begin(without(stored_ranges, lost), log.end)
+    topic.log.stored_ranges.begin(without(stored_ranges, lost), segments.end)
 
 
 def is_told_whole(found: Found) -> bool:

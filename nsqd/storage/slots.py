@@ -5,13 +5,13 @@ newest durable one is never overwritten, so a power cut at any moment leaves one
 since a file's last turn is appended to it, until writing all again costs no more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
 from nsqd.engine.backlog import Backlog
-from nsqd.engine.state import Additions, TopicState, backlogs, take_change
+from nsqd.engine.state import Additions, TopicState, owners, take_change
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
@@ -66,10 +66,10 @@ class _Chain:
         self.added.setdefault(pending, Additions()).add(change)
         self.waiting += sum([journal.size for journal in change.journals])
 
-    def keep_only(self, backlogs: list[Backlog]) -> None:
+    def keep_only(self, backlogs: Collection[Backlog]) -> None:
         """Forget the changes of all but *backlogs*, because the others were deleted."""
         if len(self.added) > len(backlogs):
-            self.added = {pending: self.added[pending] for pending in backlogs}
+            self.added = {backlog: self.added[backlog] for backlog in backlogs}
 
 
 class CheckpointJob:
@@ -187,13 +187,13 @@ class CheckpointSlots:
             # The clock was set. Each record says by the clock of its moment when deferred messages are due.
             self.begin_anew()
             self._offset_ns = offset_ns
-        everybody = backlogs(topic)
-        for pending in everybody:
-            change = take_change(pending)
+        everybody = owners(topic)
+        for backlog, channel in everybody.items():
+            change = take_change(backlog, channel)
             change.journals = [journal for journal in change.journals if journal.size]
             for one in self._chains:
                 if one is not None:
-                    one.add(pending, change)
+                    one.add(backlog, change)
         for at, one in enumerate(self._chains):
             if one is not None:
                 one.keep_only(everybody)

@@ -88,7 +88,7 @@ class KubeApi:
             failed = error
         except (urllib3.exceptions.HTTPError, OSError):
             pass
-        # A pause, in case the server ends each watch at once.
+        # A pause, in case the server ends each watch immediately.
         if not self._pause(0, failed):
             self._sleep(max(0.0, self.left_s))
 

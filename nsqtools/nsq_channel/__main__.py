@@ -1,5 +1,45 @@
+"""The ``nsq_channel`` command."""
+
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nsqtools.nsq_channel.cli import main
+from nsqcore.near_misses import meant_name
+from nsqcore.options.options import parse
+from nsqcore.process.output import tell
+from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
+from nsqtools.process import run
 
-sys.exit(main())
+if TYPE_CHECKING:
+    import asyncio
+
+_PROGRAM = "nsq_channel"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0].lstrip("-") in {"h", "help"}:
+        tell(HELP.removesuffix("\n"))
+        return 0
+    if not words or words[0].startswith("-"):
+        # parse() ends the program with the help, the version or a sentence.
+        parse(NoAction, _PROGRAM, words)
+    action = words.pop(0)
+    if action not in ACTIONS:
+        near = meant_name(action, ACTIONS)
+        meant = f"; is {near} meant?" if near else f"; {_PROGRAM} -help lists them"
+        tell(f"{action} is no action of {_PROGRAM}{meant}")
+        return 2
+    options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
+
+    async def work(stop: "asyncio.Event") -> None:
+        # Loading this is most of a start, so it comes when signals are already handled.
+        from nsqtools.nsq_channel.acting import act
+
+        await act(action, options, stop)
+
+    return run(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -147,7 +147,7 @@ HELP: Final = """Usage of nsq_channel:
   unpause   go on
   seek      owe again all that is kept from a place on
   finish    the channel is done with messages: by -id, a filter, or -all
-  requeue   messages wait again, at once or after -defer
+  requeue   messages wait again, immediately or after -defer
   send      deferred messages wait now
   cancel    the channel is done with deferred messages
   send-back dead letters of -topic go back to the channels they came from

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqclient.wire.durations import SECOND, Duration
-from nsqcore.near_misses import meant_address
 from nsqcore.options.kinds import DIAL_LIST, DURATION, Kind, parse_int
 from nsqcore.options.options import option
-from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
+from nsqtools.cluster_options import http_problem
+from nsqtools.options import ToolOptions
 
 # Unlike other numbers it has no default: without it nsq_stat reports forever.
 COUNT: Final = Kind("value", parse_int, parse_int)
@@ -38,15 +38,4 @@ class StatOptions(ToolOptions):
                 return f"--{name.replace('_', '-')} should be positive"
         if self.count is not None and self.count <= 0:
             return "--count should be positive"
-        return one_kind_of_address("http", self.nsqd_http_address, self.lookupd_http_address) or (
-            _problem("nsqd", self.nsqd_http_address, 4151)
-            or _problem("lookupd", self.lookupd_http_address, 4161)
-        )
-
-
-def _problem(kind: str, addresses: tuple[str, ...], port: int) -> str | None:
-    for address in addresses:
-        if address.startswith(("http://", "https://")):
-            meant = meant_address(address, port)
-            return f"--{kind}-http-address error - address should not contain scheme{meant}"
-    return address_problem(f"{kind}-http", addresses, port)
+        return http_problem(self.nsqd_http_address, self.lookupd_http_address)

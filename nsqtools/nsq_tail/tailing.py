@@ -50,7 +50,7 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
             printing.result()  # a closed pipe raises here; no message is finished unprinted
             printer.give_back()
         else:
-            # What it still holds is printed. If that fails, or -n is reached, nobody waits for the rest.
+            # What it still holds is printed. If that fails, or -n is reached, the rest is not needed.
             printing.add_done_callback(lambda done: None if done.cancelled() else printer.give_back())
     stopping.cancel()
     if printing.done():

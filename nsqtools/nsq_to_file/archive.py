@@ -230,7 +230,7 @@ class Archive:
         try:
             file = path.open("r+b")
         except FileNotFoundError:
-            return  # another process has finished it meanwhile
+            return  # another process has finished it
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

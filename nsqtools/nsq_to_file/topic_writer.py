@@ -66,7 +66,7 @@ class TopicWriter:
             raise Failed(f"[{consumer.topic}/{consumer.channel}] {error}") from error
 
     async def stop(self, consumer: Consumer) -> None:
-        """Finish the messages received and those that still arrive; call it while :meth:`run` goes on."""
+        """Finish the messages received and those that still arrive; call it while :meth:`run` runs."""
         self._ending = True
         self._wake.set()
         await consumer.close()

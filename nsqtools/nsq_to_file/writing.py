@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Records are collected up to this size and then written at once, always whole, so that two processes that
+# Records are collected up to this size and then written in one call, always whole, so that two processes that
 # append to one file do not mix their lines.
 BUFFER_BYTES: Final = 1 << 18
 

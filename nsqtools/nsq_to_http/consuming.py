@@ -10,7 +10,7 @@ from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
 from nsqtools.nsq_to_http.routing import AddressRoute, route
 from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
 from nsqtools.process import say
-from nsqtools.timed import Timed
+from nsqtools.timing import Timed
 
 
 async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
@@ -34,7 +34,7 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             config=options.consumer_config(PROGRAM, headers=True),
             retry=options.consumer_retry(),
             # More could not be in hand; and without this the client would take -max-in-flight=1, its own
-            # default, for a value that nobody gave, and raise it to -n.
+            # default, for a value that was not given, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),
             # An address may take longer for a request than a message may wait.
             auto_touch=True,

@@ -9,7 +9,7 @@ from nsqcore.options.kinds import DURATION, FLOAT, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_http.headers import fits, header_problem
-from nsqtools.options import ConsumingOptions
+from nsqtools.options import ConsumingOptions, headers_of
 
 PROGRAM: Final = "nsq_to_http"
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
@@ -67,8 +67,7 @@ class ToHttpOptions(ConsumingOptions):
 
     @property
     def headers(self) -> dict[str, str]:
-        split = (line.partition(":") for line in self.header)
-        return {name.strip(): value.strip() for name, _, value in split}
+        return headers_of(self.header)
 
     def problem(self) -> str | None:
         if not all(name and value for name, value in self.headers.items()):

@@ -7,7 +7,7 @@ from typing import Protocol
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_http.options import ALL, ToHttpOptions
 from nsqtools.nsq_to_http.sending import Sender, SendFailed
-from nsqtools.timed import Timed
+from nsqtools.timing import Timed
 
 
 class AddressRoute(Protocol):

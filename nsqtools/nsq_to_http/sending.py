@@ -16,7 +16,7 @@ USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
 MOST_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
-# What an answer says beside its status does not matter, so it must not be a reason to send a message again.
+# Only the status of an answer matters, so it must not be a reason to send a message again.
 # Go's client accepts as much.
 _HEAD_BYTES: Final = 10 << 20
 _HEADERS: Final = 1 << 12

@@ -12,7 +12,7 @@ from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
 from nsqtools.nsq_to_nsq.options import PROGRAM, ToNsqdOptions
 from nsqtools.options import client_config
 from nsqtools.process import say
-from nsqtools.timed import Timed
+from nsqtools.timing import Timed
 
 # How many bytes of a dropped message are shown.
 SHOWN_BYTES = 200

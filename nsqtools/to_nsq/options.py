@@ -8,7 +8,7 @@ from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import DIAL_LIST, INT, STR_LIST
 from nsqcore.options.options import option
-from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
+from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem, headers_of
 
 PROGRAM: Final = "to_nsq"
 
@@ -36,8 +36,7 @@ class ToNsqOptions(ToolOptions):
 
     @property
     def headers(self) -> dict[str, str]:
-        split = (line.partition(":") for line in self.header)
-        return {name.strip(): value.strip() for name, _, value in split}
+        return headers_of(self.header)
 
     def problem(self) -> str | None:
         if not all(name and value for name, value in self.headers.items()):

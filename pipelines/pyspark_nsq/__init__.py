@@ -5,7 +5,9 @@ If this package is installed, Spark finds the format by itself:
 messages = spark.readStream.format("nsq").options(topic="orders", channel="archive", ...).load()
 """
 
+import atexit
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ def register(spark: "SparkSession") -> None:
         spark.dataSource.register(source)
         return
     _have_planner_find(context)
+    # Spark warns if it had found the installed package by itself.
+    manager = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+    log4j = context._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(manager, log4j.Level.ERROR)
     with unpacked(context):
         spark.dataSource.register(source)
 
@@ -58,6 +64,13 @@ def report_lag(spark: "SparkSession") -> None:
 
     listener = LagListener(LagMetrics(spark))
     spark.streams.addListener(listener)
+    # Otherwise Java prints stack traces, because it reports the last progress to a Python that has ended.
+    atexit.register(_remove, spark, listener)
+
+
+def _remove(spark: "SparkSession", listener: Any) -> None:
+    with suppress(Exception):  # Java may have ended before
+        spark.streams.removeListener(listener)
 
 
 def __getattr__(name: str) -> Any:

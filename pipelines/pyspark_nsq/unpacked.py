@@ -2,7 +2,7 @@
 
 Spark puts a zip of these files first on the path of every process that it starts. The zip has no bytecode, so
 each process compiles some hundred files again, which takes 0.6 seconds of a core before it does anything
-else. In a Spark from pip the same files also lie unpacked beside the zip, with bytecode.
+else. In a Spark from pip the same files are also unpacked next to the zip, with bytecode.
 """
 
 import os

@@ -1,46 +1,82 @@
-"""Each module that setup.py compiles exists, and no interpreted class inherits from a compiled one."""
+"""Modules of nsqd that run for each message are compiled; no interpreted class has a compiled base."""
 
 import ast
+import asyncio
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
 import setup
+from nsqclient.wire.frames import FrameParser
 from nsqcore.version import build as build_name
+from nsqd.build import KIND
+from tests.support.turns import Bench
+from tests.support.wire import pub
 
 PROJECT = Path(setup.__file__).parent
 
 
-def test_each_compiled_module_exists():
-    files = [
-        PROJECT / package.replace(".", "/") / f"{module}.py"
-        for package, modules in setup.COMPILED.items()
-        for module in modules
-    ]
-
-    assert [file for file in files if not file.exists()] == []
+COMPILED = {f"{package}.{module}" for package, modules in setup.COMPILED.items() for module in modules}
+MESSAGES = 50
+# Tests replace the disk; the service of replication decides only whether anybody waits for replicas.
+INTERPRETED = {"nsqd.log.disk", "nsqd.server.replication.service", "nsqd.server.replication.connection"}
 
 
-def test_no_interpreted_class_inherits_from_a_compiled_one():
+def test_compiled_modules_exist():
+    assert [
+        name for name in COMPILED if not (PROJECT / name.replace(".", "/")).with_suffix(".py").exists()
+    ] == []
+
+
+@pytest.mark.skipif(KIND != "pure", reason="calls of compiled code are not counted")
+async def test_modules_that_run_for_each_message_are_compiled(tmp_path):
+    calls = Counter()
+    bench = Bench(tmp_path)
+    publisher, consumer = bench.connect(), bench.connect()
+    consumer.says(b"SUB t c\nRDY 10\n")
+    await bench.rest()
+    sys.setprofile(
+        lambda frame, event, _: calls.update([frame.f_globals["__name__"]] if event == "call" else [])
+    )
+    try:
+        for _ in range(MESSAGES):
+            sent = len(consumer.sent)
+            publisher.connection.data_received(pub("t", b"m"))
+            bench.write_batch.run()
+            await asyncio.sleep(0)
+            bench.write_batch.run()
+            [(_, message)] = FrameParser().feed(consumer.sent[sent:])
+            consumer.connection.data_received(b"FIN %b\n" % message[10:26])
+            bench.write_batch.run()
+    finally:
+        sys.setprofile(None)
+    await bench.rest()
+    hot = {name for name, count in calls.items() if name.startswith("nsqd.") and count >= MESSAGES}
+
+    assert "nsqd.engine.channel" in hot
+    assert hot - COMPILED - INTERPRETED == set()
+
+
+def test_interpreted_classes_do_not_inherit_from_compiled_ones():
     # CPython refuses that only in the compiled build, and only when the first object of the class is made.
-    compiled = {f"{package}.{module}" for package, modules in setup.COMPILED.items() for module in modules}
     classes = [
         (module_of(file), node)
         for file in sorted((PROJECT / "nsqd").rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
     ]
-    names = {node.name for module, node in classes if module in compiled}
+    names = {node.name for module, node in classes if module in COMPILED}
 
-    assert names >= {"Channel", "LogWriter"}
+    assert names >= {"Channel", "TopicLog"}
     assert not [
         f"{module}.{node.name}"
         for module, node in classes
-        if module not in compiled and names & {ast.unparse(base) for base in node.bases}
+        if module not in COMPILED and names & {ast.unparse(base) for base in node.bases}
     ]
 
 
@@ -48,7 +84,7 @@ def module_of(file):
     return ".".join(file.relative_to(PROJECT).with_suffix("").parts)
 
 
-def test_nsqd_says_which_build_it_is():
+def test_nsqd_names_its_build():
     origin = importlib.util.find_spec("nsqd.log.frames").origin
     kind = "pure" if origin.endswith(".py") else "compiled"
 
@@ -59,7 +95,7 @@ def test_nsqd_says_which_build_it_is():
     assert said.stdout == f"nsqd v1.3.0 (built w/{build_name(kind)})\n"
 
 
-def test_who_asks_for_the_name_and_the_version_does_not_wait_for_what_is_compiled(monkeypatch):
+def test_setup_compiles_nothing_for_name_and_version(monkeypatch):
     monkeypatch.setattr(setup, "compiled", lambda: {"ext_modules": ["compiled"]})
 
     assert setup.wanted_for(["dist_info", "--output-dir", "x"]) == {}
@@ -68,7 +104,7 @@ def test_who_asks_for_the_name_and_the_version_does_not_wait_for_what_is_compile
     assert setup.wanted_for(["build_ext", "--inplace"]) == {"ext_modules": ["compiled"]}
 
 
-def test_without_mypy_the_answer_is_what_has_to_be_installed_first(monkeypatch):
+def test_setup_without_mypy_requires_it_first(monkeypatch):
     monkeypatch.setattr(setup.importlib.util, "find_spec", lambda name: None)
 
     needed = setup.wanted_for(["egg_info"])["setup_requires"]
@@ -87,7 +123,7 @@ def compiled_copy():
     return module
 
 
-def test_what_was_compiled_for_the_image_is_taken_for_the_same_sources_and_no_others(compiled_copy, tmp_path):
+def test_compiled_copy_takes_libraries_of_the_same_sources_only(compiled_copy, tmp_path):
     packages, folder = tmp_path / "site-packages", tmp_path / "copy"
     for name in ("nsqd__mypyc.x.so", "nsqd/log/frames.x.so", "other/log/frames.x.so", "nsqd/log/frames.py"):
         (packages / name).parent.mkdir(parents=True, exist_ok=True)

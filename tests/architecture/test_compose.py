@@ -29,7 +29,7 @@ def test_there_is_one_service_for_each_daemon():
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_the_ports_that_are_published_are_those_it_listens_on_and_for_this_machine_only(name):
+def test_compose_publishes_the_listening_ports_on_loopback_only(name):
     options = options_of(name)
     listening = [getattr(options, "tcp_address", ""), options.http_address]
 
@@ -64,7 +64,7 @@ def test_nothing_but_the_data_is_written():
     assert all(service["read_only"] for service in FILE["services"].values())
 
 
-def test_a_first_look_does_without_the_compiler_and_what_is_built_for_more_has_another_name():
+def test_compose_builds_without_compiler_and_names_other_builds_differently():
     (built,) = [service["build"] for service in FILE["services"].values() if "build" in service]
 
     assert built == {"context": ".", "args": {"NSQD_COMPILE": "${NSQD_COMPILE:-0}"}}

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def large(tmp_path_factory):
     """An nsqadmin in front of three stubs of an nsqd with 120 topics, 5 channels and 1,200 consumers each."""
     stub = subprocess.Popen(
-        [sys.executable, "-m", "bench.stub_cluster", "--nodes=3", "--topics=120"],
+        [sys.executable, "-m", "tests.support.stub_cluster", "--nodes=3", "--topics=120"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

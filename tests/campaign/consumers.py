@@ -72,7 +72,8 @@ class Consumers:
 
         def reply(kind: int, data: bytes) -> None:
             if data == b"OK":
-                if any(call.error for call in work.disk.calls[calls:]):
+                failed = name in work.node.health.failed_fsyncs
+                if failed or any(call.error for call in work.disk.calls[calls:]):
                     # The channel is only in memory and is written with the next append that works, so nothing
                     # is promised yet.
                     return

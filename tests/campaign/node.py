@@ -36,7 +36,7 @@ from nsqd.server.write_batch import WriteBatch
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.slots import CheckpointSlots
-from nsqd.storage.topic_store import TopicStore, store_of, topic_folder
+from nsqd.storage.topic_log import TopicLog, store_of
 from tests.campaign.client import Client
 from tests.campaign.headed import body_in
 from tests.support.simulated_disk import SimulatedDisk
@@ -73,18 +73,10 @@ class NoLookups:
 class SmallStores(DataPath):
     """A data path that compacts segments and rewrites checkpoints even if they are small."""
 
-    def _store(self, topic_name: str) -> TopicStore:
-        folder = topic_folder(self.path, topic_name)
-        store = TopicStore(
-            self.disk,
-            folder,
-            SEGMENT_BYTES,
-            self.warn,
-            origin=NODE_ID,
-            worth_compacting=SEGMENT_BYTES // 4,
-            cache=self.cache,
-        )
-        store.checkpoints = CheckpointSlots(self.disk, folder, CHAIN_BYTES)
+    def make_store(self, topic_name: str) -> TopicLog | None:
+        store = super().make_store(topic_name)
+        if store is not None:
+            store.checkpoints = CheckpointSlots(self.disk, store.segments.folder, CHAIN_BYTES)
         return store
 
 
@@ -102,10 +94,10 @@ class Storage:
         settings_of: SettingsOf = settings_of,
     ) -> None:
         self.warnings = [] if warnings is None else warnings
-        options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
+        options = StorageOptions(SEGMENT_BYTES, worth_compacting=SEGMENT_BYTES // 4)
         self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
-        self.broker = Broker(MessageIds(NODE_ID), limits, self.data)
+        self.broker = Broker(MessageIds(NODE_ID), limits, self.data.make_store)
         self.broker.apply(settings_of)
 
     def load(self) -> None:
@@ -229,7 +221,7 @@ class Node:
         for topic in self.broker.topics.values():
             store = store_of(topic)
             if store is not None:
-                store.close()
+                store.appender.close()
 
     def ended(self) -> BaseException | None:
         """Return the error of a task that ended before the stop; it would stop the daemon."""
@@ -258,9 +250,9 @@ class Node:
     def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
         """Return the waiting bodies of a channel that can be read; with *stored*, only those on the disk."""
         topic = self.broker.topics[topic_name]
-        source = topic.source if stored else topic.log
+        source = topic.store.segments if stored and topic.store else topic.log
         bodies = set()
-        for start, end in topic.channels[channel_name].waiting():
+        for start, end in topic.channels[channel_name].backlog.pending.ranges():
             for seq in range(start, end):
                 with suppress(CannotRead):
                     block = source.read(seq)
@@ -271,9 +263,9 @@ class Node:
     def owed_by(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
         """Return the readable bodies that a channel owes, and sequences; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
-        source = topic.source if stored else topic.log
+        source = topic.store.segments if stored and topic.store else topic.log
         found = {}
-        for start, end in topic.channels[channel_name].pending(0, topic.log.next_seq):
+        for start, end in topic.channels[channel_name].backlog.unfinished(0, topic.log.next_seq):
             seq = start
             while seq < end:
                 try:
@@ -310,18 +302,20 @@ class Node:
 
     def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
-        return seq < channel.end and seq not in channel.finished
+        return seq < channel.backlog.end and seq not in channel.backlog.finished
 
     def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
         """Say whether the channel owes the message and it is not about to become a dead letter."""
-        dead_letter_queue = self.broker.topics[topic_name].channels[channel_name].dead_letter_queue.ranges()
+        dead_letter_queue = (
+            self.broker.topics[topic_name].channels[channel_name].backlog.dead_letter_queue.ranges()
+        )
         return self.is_owed(topic_name, channel_name, seq) and not any(
             start <= seq < end for start, end in dead_letter_queue
         )
 
     def is_deferred(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
-        return any(start <= seq < end for _, start, end in channel.deferred.runs())
+        return any(start <= seq < end for _, start, end in channel.backlog.deferred.runs())
 
     def id_of(self, seq: int) -> str:
         return self.broker.ids.encode(seq).decode()

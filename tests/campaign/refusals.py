@@ -63,7 +63,9 @@ class Refusals:
         topic = broker.topics.get(topic_name)
         channel = topic.channels.get(FILLS[1]) if topic and topic_name == FILLS[0] else None
         full = bool(
-            channel and topic and channel.count() + _held(topic, channel) + topic.staged_count + count > BOUND
+            channel
+            and topic
+            and channel.backlog.count() + _held(topic, channel) + topic.staged_count + count > BOUND
         )
         return DedupBudget(full, broker.disk_low)
 

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nsqd.storage.topic_store import FOLDER_SUFFIX
+from nsqd.storage.topic_log import FOLDER_SUFFIX
 from tests.campaign.ledger import Deed
 from tests.campaign.model import NEVER, Channel, Fact, Topic
 from tests.campaign.places import CHANNELS, TOPICS

@@ -4,13 +4,14 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.dedup import key_of
+from nsqd.engine.delivering import deliver
 from nsqd.engine.settings import SettingsOf
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.headers import extension
 from nsqd.server import clock
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.campaign.headed import body_in, body_of, expected, id_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
 from tests.campaign.node import Storage, settings_of
@@ -62,7 +63,7 @@ def read_back(
     for topic in broker.topics.values():
         store = store_of(topic)
         if store is not None:
-            store.close()
+            store.appender.close()
     if leaks or disk.open_paths:
         raise NotRestored(f"descriptors are left open: {leaks or disk.open_paths}")
     return found
@@ -111,17 +112,17 @@ def _read_topic(broker: Broker, topic: Topic, found: Found, now_ns: int) -> Foun
 def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> FoundChannel:
     ids, wall = broker.ids, broker.wall
     paused, channel.paused = channel.paused, False
-    due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.deferred}
+    due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.backlog.deferred}
     lost = channel.lost_count
     consumer = Consumer(_Sink(), _YEAR_NS, extended=True)
     channel.subscribe(consumer, 0)
-    channel.release_due(now_ns + 100 * _YEAR_NS)
+    channel.backlog.release_due(now_ns + 100 * _YEAR_NS)
     bodies, dues = [], {}
     seqs: set[int] = set()
-    while channel.depth:
-        frames = channel.take(consumer, 1 << 30, now_ns)
+    while channel.backlog.pending.count:
+        frames, _ = deliver(channel, consumer, 1 << 30, now_ns)
         if not frames:
-            if channel.depth:
+            if channel.backlog.pending.count:
                 raise NotRestored(f"{channel} gives nothing: {channel.stalled}")
             break
         for _, data in FrameParser().feed(b"".join(frames)):

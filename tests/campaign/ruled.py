@@ -191,10 +191,10 @@ class Rules:
                 self._work.done[Deed.DROPPED] += 1
         here = self._work.node.broker.topics.get(topic.name)
         there = here.channels.get(channel.name) if here else None
-        self._held = there.count() if there is not None else 0
+        self._held = there.backlog.count() if there is not None else 0
         # A channel that was created just now has not had its first turn.
         settled = rested and not self._work.faulty and there not in self._work.node.broker.wake
-        if settled and there is not None and there.depth and self._held > DEPTH:
+        if settled and there is not None and there.backlog.pending.count and self._held > DEPTH:
             self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
 
     def is_dead(self, body: bytes) -> bool:

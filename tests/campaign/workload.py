@@ -334,6 +334,8 @@ class Workload:
         await asyncio.sleep(seconds)
         self.rules.look(rested=True)
         self.requests.notice_deleted()
+        if self.node.health.restart_reason:
+            await self.restart()
         for reader in self.consumers.readers:
             if reader.client.closed and not self.faulty:
                 raise Broken(f"the consumer of {reader.topic.name} was disconnected")
@@ -355,6 +357,9 @@ class Workload:
         self.rules.refusals.clear()
         self.was_faulty = self.faulty
         await asyncio.sleep(RECOVERY_S)
+        if self.node.health.restart_reason:
+            # As Kubernetes does when /live fails.
+            await self.restart()
         if not self.node.health.ok:
             raise Broken(f"unhealthy {RECOVERY_S} s after the fault: {self.node.health}")
         self.faulty = False

@@ -98,7 +98,7 @@ class Story:
         await asyncio.sleep(5)
         reader.on_message = lambda message_id, _attempts, _body: reader.say(b"FIN %b\n" % message_id)
         reader.say(b"RDY 3\n")
-        await self._until(lambda: not node.broker.topics["t"].channels["mine"].count())
+        await self._until(lambda: not node.broker.topics["t"].channels["mine"].backlog.count())
         await asyncio.sleep(5)
         assert not self.world.loop.failures
 
@@ -120,7 +120,7 @@ def story(request):
 def owed_by(topic: Topic, owed: Backlog) -> Counter[bytes]:
     """The bodies of the owed messages, counted."""
     found: Counter[bytes] = Counter()
-    for start, end in owed.pending(0, topic.log.next_seq):
+    for start, end in owed.backlog.unfinished(0, topic.log.next_seq):
         for low, high, block in Cursor(topic.log).scan(start, end):
             # After a power cut a message that was written but not synced may be owed although its bytes are
             # lost.

@@ -120,7 +120,7 @@ def administrate(nsqd, rng):
 
 
 @MODES
-def test_nothing_is_lost_and_nothing_finished_comes_back_however_often_nsqd_is_killed(
+def test_repeated_kills_of_nsqd_lose_no_message_and_redeliver_no_finished_one(
     start, ledger, sync_every, capsys
 ):
     nsqd = start(sync_every)

@@ -504,7 +504,7 @@ def test_alerts_can_be_left_out_renamed_in_severity_and_routed(chart):
     assert "NsqArchiveLate" not in found
 
 
-def test_outside_of_kubernetes_the_rules_are_made_by_the_command_of_the_documentation(tmp_path):
+def test_alert_rules_outside_kubernetes_are_made_by_the_documented_command(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "on-a-machine.md").read_text(encoding="utf-8")
     [command] = re.findall(r"```\n(sed .*?)promtool", page, re.DOTALL)
     subprocess.run(["bash", "-c", command.replace("> ", f"> {tmp_path}/")], check=True, cwd=CHART.parents[2])

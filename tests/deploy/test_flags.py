@@ -25,8 +25,8 @@ NOT_VALUES = {
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address lookupd-http-address"
     " https-address tls-cert tls-key tls-required tls-min-version tls-root-ca-file",
     "nsqadmin": "version config verbose https-address tls-cert tls-key tls-required tls-min-version"
-    " auth-secret-file http-address lookupd-http-address nsqd-http-address dev-static-dir"
-    " http-client-tls-root-ca-file http-client-tls-cert http-client-tls-key"
+    " auth-secret-file auth-allow-cleartext http-address lookupd-http-address nsqd-http-address"
+    " dev-static-dir http-client-tls-root-ca-file http-client-tls-cert http-client-tls-key"
     " oidc-issuer oidc-client-id oidc-client-secret-file session-secret-file api-token-file audit-file",
 }
 

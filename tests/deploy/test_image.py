@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_nsq.jobs import class_data
-
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "scripts" / "image_steps.py"
 
@@ -87,7 +85,8 @@ def test_the_image_with_spark_runs_as_the_same_user_who_has_a_name_there(archive
     assert the_only(archive, "USER").rest == user
     (adds_user, keeps_classes) = [step.rest for step in archive if step.keyword == "RUN"]
     assert f"useradd --uid {uid} " in adds_user
-    assert keeps_classes.endswith(f"-m {class_data.__name__}")
+    assert "-XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa" in keeps_classes
+    assert "-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa" in keeps_classes
     assert the_only(archive, "CMD").exec_form() == ["nsq-archive", "--help"]
     assert the_only(archive, "ENV").rest == the_only(final, "ENV").rest
 
@@ -180,7 +179,7 @@ def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(i
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_the_tools_and_a_load_that_runs():
+def test_dockerfile_steps_make_working_daemons_tools_and_load():
     # Stage "compiled" of ./test goes on with the build that is kept here, and then compiles nothing itself.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
     done = subprocess.run(

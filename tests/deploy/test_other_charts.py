@@ -229,7 +229,7 @@ class Names:
         return [(2, type, 6, "", (address, port)) for address in self.known[host]]
 
 
-def test_the_nsqlookupd_of_a_release_are_found_by_the_names_that_the_chart_gives_them(release):
+def test_chart_finds_the_nsqlookupds_of_a_release_by_their_names(release):
     (service,) = [
         one
         for one in release.of_kind("Service")

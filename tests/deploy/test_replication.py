@@ -1,13 +1,11 @@
 """Replication between brokers, and brokers that are decommissioned."""
 
-import json
 import os
 import subprocess
 import sys
-from base64 import b64decode, b64encode
 
 import pytest
-from helm_python import Chart, HelmError
+from helm_python import HelmError
 
 from nsqcore.options.options import parse
 from nsqd.data import cli as data_tool
@@ -16,9 +14,13 @@ from nsqd.options import NsqdOptions
 from nsqd.policies.definition import MOST_REPLICAS
 from nsqtools.kube import drain_hook
 from nsqtools.kube.access import KubeApi
-from tests.deploy.release import CHART, NAME, NAMESPACE, render
+from tests.deploy.release import NAME, NAMESPACE, render
 from tests.support.fake_kubernetes import fake_kubernetes
 from tests.support.waiting import wait_until
+
+# The values under nsqd.replication of brokers that know the cluster secret.
+MEMBERS = {"secretName": "members"}
+REPLICATED = MEMBERS | {"replicas": 1}
 
 
 def pod(release):
@@ -41,7 +43,7 @@ def test_brokers_without_replicas_are_no_members_and_run_on_any_node(chart):
 
 
 def test_replicas_are_on_other_nodes_and_in_other_zones_where_possible(chart):
-    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1, "missing": "refuse"}}}))
+    found = pod(render(chart, {"nsqd": {"replication": REPLICATED | {"missing": "refuse"}}}))
 
     args = found["containers"][0]["args"]
     assert {"--replicas=1", "--replicas-missing=refuse"} <= set(args)
@@ -58,11 +60,11 @@ def test_replicas_are_on_other_nodes_and_in_other_zones_where_possible(chart):
 
 def test_affinity_and_spread_of_the_values_win(chart):
     own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
-    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1}, "affinity": own}}))
+    found = pod(render(chart, {"nsqd": {"replication": REPLICATED, "affinity": own}}))
     assert found["affinity"] == own
 
     usual = pod(render(chart, {})).get("topologySpreadConstraints")
-    found = pod(render(chart, {"nsqd": {"replication": {"replicas": 1, "spread": False}}}))
+    found = pod(render(chart, {"nsqd": {"replication": REPLICATED | {"spread": False}}}))
     assert found.get("topologySpreadConstraints") == usual
     assert "affinity" not in found
 
@@ -76,7 +78,9 @@ def test_a_broker_that_restarts_is_only_drained(chart):
 
 @pytest.mark.parametrize("events", [False, True])
 def test_a_pod_that_is_scaled_away_is_decommissioned(chart, events):
-    release = render(chart, {"nsqd": {"drain": {"decommission": True, "events": events}}})
+    release = render(
+        chart, {"nsqd": {"replication": MEMBERS, "drain": {"decommission": True, "events": events}}}
+    )
 
     command = hook_of(release)
     assert command[:3] == ["python", "-m", "nsqtools.kube.drain_hook"]
@@ -105,7 +109,7 @@ def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(relea
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_only_without_replicas_the_hook_names_a_target(chart, replicas):
-    values = {"drain": {"decommission": True}, "replication": {"replicas": replicas}}
+    values = {"drain": {"decommission": True}, "replication": MEMBERS | {"replicas": replicas}}
     command = hook_of(render(chart, {"nsqd": values}))
 
     assert bool(drain_hook.parse_arguments(command[3:]).targets) == (not replicas)
@@ -114,7 +118,7 @@ def test_only_without_replicas_the_hook_names_a_target(chart, replicas):
 def test_the_hook_of_a_pod_that_is_scaled_away_transfers_its_messages(cluster, chart, monkeypatch, tmp_path):
     values = {
         "drain": {"decommission": True, "events": True},
-        "replication": {"replicas": 1},
+        "replication": REPLICATED,
         "preStopSeconds": 1,
     }
     release = render(chart, {"nsqd": values})
@@ -147,7 +151,16 @@ def test_the_hook_of_a_pod_that_is_scaled_away_transfers_its_messages(cluster, c
 
 
 def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, chart):
-    release = render(chart, {"nsqd": {"drain": {"decommission": True, "events": True}, "preStopSeconds": 1}})
+    release = render(
+        chart,
+        {
+            "nsqd": {
+                "replication": MEMBERS,
+                "drain": {"decommission": True, "events": True},
+                "preStopSeconds": 1,
+            }
+        },
+    )
     node = cluster.nsqd()
     words = [word.replace("127.0.0.1:4151", node.http_address) for word in hook_of(release)[1:]]
     mine = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
@@ -167,7 +180,7 @@ def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, c
 
 def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
     claims = ["data-demo-nsq-nsqd-2", "data-demo-nsq-nsqd-3"]
-    values = {"replicas": 2, "decommission": {"claims": claims, "timeoutSeconds": 60}}
+    values = {"replicas": 2, "replication": MEMBERS, "decommission": {"claims": claims, "timeoutSeconds": 60}}
     release = render(chart, {"nsqd": values})
 
     jobs = release.of_kind("Job")
@@ -194,7 +207,7 @@ def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
 def test_job_of_an_orphaned_claim_has_flags_that_the_tool_knows(chart, tmp_path):
     values = {
         "replicas": 3,
-        "replication": {"replicas": 1},
+        "replication": REPLICATED,
         "tls": {"secretName": "nsqd-tls", "required": "true"},
         "decommission": {"claims": ["data-x-nsqd-7"]},
     }
@@ -217,16 +230,13 @@ def test_job_of_an_orphaned_claim_has_flags_that_the_tool_knows(chart, tmp_path)
 )
 def test_a_job_that_would_do_something_else_is_another_job(chart, change):
     """Kubernetes refuses an upgrade that changes a Job."""
-    claims = {"decommission": {"claims": ["data-demo-nsq-nsqd-7"]}}
+    claims = {"replication": MEMBERS, "decommission": {"claims": ["data-demo-nsq-nsqd-7"]}}
     before = render(chart, {"nsqd": claims})
     after = render(chart, change | {"nsqd": claims | change.get("nsqd", {})})
     names = [[job["metadata"]["name"] for job in release.of_kind("Job")] for release in (before, after)]
 
     assert names[0] != names[1]
     assert render(chart, {"nsqd": claims, "commonLabels": {}}).of_kind("Job") == before.of_kind("Job")
-
-
-MEMBERS = {"replication": {"replicas": 1}}
 
 
 def secret_of(release):
@@ -240,49 +250,20 @@ def secret_of(release):
 
 
 @pytest.mark.parametrize(
-    "values", [MEMBERS, {"drain": {"decommission": True}}, {"decommission": {"claims": ["data-x-nsqd-7"]}}]
+    "values",
+    [
+        {"replication": {"replicas": 1}},
+        {"drain": {"decommission": True}},
+        {"decommission": {"claims": ["data-x-nsqd-7"]}},
+    ],
 )
-def test_chart_makes_a_cluster_secret_for_members(chart, values):
-    release = render(chart, {"nsqd": values})
-
-    (secret,) = release.of_kind("Secret")
-    name, key = secret_of(release)
-    assert name == secret["metadata"]["name"] == f"{NAME}-nsq-nsqd-cluster"
-    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    content = b64decode(secret["data"][key], validate=True)
-    assert len(content) == 64
-    assert content.isalnum()
+def test_chart_refuses_replicas_and_transfers_without_cluster_secret(chart, values):
+    with pytest.raises(HelmError, match=r"need nsqd\.replication\.secretName: .* kubectl -n messaging"):
+        render(chart, {"nsqd": values})
 
 
-def test_cluster_secret_is_kept_over_upgrades(tmp_path):
-    """The API server of the test has a Secret that an operator has rotated."""
-    rotated = b64encode(b"new" * 20 + b"\n" + b"old" * 20).decode()
-    path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}-nsq-nsqd-cluster"
-    found = {"cluster-secret": rotated}
-    existing = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": f"{NAME}-nsq-nsqd-cluster", "namespace": NAMESPACE},
-        "data": found,
-    }
-    text = (CHART / "templates" / "nsqd" / "cluster-secret.yaml").read_text()
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "Chart.yaml").write_text((CHART / "Chart.yaml").read_text())
-    (tmp_path / "values.yaml").write_text((CHART / "values.yaml").read_text())
-    for helper in CHART.glob("templates/_*.tpl"):
-        (tmp_path / "templates" / helper.name).write_text(helper.read_text())
-    given = f"{{{{- $existing := `{json.dumps(existing)}` | fromJson -}}}}"
-    asked = 'lookup "v1" "Secret" .Release.Namespace $name'
-    assert asked in text, path
-    (tmp_path / "templates" / "secret.yaml").write_text(given + text.replace(asked, "$existing"))
-
-    (secret,) = render(Chart.load(tmp_path), {"nsqd": MEMBERS}).of_kind("Secret")
-
-    assert secret["data"] == found
-
-
-def test_an_existing_secret_is_used_as_it_is(chart):
-    values = {"replication": {"replicas": 1, "secretName": "members", "secretKey": "k"}}
+def test_brokers_mount_the_existing_cluster_secret(chart):
+    values = {"replication": REPLICATED | {"secretKey": "k"}}
     release = render(chart, {"nsqd": values})
 
     assert release.of_kind("Secret") == []
@@ -300,19 +281,19 @@ def test_an_existing_secret_is_used_as_it_is(chart):
     ],
 )
 def test_brokers_use_tls_between_each_other_where_it_is_required(chart, tls, wanted, used):
-    values = {"replication": {"replicas": 1, "tls": wanted}, "tls": tls}
+    values = {"replication": REPLICATED | {"tls": wanted}, "tls": tls}
     line = render(chart, {"nsqd": values}).command_line("nsqd")
 
     assert parse(NsqdOptions, "nsqd", line).replication_tls == used
 
 
 def test_the_most_replicas_are_those_of_nsqd(chart):
-    values = {"replicas": MOST_REPLICAS + 2, "replication": {"replicas": MOST_REPLICAS}}
+    values = {"replicas": MOST_REPLICAS + 2, "replication": MEMBERS | {"replicas": MOST_REPLICAS}}
     line = render(chart, {"nsqd": values}).command_line("nsqd")
 
     assert parse(NsqdOptions, "nsqd", line).replicas == MOST_REPLICAS
     with pytest.raises(HelmError):
-        render(chart, {"nsqd": values | {"replication": {"replicas": MOST_REPLICAS + 1}}})
+        render(chart, {"nsqd": values | {"replication": MEMBERS | {"replicas": MOST_REPLICAS + 1}}})
 
 
 @pytest.mark.parametrize(
@@ -320,7 +301,7 @@ def test_the_most_replicas_are_those_of_nsqd(chart):
     [(3, "refuse", True), (4, "refuse", False), (3, "accept", False)],
 )
 def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, brokers, missing, told):
-    values = {"replicas": brokers, "replication": {"replicas": 2, "missing": missing}}
+    values = {"replicas": brokers, "replication": MEMBERS | {"replicas": 2, "missing": missing}}
     release = render(chart, {"nsqd": values})
 
     notes = next(text for path, text in release.sources.items() if path.endswith("NOTES.txt"))
@@ -328,14 +309,14 @@ def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, b
 
 
 def test_brokers_elsewhere_may_be_replicas(chart):
-    values = {"replicas": 1, "replication": {"replicas": 1}, "extraArgs": ["--replica=other:4150"]}
+    values = {"replicas": 1, "replication": REPLICATED, "extraArgs": ["--replica=other:4150"]}
 
     assert render(chart, {"nsqd": values}).objects
 
 
 def test_brokers_and_those_jobs_may_speak_to_each_other(chart):
     policy = {"enabled": True, "clients": [{"podSelector": {}}]}
-    values = {"networkPolicy": policy, "nsqd": {"decommission": {"claims": ["c"]}}}
+    values = {"networkPolicy": policy, "nsqd": {"replication": MEMBERS, "decommission": {"claims": ["c"]}}}
     release = render(chart, values)
 
     tcp = release.named("NetworkPolicy", f"{NAME}-nsq-nsqd")["spec"]["ingress"][0]["from"]
@@ -362,6 +343,8 @@ def test_other_values_are_refused(chart, values):
 def test_claim_of_a_running_broker_is_not_decommissioned(chart):
     running = f"data-{NAME}-nsq-nsqd-1"
     with pytest.raises(HelmError, match=f"names {running}, the claim of a running broker"):
-        render(chart, {"nsqd": {"replicas": 2, "decommission": {"claims": [running]}}})
+        render(
+            chart, {"nsqd": {"replicas": 2, "replication": MEMBERS, "decommission": {"claims": [running]}}}
+        )
 
-    render(chart, {"nsqd": {"replicas": 1, "decommission": {"claims": [running]}}})
+    render(chart, {"nsqd": {"replicas": 1, "replication": MEMBERS, "decommission": {"claims": [running]}}})

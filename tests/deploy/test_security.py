@@ -51,6 +51,16 @@ REFUSED = [
         {"nsqd": {"config": {"http-auth": True, "auth-http-address": ["auth:80"]}}},
         "nsqd.config.http-auth needs auth.secretName: nsqadmin, the drain before a stop and helm test",
     ),
+    (
+        {
+            "auth": {"secretName": "a"},
+            "nsqd": {
+                "config": {"auth-http-address": ["auth:80"]},
+                "tls": {"secretName": "t", "required": "tcp-https"},
+            },
+        },
+        "auth.secretName needs nsqd.tls.required true or auth.allowCleartext",
+    ),
     ({"auth": {"secretName": "a"}}, f"auth.secretName needs nsqd.config.auth-http-address: {NOBODY_ASKED}"),
     (
         {"networkPolicy": {"clients": [{"podSelector": {}}]}},
@@ -152,15 +162,15 @@ REFUSED = [
         for tokens, bearer in (("", "b"), ("t", ""))
     ),
     (
-        {"nsqd": {"replicas": 2, "replication": {"replicas": 2}}},
+        {"nsqd": {"replicas": 2, "replication": {"replicas": 2, "secretName": "m"}}},
         "nsqd.replication.replicas 2 needs more brokers than replicas: at least 3 in nsqd.replicas",
     ),
     (
-        {"nsqd": {"replication": {"replicas": 1}, "config": {"accept-replicas": False}}},
+        {"nsqd": {"replication": {"replicas": 1, "secretName": "m"}, "config": {"accept-replicas": False}}},
         "no broker would be a replica",
     ),
     (
-        {"nsqd": {"replication": {"replicas": 1, "tls": True}}},
+        {"nsqd": {"replication": {"replicas": 1, "secretName": "m", "tls": True}}},
         "nsqd.replication.tls needs nsqd.tls.secretName",
     ),
     (
@@ -195,6 +205,9 @@ def test_a_chart_that_is_switched_off_by_its_parent_checks_nothing(chart):
 
 
 def test_an_auth_server_on_the_command_line_counts(chart):
-    values = {"auth": {"secretName": "a"}, "nsqd": {"extraArgs": ["--auth-http-address=auth:80"]}}
+    values = {
+        "auth": {"secretName": "a", "allowCleartext": True},
+        "nsqd": {"extraArgs": ["--auth-http-address=auth:80"]},
+    }
 
     assert render(chart, values).objects

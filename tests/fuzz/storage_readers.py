@@ -17,7 +17,6 @@ from nsqd.log import segment_index
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FileHeader, NewerVersion, NotALog, decode_append, decode_file_header
 from nsqd.log.segment import Segment
-from nsqd.log.tail import NoSource
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint
 from nsqd.storage.reservation import Reservation
@@ -98,7 +97,7 @@ def fuzz(raw: bytes, header: object, note: object, words: bytes, whole: bool) ->
         with contextlib.suppress(BadCheckpoint, NewerVersion):
             checkpoint.decode(content)
 
-    topic = Topic("t", MessageIds(1), NoSource(), 1, 10)
+    topic = Topic("t", MessageIds(1), None, 1, 10)
     topic.add_channel("c")
     for content in (raw, as_json(note)):
         with contextlib.suppress(BadNote):

@@ -3,56 +3,24 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 
 import pytest
 
 from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
-from nsqclient._producer import Producer
-from nsqclient._retry import Fixed, Retry
 from nsqclient.wire.errors import ProtocolError
+from tests.support.client import IMPATIENT, SOON, Bodies, channel, consumer_of, is_empty, publish
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
-
-FIVE, FIFTY = Config(max_in_flight=5), Config(max_in_flight=50)
-
-# Back-off and requeue delays short enough to watch several rounds.
-IMPATIENT = Config(backoff_multiplier=0.05, max_backoff_duration=0.2)
-SOON = Retry(delay=Fixed(0.01))
-
-
-class Bodies(list[bytes]):
-    """A handler that keeps the bodies that it gets."""
-
-    def __call__(self, delivery) -> None:
-        self.append(delivery.body)
-
-
-async def publish(nsqd: Daemon, topic: str, *bodies: bytes) -> None:
-    async with Producer(nsqd.tcp_address) as producer:
-        await producer.multi_publish(topic, bodies)
-
-
-def channel(nsqd: Daemon, topic: str = "t", name: str = "c") -> dict:
-    [stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
-    return next(channel for channel in stats["channels"] if channel["channel_name"] == name)
-
-
-def is_empty(nsqd: Daemon) -> bool:
-    stats = channel(nsqd)
-    return stats["depth"] == stats["in_flight_count"] == stats["deferred_count"] == 0
 
 
 async def test_each_message_is_handled_once_and_finished(cluster):
     nsqd = cluster.nsqd()
     handled = Bodies()
-    await publish(nsqd, "t", *(b"%d" % n for n in range(1000)))
+    await publish(nsqd, *(b"%d" % n for n in range(1000)))
 
-    async with Consumer(
-        "t", "c", handled, nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=50)
-    ):
+    async with consumer_of(nsqd, handled, config=Config(max_in_flight=50)):
         await eventually(lambda: is_empty(nsqd), "the channel is empty")
 
     assert sorted(handled) == sorted(b"%d" % n for n in range(1000))
@@ -66,15 +34,8 @@ async def test_coroutine_handlers_run_side_by_side(cluster):
     async def meet_the_others(_):
         await together.wait()
 
-    await publish(nsqd, "t", *[b"x"] * 5)
-    async with Consumer(
-        "t",
-        "c",
-        meet_the_others,
-        nsqd_addresses=[nsqd.tcp_address],
-        config=Config(max_in_flight=5),
-        concurrency=5,
-    ):
+    await publish(nsqd, *[b"x"] * 5)
+    async with consumer_of(nsqd, meet_the_others, config=Config(max_in_flight=5), concurrency=5):
         await eventually(lambda: is_empty(nsqd), "all five met")
 
 
@@ -82,7 +43,7 @@ async def test_one_consumer_reads_from_all_nsqd_that_lookupd_knows(cluster):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd(), cluster.nsqd()]
     for number, nsqd in enumerate(nsqds):
-        await publish(nsqd, "t", b"from %d" % number)
+        await publish(nsqd, b"from %d" % number)
         await eventually(
             lambda nsqd=nsqd: nsqd.http_port in producers(lookupd), "nsqd has announced the topic"
         )
@@ -112,14 +73,14 @@ async def test_a_topic_nobody_knows_yet_is_found_once_it_appears(cluster):
         "t", "c", handled, lookupd_addresses=[lookupd.http_address], config=often
     ) as consumer:
         assert consumer.nsqd_addresses == []
-        await publish(nsqd, "t", b"first")
+        await publish(nsqd, b"first")
         await eventually(lambda: handled, "the message is here")
 
 
 async def test_a_lookupd_that_is_down_is_passed_over(cluster, caplog):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
-    await publish(nsqd, "t", b"x")
+    await publish(nsqd, b"x")
     await eventually(lambda: producers(lookupd), "nsqd has announced the topic")
     handled = Bodies()
     down = [f"127.0.0.1:{free_port()}" for _ in range(2)]
@@ -131,7 +92,7 @@ async def test_a_lookupd_that_is_down_is_passed_over(cluster, caplog):
 async def test_a_killed_nsqd_is_found_again_after_its_restart(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
-    await publish(nsqd, "t", b"before")
+    await publish(nsqd, b"before")
     await eventually(lambda: producers(lookupd), "nsqd has announced the topic")
     handled = Bodies()
 
@@ -140,7 +101,7 @@ async def test_a_killed_nsqd_is_found_again_after_its_restart(cluster):
         nsqd.kill()
         await eventually(lambda: not consumer.nsqd_addresses, "the loss was noticed")
         await asyncio.to_thread(nsqd.start)
-        await publish(nsqd, "t", b"after")
+        await publish(nsqd, b"after")
         await eventually(lambda: b"after" in handled, "the second message is here", seconds=20)
 
 
@@ -153,10 +114,8 @@ async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_o
         if len(attempts) < 3:
             raise RuntimeError("not today")
 
-    await publish(nsqd, "t", b"x")
-    async with Consumer(
-        "t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON
-    ):
+    await publish(nsqd, b"x")
+    async with consumer_of(nsqd, fail_twice, config=IMPATIENT, retry=SOON):
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
 
     assert attempts == [1, 2, 3]
@@ -175,31 +134,10 @@ async def test_after_backing_off_the_consumer_runs_at_full_speed_again(cluster, 
         if len(handled) == 1:
             raise RuntimeError("once")
 
-    await publish(nsqd, "t", *(b"%d" % n for n in range(200)))
-    async with Consumer(
-        "t", "c", fail_once, nsqd_addresses=[nsqd.tcp_address], config=replace(IMPATIENT, max_in_flight=20)
-    ):
+    await publish(nsqd, *(b"%d" % n for n in range(200)))
+    async with consumer_of(nsqd, fail_once, config=IMPATIENT):
         await eventually(lambda: len(handled) == 201 and is_empty(nsqd), "everything was handled")
         await eventually(lambda: channel(nsqd)["clients"][0]["ready_count"] == 20, "RDY is full again")
-
-
-async def test_a_message_that_always_fails_is_given_up_after_max_attempts(cluster, caplog):
-    nsqd = cluster.nsqd()
-    given_up = Bodies()
-    calls = []
-
-    def fail(delivery):
-        calls.append(delivery.attempts)
-        raise RuntimeError("never")
-
-    twice = Retry(2, Fixed(0.01), backoff=False, then=given_up)
-    await publish(nsqd, "t", b"poison")
-    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], retry=twice):
-        await eventually(lambda: given_up and is_empty(nsqd), "it was given up")
-
-    assert calls == [1, 2]
-    assert given_up == [b"poison"]
-    assert "attempted 3 times, giving up" in caplog.text
 
 
 async def test_a_handler_may_answer_for_itself(cluster):
@@ -216,8 +154,8 @@ async def test_a_handler_may_answer_for_itself(cluster):
             with pytest.raises(RuntimeError, match="was answered before"):
                 delivery.finish()
 
-    await publish(nsqd, "t", b"x")
-    async with Consumer("t", "c", requeue_first, nsqd_addresses=[nsqd.tcp_address]):
+    await publish(nsqd, b"x")
+    async with consumer_of(nsqd, requeue_first):
         await eventually(lambda: len(seen) == 2 and is_empty(nsqd), "the second attempt was finished")
 
     assert channel(nsqd)["requeue_count"] == 1
@@ -226,16 +164,9 @@ async def test_a_handler_may_answer_for_itself(cluster):
 async def test_answers_may_come_later_in_a_batch(cluster):
     nsqd = cluster.nsqd()
     held = []
-    await publish(nsqd, "t", *(b"%d" % n for n in range(10)))
+    await publish(nsqd, *(b"%d" % n for n in range(10)))
 
-    async with Consumer(
-        "t",
-        "c",
-        held.append,
-        nsqd_addresses=[nsqd.tcp_address],
-        config=Config(max_in_flight=10),
-        auto_answer=False,
-    ) as consumer:
+    async with consumer_of(nsqd, held.append, config=Config(max_in_flight=10), auto_answer=False) as consumer:
         await eventually(lambda: len(held) == 10, "all are held")
         assert consumer.in_flight == 10
         assert consumer.is_starved
@@ -257,14 +188,8 @@ async def test_touching_keeps_a_message_beyond_its_time_out(cluster):
             await asyncio.sleep(0.2)
             delivery.touch()
 
-    await publish(nsqd, "t", b"x")
-    async with Consumer(
-        "t",
-        "c",
-        work_longer_than_the_time_out,
-        nsqd_addresses=[nsqd.tcp_address],
-        config=Config(msg_timeout=1),
-    ):
+    await publish(nsqd, b"x")
+    async with consumer_of(nsqd, work_longer_than_the_time_out, config=Config(msg_timeout=1)):
         await eventually(lambda: attempts and is_empty(nsqd), "it was finished")
 
     assert attempts == [1]
@@ -279,8 +204,8 @@ async def test_closing_lets_the_handlers_finish(cluster):
         started.set()
         await may_end.wait()
 
-    await publish(nsqd, "t", b"x")
-    consumer = Consumer("t", "c", wait_for_the_end, nsqd_addresses=[nsqd.tcp_address])
+    await publish(nsqd, b"x")
+    consumer = consumer_of(nsqd, wait_for_the_end)
     await consumer.start()
     await started.wait()
     closing = asyncio.create_task(consumer.close())
@@ -300,10 +225,8 @@ async def test_closing_in_a_hurry_gives_back_what_is_not_handled(cluster):
     async def never_end(_):
         await asyncio.Event().wait()
 
-    await publish(nsqd, "t", *[b"x"] * 5)
-    consumer = Consumer(
-        "t", "c", never_end, nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=5)
-    )
+    await publish(nsqd, *[b"x"] * 5)
+    consumer = consumer_of(nsqd, never_end, config=Config(max_in_flight=5))
     await consumer.start()
     await eventually(lambda: consumer.in_flight == 5, "all are in flight")
 
@@ -336,7 +259,7 @@ async def test_max_in_flight_is_shared_and_changes_while_running(cluster):
 async def test_one_message_in_flight_rotates_over_two_nsqd(cluster):
     nsqds = [cluster.nsqd(), cluster.nsqd()]
     for number, nsqd in enumerate(nsqds):
-        await publish(nsqd, "t", b"from %d" % number)
+        await publish(nsqd, b"from %d" % number)
     handled = Bodies()
     quick = Config(max_in_flight=1, rdy_redistribute_interval=0.1, low_rdy_idle_timeout=1)
 
@@ -344,17 +267,10 @@ async def test_one_message_in_flight_rotates_over_two_nsqd(cluster):
         await eventually(lambda: sorted(handled) == [b"from 0", b"from 1"], "both had their turn")
 
 
-async def test_a_fixed_nsqd_that_is_down_at_the_start_is_an_error():
-    consumer = Consumer("t", "c", Bodies(), nsqd_addresses=[f"127.0.0.1:{free_port()}"])
-
-    with pytest.raises(OSError, match="connection refused"):
-        await consumer.start()
-
-
 async def test_a_refused_subscription_is_an_error(cluster):
     nsqd = cluster.nsqd("--max-channel-consumers=1")
-    async with Consumer("t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address]):
-        second = Consumer("t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address])
+    async with consumer_of(nsqd, Bodies()):
+        second = consumer_of(nsqd, Bodies())
 
         with pytest.raises(ProtocolError, match="E_SUB_FAILED"):
             await second.start()
@@ -372,7 +288,7 @@ def test_bad_names_are_refused_at_once():
 
 async def test_a_consumer_knows_how_long_it_may_hold_a_message(cluster):
     patient, hasty = cluster.nsqd("--msg-timeout=40s"), cluster.nsqd("--msg-timeout=5s")
-    consumer = Consumer("t", "c", Bodies(), nsqd_addresses=[patient.tcp_address, hasty.tcp_address])
+    consumer = consumer_of(patient, hasty, Bodies())
 
     assert consumer.msg_timeout == float("inf")
     async with consumer:

@@ -17,6 +17,7 @@ from datetime import timedelta
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient import (
     ClosedError,
     Config,
@@ -32,30 +33,15 @@ from nsqclient import (
 )
 from nsqclient import _threads as threads
 from nsqclient.testing import MemoryNsqd
+from tests.support.client import CALM, Bodies, consumer_of
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.waiting import eventually, wait_until
-
-CALM = Config(max_in_flight=100, max_backoff_duration=0)
 
 
 @pytest.fixture
 def nsqd():
     with MemoryNsqd() as nsqd:
         yield nsqd
-
-
-def consumer_of(nsqd, handler=None, **settings):
-    return Consumer("t", "c", handler, nsqd_addresses=[nsqd.address], **{"config": CALM, **settings})
-
-
-class Bodies(list):
-    """A handler that keeps the bodies that it gets."""
-
-    async def one(self, message):
-        self.append(message.body)
-
-    async def many(self, messages):
-        self.extend(message.body for message in messages)
 
 
 # --- 1. no message lies unhandled
@@ -65,9 +51,9 @@ class Bodies(list):
 async def test_each_message_of_a_trickle_is_handled_at_once_by_a_batch_handler(nsqd, beside):
     bodies = Bodies()
     consumer = consumer_of(nsqd)
-    consumer.add_batch_handler(bodies.many, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
+    consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
     if beside.startswith("a handler"):
-        consumer.add_handler(bodies.one)
+        consumer.add_handler(bodies)
     async with consumer:
         for n in range(12):
             nsqd.publish("t", b"%d" % n)
@@ -128,7 +114,7 @@ async def test_a_coroutine_function_for_threads_is_refused(nsqd):
         with pytest.raises(TypeError, match="is a coroutine function"):
             consumer_of(nsqd).add_handler(wrong, in_threads=True)
         with pytest.raises(TypeError, match="is a coroutine function"):
-            sync.Consumer("t", "c", wrong, nsqd_addresses=[nsqd.address])
+            consumer_of(nsqd, wrong, kind=sync.Consumer)
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
@@ -298,22 +284,6 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
     assert connections == 1
 
 
-async def test_a_peer_that_reads_nothing_is_left():
-    gone_on = asyncio.Event()
-
-    async def deaf(reader, writer):
-        await answer_identify(reader, writer)
-        await gone_on.wait()
-
-    async with (
-        scripted_peer(deaf) as address,
-        Producer(address, config=Config(write_timeout=0.2)) as producer,
-    ):
-        with pytest.raises(ConnectionError, match="took none of"):
-            await producer.publish("t", bytes(30_000_000), timeout=20)
-        gone_on.set()
-
-
 # --- 8. many publishers that wait for room
 
 
@@ -429,19 +399,6 @@ def test_publish_in_a_callback_is_refused_instead_of_waiting_for_itself(nsqd):
         producer.publish("t", b"z", timeout=10)
 
 
-def test_a_call_without_asyncio_has_a_time_out(nsqd):
-    with sync.Producer(nsqd.address) as producer:
-        producer.ping()
-        nsqd.freeze()
-        with pytest.raises(TimeoutError):
-            producer.publish("t", b"x", timeout=0.1)
-        with pytest.raises(TimeoutError):
-            producer.multi_publish("t", [b"x"], timeout=0.1)
-        with pytest.raises(TimeoutError):
-            producer.deferred_publish("t", b"x", 5, timeout=timedelta(seconds=0.1))
-        nsqd.thaw()
-
-
 def test_submit_in_a_callback_of_a_full_producer_does_not_wait_for_itself(nsqd):
     done = threading.Event()
     left = 200
@@ -461,43 +418,6 @@ def test_submit_in_a_callback_of_a_full_producer_does_not_wait_for_itself(nsqd):
 
 
 # --- 10. close() ends
-
-
-async def test_close_in_a_handler_is_refused_and_stop_is_what_it_can_call(nsqd):
-    refused = []
-
-    async def handle(message):
-        try:
-            await consumer.close()
-        except RuntimeError as error:
-            refused.append(str(error))
-            consumer.stop()
-
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd, handle)
-    async with asyncio.timeout(10):
-        await consumer.run(signals=[])
-
-    assert "call stop()" in refused[0]
-    assert nsqd.finished("t", "c") == [b"x"]
-
-
-def test_close_in_the_handler_of_a_thread_is_refused(nsqd):
-    refused = []
-
-    def handle(message):
-        try:
-            consumer.close()
-        except RuntimeError as error:
-            refused.append(str(error))
-            consumer.stop()
-
-    nsqd.publish("t", b"x")
-    consumer = sync.Consumer("t", "c", handle, nsqd_addresses=[nsqd.address])
-    consumer.run(signals=[])
-
-    assert "call stop()" in refused[0]
-    assert nsqd.finished("t", "c") == [b"x"]
 
 
 async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
@@ -612,7 +532,7 @@ async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
     nsqd.publish("t", b"x")
     bodies = Bodies()
     gone = f"127.0.0.1:{free_port()}"
-    async with Consumer("t", "c", bodies.one, nsqd_addresses=[gone, nsqd.address], config=CALM) as consumer:
+    async with Consumer("t", "c", bodies, nsqd_addresses=[gone, nsqd.address], config=CALM) as consumer:
         await eventually(lambda: bodies, "it is read")
         assert consumer.nsqd_addresses == [nsqd.address]
 
@@ -622,7 +542,7 @@ async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
 async def test_an_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
     port = free_port()
     late = f"127.0.0.1:{port}"
-    async with Consumer("t", "c", Bodies().one, nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
+    async with Consumer("t", "c", Bodies(), nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
         await eventually(lambda: caplog.text.count(f"({late}) not connected") > 1, "it is refused")
         with MemoryNsqd(port=port):
             await eventually(lambda: late in consumer.nsqd_addresses, "it is connected", seconds=20)
@@ -631,21 +551,15 @@ async def test_an_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
 async def test_a_consumer_connects_to_its_nsqd_all_at_once(nsqd):
     with MemoryNsqd() as slow:
         slow.freeze()
-        consumer = Consumer("t", "c", Bodies().one, nsqd_addresses=[slow.address, nsqd.address], config=CALM)
+        consumer = consumer_of(slow, nsqd, Bodies(), config=CALM)
         async with asyncio.timeout(5), consumer:
             assert consumer.nsqd_addresses == [nsqd.address]
             slow.thaw()
 
 
-async def test_start_raises_when_no_nsqd_is_there():
-    consumer = Consumer("t", "c", Bodies().one, nsqd_addresses=[f"127.0.0.1:{free_port()}"])
-    with pytest.raises(UnreachableError):
-        await consumer.start()
-
-
 async def test_close_ends_a_start_that_waits(nsqd):
     nsqd.freeze()
-    consumer = consumer_of(nsqd, Bodies().one)
+    consumer = consumer_of(nsqd, Bodies())
     starting = asyncio.create_task(consumer.start())
     await eventually(lambda: nsqd.connections_made, "it has connected")
     await consumer.close(0)
@@ -685,7 +599,7 @@ async def test_a_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, k
         at_once += len(messages) if isinstance(messages, list) else 1
         await go_on.wait()
 
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address])
+    consumer = consumer_of(nsqd, config=Config())
     if kind == "concurrency":
         consumer.add_handler(handle, concurrency=10)
     else:
@@ -696,7 +610,7 @@ async def test_a_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, k
 
 
 async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
-    async with consumer_of(nsqd, Bodies().one, concurrency=10, config=Config(max_in_flight=5)):
+    async with consumer_of(nsqd, Bodies(), concurrency=10, config=Config(max_in_flight=5)):
         pass
 
     assert "can have 10 messages in hand, and max_in_flight lets in 5" in caplog.text
@@ -708,19 +622,8 @@ async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
 async def test_one_address_may_be_given_as_text(nsqd):
     nsqd.publish("t", b"x")
     bodies = Bodies()
-    async with Consumer("t", "c", bodies.one, nsqd_addresses=nsqd.address):
+    async with consumer_of(nsqd, bodies):
         await eventually(lambda: bodies, "it is read")
-
-
-@pytest.mark.parametrize("wrong", ["text", 5, None, ["x"]])
-async def test_what_is_no_body_is_refused_with_a_sentence(nsqd, wrong):
-    async with Producer(nsqd.address) as producer:
-        with pytest.raises(TypeError, match="a body is bytes, not"):
-            await producer.publish("t", wrong)
-        with pytest.raises(TypeError, match="a body is bytes, not"):
-            await producer.multi_publish("t", [b"fine", wrong])
-    with pytest.raises(TypeError, match="several bodies are a list"):
-        await Producer(nsqd.address).multi_publish("t", b"one")
 
 
 async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
@@ -767,11 +670,6 @@ async def test_an_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
         assert consumer.stats.finished == 0
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 # --- nsqd that take turns
 
 
@@ -790,7 +688,7 @@ async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd)
     with MemoryNsqd() as other:
         for each in (nsqd, other):
             each.publish("t", b"from " + each.address.encode())
-        consumer = Consumer("t", "c", slow, nsqd_addresses=[nsqd.address, other.address], config=quick_turns)
+        consumer = consumer_of(nsqd, other, slow, config=quick_turns)
         async with consumer:
             await eventually(lambda: len(handled) == 2, "both had their turn")
 
@@ -803,7 +701,7 @@ async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd)
 async def test_a_quiet_connection_without_heartbeats_is_kept(nsqd):
     config = Config(heartbeat_interval=-1, read_timeout=0.3)
     async with (
-        consumer_of(nsqd, Bodies().one, config=config),
+        consumer_of(nsqd, Bodies(), config=config),
         Producer(nsqd.address, config=config) as producer,
     ):
         await producer.ping()

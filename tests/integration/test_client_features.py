@@ -32,9 +32,8 @@ from nsqclient import (
 from nsqclient._backoff import Phase
 from nsqclient._passage import MAX_ENTERING
 from nsqclient.testing import MemoryNsqd
-from tests.support.waiting import eventually, wait_until
-
-CALM = Config(max_in_flight=100, max_backoff_duration=0)
+from tests.support.client import consumer_of, fail
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -43,29 +42,7 @@ def nsqd():
         yield nsqd
 
 
-def consumer_of(nsqd, handler=None, **settings):
-    return Consumer("t", "c", handler, nsqd_addresses=[nsqd.address], **{"config": CALM, **settings})
-
-
 # --- loops
-
-
-async def test_a_consumer_is_iterated_over_and_process_answers(nsqd):
-    for n in range(5):
-        nsqd.publish("t", b"%d" % n)
-    seen = []
-    async with consumer_of(nsqd) as consumer:
-        async for message in consumer:
-            async with message.process():
-                seen.append(message.body)
-                if message.body == b"2" and message.attempts == 1:
-                    raise ValueError(message.body)
-            if len(seen) == 5:
-                break
-
-    assert seen == [b"0", b"1", b"2", b"3", b"4"]
-    assert nsqd.finished("t", "c") == [b"0", b"1", b"3", b"4"]
-    assert nsqd.deferred("t", "c") == [1]
 
 
 async def test_nothing_is_taken_before_somebody_iterates(nsqd):
@@ -78,20 +55,6 @@ async def test_nothing_is_taken_before_somebody_iterates(nsqd):
             break
 
     assert nsqd.finished("t", "c") == [b"x"]
-
-
-async def test_an_iteration_ends_when_the_consumer_is_closed(nsqd):
-    consumer = consumer_of(nsqd)
-
-    async def read():
-        return [message async for message in consumer]
-
-    reading = asyncio.create_task(read())
-    await eventually(lambda: consumer.nsqd_addresses, "it started by itself")
-    await consumer.close()
-
-    async with asyncio.timeout(5):
-        assert await reading == []
 
 
 async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsqd):
@@ -148,23 +111,6 @@ async def test_a_loop_that_is_cancelled_gives_its_message_back_at_once(nsqd):
         await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 
     assert nsqd.deferred("t", "c") == []
-
-
-def test_the_loop_without_asyncio_has_process_too(nsqd):
-    for body in (b"good", b"bad"):
-        nsqd.publish("t", body)
-    seen = []
-    with sync.Consumer("t", "c", nsqd_addresses=[nsqd.address], config=CALM) as consumer:
-        for message in consumer:
-            with message.process():
-                seen.append(message.body)
-                if message.body == b"bad":
-                    raise ValueError(message.body)
-            if len(seen) == 2:
-                break
-        wait_until(lambda: nsqd.deferred("t", "c") == [1], "the bad one was put off")
-
-    assert nsqd.finished("t", "c") == [b"good"]
 
 
 RUN = """
@@ -228,50 +174,7 @@ async def test_a_second_signal_ends_the_wait_for_the_handlers(nsqd):
     await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 
 
-async def test_a_publish_has_a_time_out(nsqd):
-    async with Producer(nsqd.address) as producer:
-        await producer.ping()
-        nsqd.freeze()
-        for publishing in (
-            producer.publish("t", b"x", timeout=0.05),
-            producer.multi_publish("t", [b"x"], timeout=0.05),
-            producer.deferred_publish("t", b"x", 5, timeout=0.05),
-            producer.flush(timeout=0.05),
-        ):
-            if "flush" in publishing.__qualname__:
-                await producer.submit("t", b"x")
-            with pytest.raises(TimeoutError):
-                await publishing
-        nsqd.thaw()
-
-
 # --- addresses
-
-
-async def test_addresses_of_a_consumer_change_while_it_runs(nsqd):
-    bodies = []
-    with MemoryNsqd() as other:
-        nsqd.publish("t", b"one")
-        async with consumer_of(nsqd, lambda message: bodies.append(message.body)) as consumer:
-            await eventually(lambda: bodies == [b"one"], "the first is read")
-            await consumer.connect_to_nsqd(other.address)
-            other.publish("t", b"two")
-            await eventually(lambda: bodies == [b"one", b"two"], "the second is read")
-            await consumer.disconnect_from_nsqd(nsqd.address)
-            assert consumer.nsqd_addresses == [other.address]
-            with pytest.raises(ValueError, match="none of the nsqd that were named"):
-                await consumer.disconnect_from_nsqd(nsqd.address)
-
-
-async def test_addresses_of_a_producer_change_while_it_runs(nsqd):
-    with MemoryNsqd() as other:
-        async with Producer(nsqd.address) as producer:
-            await producer.publish("t", b"one")
-            await producer.connect_to_nsqd(other.address)
-            await producer.disconnect_from_nsqd(nsqd.address)
-            await producer.publish("t", b"two")
-            assert producer.nsqd_addresses == [other.address]
-        assert (nsqd.published("t"), other.published("t")) == ([b"one"], [b"two"])
 
 
 async def test_a_consumer_leaves_an_nsqd_that_is_being_connected(nsqd):
@@ -379,48 +282,6 @@ async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, 
 # --- one message, and what is there
 
 
-async def test_get_returns_a_message_or_times_out_or_says_that_the_consumer_is_closed(nsqd):
-    async with consumer_of(nsqd) as consumer:
-        with pytest.raises(TimeoutError):
-            await consumer.get(0.05)
-        nsqd.publish("t", b"x")
-        message = await consumer.get(10)
-        message.finish()
-        waiting = asyncio.create_task(consumer.get())
-        await asyncio.sleep(0)
-    with pytest.raises(ClosedError):
-        await waiting
-    assert message.body == b"x"
-    async with consumer_of(nsqd, print) as consumer:
-        with pytest.raises(RuntimeError, match="has a handler"):
-            await consumer.get(1)
-
-
-def test_get_of_a_consumer_for_threads_returns_a_message_or_times_out(nsqd):
-    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address, config=CALM) as consumer:
-        with pytest.raises(TimeoutError, match=r"no message within 0\.05 s"):
-            consumer.get(0.05)
-        nsqd.publish("t", b"x")
-        message = consumer.get(10)
-        message.finish()
-    with pytest.raises(ClosedError):
-        consumer.get(0)
-    assert message.body == b"x"
-    assert nsqd.finished("t", "c") == [b"x"]
-
-
-async def test_drain_reads_what_is_there_and_ends(nsqd):
-    for n in range(20):
-        nsqd.publish("t", b"%d" % n)
-    bodies = []
-    async with consumer_of(nsqd, config=Config()) as consumer:
-        async for message in consumer.drain(idle=0.5):
-            async with message.process():
-                bodies.append(message.body)
-
-    assert len(bodies) == len(nsqd.finished("t", "c")) == 20
-
-
 async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd):
     for n in range(3):
         nsqd.publish("t", b"%d" % n)
@@ -435,26 +296,13 @@ async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd
     assert sorted(bodies) == [b"0", b"1", b"2"]
 
 
-def test_drain_of_a_consumer_for_threads_reads_what_is_there_and_ends(nsqd):
-    for n in range(20):
-        nsqd.publish("t", b"%d" % n)
-    with sync.Consumer("t", "c", nsqd_addresses=nsqd.address) as consumer:
-        for message in consumer.drain(idle=0.5):
-            message.finish()
-
-    assert len(nsqd.finished("t", "c")) == 20
-
-
 # --- policies
 
 
-async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_given_up(nsqd):
+async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_given_up(nsqd, caplog):
     nsqd.publish("t", b"x")
     delays, gone = [], []
     retry = Retry(3, Exponential(1, 600), backoff=False, then=lambda message: gone.append(message.attempts))
-
-    def fail(message):
-        raise ValueError(message.attempts)
 
     async with consumer_of(nsqd, fail, retry=retry) as c:
         for _ in range(3):
@@ -465,6 +313,7 @@ async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_giv
         await eventually(lambda: gone, "it was given up")
 
     assert (delays, gone) == ([1, 2, 4], [4])
+    assert "attempted 4 times, giving up" in caplog.text
 
 
 async def test_default_consumer_never_gives_a_message_up(nsqd):
@@ -492,9 +341,6 @@ async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
         kept.append(message.body)
         return len(kept)  # as writing to a file does
 
-    def fail(message):
-        raise RuntimeError
-
     nsqd.publish("t", b"poison")
     async with consumer_of(nsqd, fail, retry=Retry(1, Fixed(0.0), backoff=False, then=give_up)):
         await eventually(lambda: nsqd.finished("t", "c") == [b"poison"], "it is given up", seconds=10)
@@ -504,9 +350,6 @@ async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
 
 async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
     nsqd.publish("t", b"poison")
-
-    def fail(message):
-        raise ValueError(message.attempts)
 
     retry = Retry(max_attempts=2, delay=Fixed(5), backoff=False)
     async with consumer_of(nsqd, fail, retry=retry):
@@ -519,9 +362,6 @@ async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
 
 async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, caplog):
     nsqd.publish("t", b"poison")
-
-    def fail(message):
-        raise ValueError(message.attempts)
 
     retry = Retry(max_attempts=1, delay=Fixed(0), backoff=False)
     nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
@@ -592,9 +432,6 @@ async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_mes
     nsqd.publish("t", b"poison")
     nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
 
-    def fail(message):
-        raise ValueError(message.attempts)
-
     retry = Retry(max_attempts=1, delay=Fixed(50))
     config = Config(backoff_multiplier=1000, max_backoff_duration=3600)
     async with consumer_of(nsqd, fail, retry=retry, config=config) as consumer:
@@ -624,9 +461,6 @@ async def test_a_dead_letter_that_is_not_confirmed_when_the_consumer_is_closed_i
 async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd):
     nsqd.publish("t", b"poison")
 
-    def fail(message):
-        raise ValueError(message.attempts)
-
     async with consumer_of(nsqd, fail, retry=Retry(1)) as consumer:
         await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
         assert len(nsqd._sessions) == 2
@@ -637,9 +471,6 @@ async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd
 async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_from(nsqd):
     for n in range(20):
         nsqd.publish("t", b"%d" % n)
-
-    def fail(message):
-        raise ValueError(message.body)
 
     config = Config(max_in_flight=1, backoff_multiplier=1000, max_backoff_duration=3600)
     async with consumer_of(nsqd, fail, retry=Retry(1), config=config) as consumer:
@@ -654,9 +485,6 @@ async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_fro
 async def test_without_back_off_failures_go_to_the_dead_letters_at_full_speed(nsqd):
     for n in range(20):
         nsqd.publish("t", b"%d" % n)
-
-    def fail(message):
-        raise ValueError(message.body)
 
     retry = Retry(1, backoff=False)
     async with consumer_of(nsqd, fail, retry=retry, config=Config()) as consumer:
@@ -769,9 +597,6 @@ WITH_HEADERS = Config(headers=True, max_in_flight=100, max_backoff_duration=0)
 async def test_a_dead_letter_has_the_headers_of_its_message(extended):
     extended.publish("t", b"poison", {"id": "1"})
 
-    def fail(message):
-        raise ValueError(message.body)
-
     async with consumer_of(extended, fail, retry=Retry(1), config=WITH_HEADERS):
         await eventually(lambda: extended.finished("t", "c"), "it was finished")
 
@@ -804,9 +629,6 @@ async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_a_dead_
 
 
 async def test_dead_letters_to_an_nsqd_without_headers_go_without_and_one_warning_says_so(nsqd, caplog):
-    def fail(message):
-        raise ValueError(message.body)
-
     retry = Retry(1, backoff=False)
     async with consumer_of(nsqd, fail, retry=retry):
         for body in (b"1", b"2"):
@@ -816,27 +638,6 @@ async def test_dead_letters_to_an_nsqd_without_headers_go_without_and_one_warnin
     assert nsqd.published_headers("t.c.dead") == [{}, {}]
     warnings = [record for record in caplog.records if "takes no headers" in record.getMessage()]
     assert len(warnings) == 1
-
-
-async def test_headers_are_published_and_read(extended):
-    seen = []
-    async with Producer(extended.address, config=WITH_HEADERS) as producer:
-        await producer.publish("t", b"one", headers={"id": "1"})
-        await producer.multi_publish("t", [b"two", b"three"], headers={"id": "2"})
-        await producer.publish("t", b"plain")
-
-    def note(message):
-        seen.append((message.body, dict(message.headers)))
-
-    async with consumer_of(extended, note, config=WITH_HEADERS):
-        await eventually(lambda: len(seen) == 4, "all are read")
-
-    assert seen == [
-        (b"one", {"id": "1"}),
-        (b"two", {"id": "2"}),
-        (b"three", {"id": "2"}),
-        (b"plain", {}),
-    ]
 
 
 async def test_who_does_not_ask_for_headers_reads_the_body_alone(extended):
@@ -1159,9 +960,3 @@ async def test_a_connection_that_breaks_is_opened_once_more(nsqd):
         await producer.publish("t", b"2")
 
     assert nsqd.published("t") == [b"1", b"2"]
-
-
-async def test_negative_delay_of_a_publish_is_named_in_seconds(nsqd):
-    async with Producer(nsqd.address) as producer:
-        with pytest.raises(ValueError, match="delay -1 s is negative"):
-            await producer.deferred_publish("t", b"x", -1)

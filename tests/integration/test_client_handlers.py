@@ -7,33 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nsqclient import Config, Consumer, Fixed, Message, Producer, Retry
+from nsqclient import Config, Consumer, Fixed, Message, Retry
 from nsqclient.testing import MemoryNsqd
+from tests.support.client import CALM, IMPATIENT, SOON, channel, consumer_of, is_empty, publish
 from tests.support.peers import scripted_peer
-from tests.support.processes import Daemon
 from tests.support.waiting import eventually
-
-# Back-off and requeue delays short enough to watch several rounds.
-IMPATIENT = Config(max_in_flight=20, backoff_multiplier=0.05, max_backoff_duration=0.2)
-SOON = Retry(delay=Fixed(0.01))
-
-
-async def publish(nsqd: Daemon, *bodies: bytes) -> None:
-    async with Producer(nsqd.tcp_address) as producer:
-        await producer.multi_publish("t", bodies)
-
-
-def channel(nsqd: Daemon) -> dict:
-    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
-    return stats["channels"][0]
-
-
-def is_empty(nsqd: Daemon) -> bool:
-    [topic] = nsqd.get("/stats?format=json&topic=t")["topics"]
-    if not topic["channels"]:
-        return False  # nobody has subscribed yet
-    stats = channel(nsqd)
-    return stats["depth"] == stats["in_flight_count"] == stats["deferred_count"] == 0
 
 
 async def test_a_handler_that_blocks_runs_in_threads(cluster):
@@ -46,7 +24,7 @@ async def test_a_handler_that_blocks_runs_in_threads(cluster):
         together.wait(10)
 
     await publish(nsqd, *[b"x"] * 8)
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
     consumer.add_handler(meet, concurrency=4, in_threads=True)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "two times four have met")
@@ -69,7 +47,7 @@ async def test_in_a_thread_a_message_can_be_touched_requeued_and_failed(cluster)
             raise RuntimeError("not today")
 
     await publish(nsqd, b"x")
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
     consumer.add_handler(try_everything, in_threads=True)
     async with consumer:
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
@@ -89,7 +67,7 @@ async def test_several_handlers_share_the_messages(cluster):
         await both.wait()
 
     await publish(nsqd, *[b"x"] * 10)
-    consumer = Consumer("t", "c", one, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, one, config=IMPATIENT, retry=SOON)
     consumer.add_handler(another)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "they met five times")
@@ -100,7 +78,7 @@ async def test_a_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster)
     batches = []
     await publish(nsqd, *(b"%d" % n for n in range(25)))
 
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=100))
+    consumer = consumer_of(nsqd, config=Config(max_in_flight=100))
     consumer.add_batch_handler(lambda batch: batches.append([d.body for d in batch]), size=10, seconds=0.1)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "all are finished")
@@ -114,7 +92,7 @@ async def test_a_batch_larger_than_may_be_in_flight_does_not_wait_for_more(clust
     batches = []
     await publish(nsqd, *[b"x"] * 9)
 
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=3))
+    consumer = consumer_of(nsqd, config=Config(max_in_flight=3))
     consumer.add_batch_handler(batches.append, size=1000, seconds=60)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "nobody waited a minute")
@@ -133,7 +111,7 @@ async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster)
             raise RuntimeError("half done")
 
     await publish(nsqd, b"1", b"2", b"3")
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
     consumer.add_batch_handler(finish_one_and_fail, size=3, seconds=1)
     async with consumer:
         await eventually(lambda: len(batches) > 1 and is_empty(nsqd), "the rest is done")
@@ -147,7 +125,7 @@ async def test_a_batch_in_threads(cluster):
     seen = []
     await publish(nsqd, *[b"x"] * 50)
 
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
     consumer.add_batch_handler(
         lambda batch: seen.extend(d.body for d in batch), size=10, in_threads=True, concurrency=2
     )
@@ -166,13 +144,7 @@ async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster
         time.sleep(2.5)
 
     await publish(nsqd, b"1", b"2")
-    consumer = Consumer(
-        "t",
-        "c",
-        nsqd_addresses=[nsqd.tcp_address],
-        config=Config(msg_timeout=1, max_in_flight=2),
-        auto_touch=True,
-    )
+    consumer = consumer_of(nsqd, config=Config(msg_timeout=1, max_in_flight=2), auto_touch=True)
     consumer.add_handler(work_longer_than_the_time_out, in_threads=True)
     async with consumer:
         await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "both are finished", seconds=20)
@@ -192,9 +164,7 @@ async def test_putting_off_without_backing_off_leaves_the_consumer_at_full_speed
             delivery.requeue(0.01)
 
     await publish(nsqd, *(b"%d" % n for n in range(50)))
-    async with Consumer(
-        "t", "c", put_each_off_once, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON
-    ) as consumer:
+    async with consumer_of(nsqd, put_each_off_once, config=IMPATIENT, retry=SOON) as consumer:
         await eventually(lambda: len(put_off) == 50 and is_empty(nsqd), "all are finished")
 
     assert "backing off" not in caplog.text
@@ -206,15 +176,7 @@ async def test_an_answer_with_backoff_slows_the_consumer_down_though_it_comes_la
     held = []
     await publish(nsqd, b"1", b"2")
 
-    async with Consumer(
-        "t",
-        "c",
-        held.append,
-        nsqd_addresses=[nsqd.tcp_address],
-        config=IMPATIENT,
-        retry=SOON,
-        auto_answer=False,
-    ) as consumer:
+    async with consumer_of(nsqd, held.append, config=IMPATIENT, retry=SOON, auto_answer=False) as consumer:
         await eventually(lambda: len(held) == 2, "both are here")
         held[0].requeue(None, backoff=True)
         assert consumer.is_backing_off
@@ -241,7 +203,7 @@ async def test_giving_up_may_take_time_and_the_message_is_kept_until_it_worked(c
 
     once = Retry(1, Fixed(0.01), backoff=False, then=bury)
     await publish(nsqd, b"poison")
-    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], retry=once):
+    async with consumer_of(nsqd, fail, retry=once):
         await eventually(lambda: len(dead) == 2 and is_empty(nsqd), "it was buried")
 
     assert dead == [2, 3]
@@ -250,31 +212,10 @@ async def test_giving_up_may_take_time_and_the_message_is_kept_until_it_worked(c
 async def test_sample_rate_and_message_time_out_reach_nsqd(cluster):
     nsqd = cluster.nsqd()
     config = Config(sample_rate=37, client_id="me", topology_zone="z")
-    async with Consumer("t", "c", lambda _: None, nsqd_addresses=[nsqd.tcp_address], config=config):
+    async with consumer_of(nsqd, lambda _: None, config=config):
         [client] = channel(nsqd)["clients"]
 
     assert (client["sample_rate"], client["client_id"]) == (37, "me")
-
-
-async def test_an_nsqd_can_be_added_and_left_while_running(cluster):
-    first, second = cluster.nsqd(), cluster.nsqd()
-    handled = []
-    async with Consumer(
-        "t",
-        "c",
-        lambda d: handled.append(d.nsqd),
-        nsqd_addresses=[first.tcp_address],
-        config=IMPATIENT,
-        retry=SOON,
-    ) as consumer:
-        await consumer.connect_to_nsqd(second.tcp_address)
-        await publish(second, b"x")
-        await eventually(lambda: handled == [second.tcp_address], "the second is read")
-
-        await consumer.disconnect_from_nsqd(first.tcp_address)
-
-        assert consumer.nsqd_addresses == [second.tcp_address]
-        await eventually(lambda: channel(first)["clients"] == [], "the first was left")
 
 
 async def test_addresses_that_were_found_can_be_chosen_from(cluster):
@@ -301,7 +242,7 @@ async def test_addresses_that_were_found_can_be_chosen_from(cluster):
 @pytest.mark.parametrize("mistake", ["late handler", "no workers"])
 async def test_mistakes_in_setting_up_are_refused(cluster, mistake):
     nsqd = cluster.nsqd()
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address])
+    consumer = consumer_of(nsqd)
     if mistake == "no workers":
         with pytest.raises(ValueError, match="concurrency 0 is not positive"):
             consumer.add_handler(print, concurrency=0)
@@ -316,9 +257,7 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
     nsqd = cluster.nsqd()
     held = []
     await publish(nsqd, *[b"x"] * 20)
-    consumer = Consumer(
-        "t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, retry=SOON, auto_answer=False
-    )
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON, auto_answer=False)
     consumer.add_handler(held.append, in_threads=True)
     async with consumer:
         await eventually(lambda: len(held) == 20, "all are held")
@@ -329,7 +268,7 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
         assert consumer.in_flight == 0
 
 
-async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_message_is_handled(cluster):
+async def test_handler_with_a_cancelled_task_has_failed_and_the_next_message_is_handled(cluster):
     nsqd = cluster.nsqd()
     handled = []
 
@@ -341,20 +280,10 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_me
         handled.append(delivery.body)
 
     await publish(nsqd, b"1", b"2")
-    async with Consumer(
-        "t",
-        "c",
-        wait_for_something_cancelled,
-        nsqd_addresses=[nsqd.tcp_address],
-        config=IMPATIENT,
-        retry=SOON,
-    ):
+    async with consumer_of(nsqd, wait_for_something_cancelled, config=IMPATIENT, retry=SOON):
         await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
 
 
-# For the nsqd in memory, whose clock does not move by itself.
-AT_ONCE = Config(max_in_flight=20, max_backoff_duration=0)
-NO_DELAY = Retry(delay=Fixed(0))
 NO_DELAY = Retry(delay=Fixed(0))
 
 
@@ -376,7 +305,7 @@ async def test_whatever_a_handler_raises_in_a_thread_its_message_comes_again(err
     with MemoryNsqd() as nsqd:
         for body in (b"1", b"2"):
             nsqd.publish("t", body)
-        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=NO_DELAY)
+        consumer = consumer_of(nsqd, config=CALM, retry=NO_DELAY)
         if batches:
             consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
         else:
@@ -396,9 +325,7 @@ async def test_an_error_that_is_none_of_pythons_leaves_the_handler_at_work():
     with MemoryNsqd() as nsqd:
         for body in (b"1", b"2"):
             nsqd.publish("t", body)
-        async with Consumer(
-            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=NO_DELAY
-        ):
+        async with consumer_of(nsqd, fail_at_first, config=CALM, retry=NO_DELAY):
             await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
 
 
@@ -435,7 +362,7 @@ async def test_a_delay_that_cannot_be_used_costs_neither_its_message_nor_the_nex
     retry = Retry(delay=works_once)
     with MemoryNsqd() as nsqd:
         nsqd.publish("t", b"bad")
-        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE, retry=retry)
+        consumer = consumer_of(nsqd, config=CALM, retry=retry)
         if way == "in batches":
             consumer.add_batch_handler(fail_on_bad, size=1)
         elif way != "in a loop":
@@ -453,7 +380,7 @@ async def test_a_delay_that_cannot_be_used_costs_neither_its_message_nor_the_nex
     assert "the delay after attempt 1 failed" in caplog.text
 
 
-async def test_a_backoff_strategy_that_fails_keeps_the_consumer_neither_stopped_nor_running(caplog):
+async def test_consumer_runs_on_without_backoff_when_its_strategy_fails(caplog):
     handled = []
 
     def fail_at_first(message):
@@ -464,9 +391,7 @@ async def test_a_backoff_strategy_that_fails_keeps_the_consumer_neither_stopped_
     config = Config(backoff_multiplier=0.01, max_backoff_duration=0.1, backoff_strategy=no_delay)
     with MemoryNsqd() as nsqd:
         nsqd.publish("t", b"1")
-        async with Consumer(
-            "t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=config, retry=NO_DELAY
-        ) as consumer:
+        async with consumer_of(nsqd, fail_at_first, config=config, retry=NO_DELAY) as consumer:
             await eventually(lambda: b"1" in handled, "it came again")
             nsqd.publish("t", b"2")  # if the first came again before it was stopped, this one is the trial
             await eventually(lambda: not consumer.is_backing_off, "it runs at full speed")
@@ -487,16 +412,11 @@ async def test_choosing_that_fails_is_tried_again_in_the_next_round(caplog):
     handled = []
     with MemoryNsqd() as nsqd, MemoryNsqd() as other:
         other.publish("t", b"1")
-        consumer = Consumer(
-            "t",
-            "c",
-            lambda message: handled.append(message.body),
-            nsqd_addresses=[nsqd.address],
-            config=often,
-            choose=fail_at_first,
+        consumer = consumer_of(
+            nsqd, lambda message: handled.append(message.body), config=often, choose=fail_at_first
         )
         async with consumer:
-            consumer._addresses.add(other.address)
+            consumer._subscriptions.addresses.add(other.address)
             await eventually(lambda: handled == [b"1"], "the next round has found it")
 
     assert "choose failed" in caplog.text
@@ -511,8 +431,8 @@ async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster
         addresses = [nsqd.tcp_address]
         consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
         async with consumer:
-            consumer._addresses.add(silent)
-            consumer._addresses.hurry()
+            consumer._subscriptions.addresses.add(silent)
+            consumer._subscriptions.pace.hurry()
             await publish(nsqd, b"1")
             nsqd.kill()
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
@@ -534,7 +454,7 @@ async def test_handler_slower_than_msg_timeout_is_reported_and_not_counted(clust
             await asyncio.sleep(1.6)
 
     config = Config(msg_timeout=1)
-    async with Consumer("t", "c", handle, nsqd_addresses=nsqd.tcp_address, config=config) as consumer:
+    async with consumer_of(nsqd, handle, config=config) as consumer:
         await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "it was delivered again")
         await eventually(lambda: "auto_touch=True" in caplog.text, "the refused answer is reported")
 
@@ -552,7 +472,7 @@ async def test_plain_handler_that_blocks_the_loop_is_reported_in_debug_mode(capl
     try:
         with MemoryNsqd() as nsqd:
             nsqd.publish("t", b"x")
-            async with Consumer("t", "c", lambda _: time.sleep(0.2), nsqd_addresses=nsqd.address) as consumer:
+            async with consumer_of(nsqd, lambda _: time.sleep(0.2)) as consumer:
                 await eventually(lambda: consumer.stats.finished == 1, "it is finished")
     finally:
         loop.set_debug(False)
@@ -568,7 +488,7 @@ async def test_handler_of_the_constructor_may_block_in_threads():
         def handle(_):
             threads.append(threading.current_thread())
 
-        async with Consumer("t", "c", handle, nsqd_addresses=nsqd.address, in_threads=True):
+        async with consumer_of(nsqd, handle, in_threads=True):
             await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is finished")
 
     assert threads[0] is not threading.main_thread()

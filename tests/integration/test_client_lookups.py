@@ -1,6 +1,7 @@
 """Requests to nsqlookupd: possible answers, possible failures on the way, TLS and the secret."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -8,10 +9,8 @@ import ssl
 import pytest
 
 from nsqclient import Config, Consumer, Producer
-from nsqclient._directory import Directory
+from nsqclient._addresses import AddressBook
 from nsqclient._http import HttpError, get
-from nsqclient._lookups import Lookups
-from nsqclient._tasks import Tasks
 from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.address import split_address
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
@@ -45,8 +44,8 @@ async def silent(reader, _writer):
     await reader.read()
 
 
-def directory_of(*lookupds, **settings):
-    return Directory(lookupds, Config(**settings), Tasks(), lambda: None)
+def book_of(*lookupds, topic="", **settings):
+    return AddressBook([], lookupds, Config(**settings), lambda: None, topic=topic)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +118,9 @@ async def test_a_secret_of_two_lines_cannot_add_a_header():
 async def test_producer_and_consumer_show_the_secret_and_their_name():
     asked = []
     async with answering(reply(LIST), reply(LIST), reply(LIST), asked=asked) as address:
-        config = Config(auth_secret="s3cret", user_agent="me/1")
-        await Lookups([address], config).nsqds_of("t")
-        await directory_of(address, auth_secret="s3cret", user_agent="me/1").ask()
-        await Lookups([address], Config(auth_secret="s3cret", lookupd_authorization=False)).nsqds_of("t")
+        await book_of(address, topic="t", auth_secret="s3cret", user_agent="me/1").ask()
+        await book_of(address, auth_secret="s3cret", user_agent="me/1").ask()
+        await book_of(address, topic="t", auth_secret="s3cret", lookupd_authorization=False).ask()
 
     assert [request.partition(b" HTTP")[0] for request in asked] == [
         b"GET /lookup?topic=t",
@@ -136,10 +134,10 @@ async def test_producer_and_consumer_show_the_secret_and_their_name():
 async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
     asked = []
     async with answering(reply(b"{}", "404 Not Found"), reply(LIST), asked=asked) as address:
-        directory = directory_of(f"http://{address}/nsq/lookup?x=1")
-        await directory.ask()
+        book = book_of(f"http://{address}/nsq/lookup?x=1")
+        await book.ask()
 
-    assert (directory.found, directory.errors) == (["10.0.0.1:4150"], [])
+    assert (book.known, book.errors) == (["10.0.0.1:4150"], [])
     assert [request.partition(b" HTTP")[0] for request in asked] == [
         b"GET /nsq/lookup/producers?x=1",
         b"GET /nsq/nodes?x=1",
@@ -148,22 +146,22 @@ async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
 
 async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
-        directory = directory_of(bad, good)
-        await directory.ask()
-        await eventually(lambda: directory.errors and directory.found, "both have answered")
+        book = book_of(bad, good)
+        await book.ask()
+        await eventually(lambda: book.errors and book.known, "both have answered")
 
-    assert directory.found == ["10.0.0.1:4150"]
-    assert directory.errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
+    assert book.known == ["10.0.0.1:4150"]
+    assert book.errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
     assert "status 500: no" in caplog.text
 
 
 async def test_a_redirect_is_named():
     moved = reply(b"", "301 Moved", "Location: https://elsewhere/\r\n")
     async with answering(moved) as address:
-        directory = directory_of(address)
-        await directory.ask()
+        book = book_of(address)
+        await book.ask()
 
-    assert directory.errors[0].endswith("status 301, it points to https://elsewhere/")
+    assert book.errors[0].endswith("status 301, it points to https://elsewhere/")
 
 
 async def test_a_publish_without_nsqlookupd_says_what_prevents_it():
@@ -266,7 +264,7 @@ async def test_an_nsqd_that_is_missing_beside_others_is_left():
             await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
 
 
-async def test_an_nsqlookupd_that_cannot_be_reached_keeps_no_nsqd_that_another_one_has_forgotten():
+async def test_unreachable_nsqlookupd_keeps_no_nsqd_that_another_has_forgotten():
     async with answering() as refusing:
         pass
     with MemoryNsqd() as leaving, MemoryNsqd() as other:
@@ -304,20 +302,20 @@ async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_ar
     registry = Registry([there])
     async with registry.serve() as lookupd:
         async with Registry([gone, there]).serve() as stopping:
-            directory = directory_of(stopping, lookupd)
-            await directory.ask()
-            await eventually(lambda: directory.found == [gone, there], "both have answered")
+            book = book_of(stopping, lookupd)
+            await book.ask()
+            await eventually(lambda: book.known == [gone, there], "both have answered")
         registry.clear()
-        await directory.ask()
-        await eventually(lambda: directory.errors, "it is known that one has stopped")
-        assert directory.found == [gone, there]
+        await book.ask()
+        await eventually(lambda: book.errors, "it is known that one has stopped")
+        assert book.known == [gone, there]
 
-        directory.unreachable(gone)
-        assert directory.found == [there]
+        book.unreachable(gone)
+        assert book.known == [there]
 
-    await directory.ask()
-    directory.unreachable(there)  # while none answers, it may just be restarted
-    assert directory.found == [there]
+    await book.ask()
+    book.unreachable(there)  # while none answers, it may just be restarted
+    assert book.known == [there]
 
 
 async def test_an_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
@@ -338,12 +336,15 @@ async def test_an_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
                 )
 
 
-async def test_a_consumer_asks_the_next_nsqlookupd_when_one_hangs():
+@pytest.mark.parametrize("topic", ["", "t"], ids=["to publish", "to consume"])
+async def test_an_nsqlookupd_that_hangs_keeps_nobody_from_the_answers_of_others(topic):
     known = ["10.0.0.1:4150"]
     async with asyncio.timeout(30), scripted_peer(silent) as hanging, Registry(known).serve() as lookupd:
-        lookups = Lookups([hanging, lookupd], Config())
-        # Either may be the first that is asked; the second time it is the one that hangs.
-        assert [await lookups.nsqds_of("t") for _ in range(2)] == [known, known]
+        book = book_of(hanging, lookupd, topic=topic)
+        await book.ask()
+        await book.ask()
+        await book.close()
+    assert (book.known, book.errors) == (known, [])
 
 
 async def test_an_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeypatch, caplog):
@@ -407,7 +408,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, ca
     address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     caplog.set_level(logging.ERROR)
     async with server:
-        assert await Lookups([address], Config()).nsqds_of("t") == []
+        await book_of(address, topic="t").ask()
 
     assert "certificate not accepted: unable to get local issuer certificate" in caplog.text
 
@@ -426,6 +427,19 @@ async def test_an_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs(
                     lambda: nsqd.connections_made == connections and consumer.nsqd_addresses,  # noqa: B023
                     "it is connected again",
                     seconds=10,
+                )
+
+
+async def test_a_lost_nsqd_is_connected_again_while_its_nsqlookupd_is_down():
+    with MemoryNsqd() as nsqd:
+        async with contextlib.AsyncExitStack() as stack:
+            lookupd = await stack.enter_async_context(Registry([nsqd.address]).serve())
+            async with Consumer("t", "c", lambda _: None, lookupd_addresses=[lookupd]) as consumer:
+                await eventually(lambda: consumer.nsqd_addresses, "it is connected")
+                await stack.aclose()
+                nsqd.drop_connections()
+                await eventually(
+                    lambda: nsqd.connections_made == 2 and consumer.nsqd_addresses, "it is connected again"
                 )
 
 

@@ -8,10 +8,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from nsqclient import Config, Consumer, Middleware, Producer, ProtocolError, sync
+from nsqclient import Config, Middleware, Producer, ProtocolError, sync
 from nsqclient.middlewares.opentelemetry import OpenTelemetry
 from nsqclient.middlewares.prometheus import Prometheus
 from nsqclient.testing import MemoryNsqd
+from tests.support.client import consumer_of
 from tests.support.waiting import eventually
 
 
@@ -36,7 +37,7 @@ async def test_a_trace_goes_from_the_publisher_to_the_handler_where_there_are_he
         config = Config(headers=headers, max_in_flight=10)
         async with Producer(nsqd.address, config=config, middlewares=[tracing]) as producer:
             await producer.publish("t", b"x")
-        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=config, middlewares=[tracing])
+        consumer = consumer_of(nsqd, config=config, middlewares=[tracing])
         if batch:
             consumer.add_batch_handler(lambda _: None, size=1)
         else:
@@ -82,7 +83,7 @@ async def test_a_span_tells_that_the_handler_failed(spans, tracing):
 
     with MemoryNsqd() as nsqd:
         nsqd.publish("t", b"x")
-        async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.address], middlewares=[tracing]):
+        async with consumer_of(nsqd, fail, middlewares=[tracing]):
             await eventually(lambda: nsqd.requeued("t", "c"), "it was given back")
     [handled] = spans.get_finished_spans()
 
@@ -105,9 +106,7 @@ async def test_figures_count_what_was_published_and_handled():
             with pytest.raises(ProtocolError):
                 await producer.publish("t", b"x")
         config = Config(max_in_flight=10, max_backoff_duration=0)
-        async with Consumer(
-            "t", "c", handle, nsqd_addresses=[nsqd.address], config=config, middlewares=[metrics]
-        ):
+        async with consumer_of(nsqd, handle, config=config, middlewares=[metrics]):
             await eventually(lambda: nsqd.finished("t", "c") and nsqd.requeued("t", "c"), "both were handled")
 
     def figure(name, **labels):

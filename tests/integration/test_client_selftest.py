@@ -97,8 +97,16 @@ def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cl
     assert done.stdout.startswith("selftest passed: 100 messages went through 1 nsqd (")
 
 
+def test_selftest_sends_a_secret_without_tls_only_when_it_is_allowed(tmp_path):
+    (tmp_path / "secret").write_text("s")
+    done = selftest("--lookupd-http-address=127.0.0.1:1", f"--auth-secret-file={tmp_path / 'secret'}")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "selftest failed: --auth-secret-file needs --tls or --auth-allow-cleartext\n"
+
+
 def test_a_secret_that_cannot_be_read_is_one_sentence():
-    done = selftest("--lookupd-http-address=127.0.0.1:1", "--auth-secret-file=/no/such")
+    done = selftest("--lookupd-http-address=127.0.0.1:1", "--tls", "--auth-secret-file=/no/such")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

@@ -14,30 +14,11 @@ import pytest
 
 import nsqclient
 from bench.ports import free_port
-from nsqclient import ClosedError, Config, ProtocolError, Retry
+from nsqclient import ClosedError, Config, Retry
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
+from tests.support.client import consumer_of, is_empty, message_count
 from tests.support.waiting import wait_until
-
-
-def message_count(nsqd, topic="t") -> int:
-    return sum(stats["message_count"] for stats in nsqd.get(f"/stats?format=json&topic={topic}")["topics"])
-
-
-def is_empty(nsqd) -> bool:
-    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
-    return all(c["depth"] == c["in_flight_count"] == c["deferred_count"] == 0 for c in stats["channels"])
-
-
-def test_publishing_returns_when_nsqd_has_the_message(cluster):
-    nsqd = cluster.nsqd()
-    with Producer(nsqd.tcp_address) as producer:
-        producer.ping()
-        producer.publish("t", b"1")
-        producer.multi_publish("t", [b"2", b"3"])
-        producer.deferred_publish("t", b"4", delay=0.001)
-
-        assert message_count(nsqd) == 4
 
 
 def test_many_threads_share_one_producer(cluster):
@@ -48,79 +29,22 @@ def test_many_threads_share_one_producer(cluster):
         assert message_count(nsqd) == 2000
 
 
-def test_what_is_submitted_is_confirmed_by_its_future(cluster):
-    nsqd = cluster.nsqd("--max-msg-size=10")
-    with Producer(nsqd.tcp_address) as producer:
-        outcomes = [producer.submit("t", b"x" * (11 if n == 7 else 10)) for n in range(1000)]
-        producer.flush()
-
-        assert message_count(nsqd) == 999
-    assert [n for n, outcome in enumerate(outcomes) if outcome.exception()] == [7]
-    with pytest.raises(ProtocolError, match="E_BAD_MESSAGE"):
-        outcomes[7].result()
-
-
-def test_errors_are_raised_where_publish_was_called():
-    with Producer(f"127.0.0.1:{free_port()}") as producer:
-        with pytest.raises(OSError, match="refused"):
-            producer.publish("t", b"x")
-        with pytest.raises(ValueError, match="topic name 'a b' is not valid"):
-            producer.publish("a b", b"x")
-        with pytest.raises(TypeError):
-            producer.publish("t", "text")  # type: ignore[arg-type] # the mistake of this test
-
-
-def test_closing_fails_what_cannot_be_sent(cluster):
-    producer = Producer(f"127.0.0.1:{free_port()}", retry_seconds=60)
-    waiting = [producer.submit("t", b"x") for _ in range(3)]
-
-    producer.close(drain_seconds=0.1)
-
-    assert all(isinstance(outcome.exception(0), ClosedError) for outcome in waiting)
-    with pytest.raises(ClosedError):
-        producer.publish("t", b"x")
-
-
 def test_handlers_that_block_run_side_by_side(cluster):
     nsqd = cluster.nsqd()
     together = threading.Barrier(4)
     with Producer(nsqd.tcp_address) as producer:
         producer.multi_publish("t", [b"x"] * 4)
 
-    with Consumer(
-        "t",
-        "c",
-        lambda _: together.wait(10),
-        nsqd_addresses=[nsqd.tcp_address],
-        config=Config(max_in_flight=4),
-        concurrency=4,
+    with consumer_of(
+        nsqd, lambda _: together.wait(10), kind=Consumer, config=Config(max_in_flight=4), concurrency=4
     ) as consumer:
         wait_until(lambda: is_empty(nsqd), "all four met")
         assert consumer.stats.finished == 4
 
 
-def test_a_consumer_without_a_handler_is_iterated_over(cluster):
-    nsqd = cluster.nsqd()
-    with Producer(nsqd.tcp_address) as producer:
-        producer.multi_publish("t", [b"%d" % n for n in range(100)])
-    bodies = []
-
-    with Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=10)) as consumer:
-        for message in consumer:
-            bodies.append(message.body)
-            message.finish()
-            if len(bodies) == 60:
-                break
-
-    assert len(set(bodies)) == 60
-    # Messages that had arrived but were not taken went back at once.
-    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
-    assert (stats["channels"][0]["depth"], stats["channels"][0]["in_flight_count"]) == (40, 0)
-
-
 def test_closing_from_another_thread_ends_an_iteration(cluster):
     nsqd = cluster.nsqd()
-    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address])
+    consumer = consumer_of(nsqd, kind=Consumer)
     consumer.start()
     with ThreadPoolExecutor(2) as threads:
         iterating = threads.submit(list, consumer)
@@ -159,7 +83,7 @@ def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_
         close_at_once(started, "nsq consumer t/c")
 
 
-def test_a_producer_that_several_threads_close_has_sent_all_when_each_of_them_goes_on():
+def test_producer_has_sent_all_when_close_returns_in_each_of_several_threads():
     with MemoryNsqd() as nsqd:
         for turn in range(20):
             sent = []
@@ -183,13 +107,6 @@ def test_closing_while_another_thread_runs_it_ends_both():
             consumer.close()
             with suppress(ClosedError):  # it was closed while it started
                 running.result(20)
-
-
-def test_an_address_nobody_listens_on_is_an_error_at_the_start():
-    consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=[f"127.0.0.1:{free_port()}"])
-
-    with pytest.raises(OSError, match="refused"):
-        consumer.start()
 
 
 def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
@@ -235,38 +152,6 @@ def test_what_is_submitted_otherwise_is_confirmed_and_waited_for_as_well():
             producer.submit_many("t", [b"6"]).result()
 
         assert set(nsqd.published("t")) == {b"1", b"2", b"3", b"4"}
-
-
-def test_addresses_change_while_both_run():
-    with MemoryNsqd() as first, MemoryNsqd() as second:
-        received = set()
-        with (
-            Producer(first.address, spread=True) as producer,
-            Consumer(
-                "t", "c", lambda message: received.add(message.body), nsqd_addresses=first.address
-            ) as consumer,
-        ):
-            producer.connect_to_nsqd(second.address)
-            consumer.connect_to_nsqd(second.address)
-            assert second.address in producer.nsqd_addresses
-            assert set(consumer.nsqd_addresses) == {first.address, second.address}
-            producer.disconnect_from_nsqd(first.address)
-            consumer.disconnect_from_nsqd(first.address)
-            producer.publish("t", b"x")
-            wait_until(lambda: received == {b"x"}, "it was read from the second")
-
-            assert (producer.nsqd_addresses, producer.nsqd_address) == ([second.address], second.address)
-            assert consumer.nsqd_addresses == [second.address]
-            assert (first.published("t"), second.published("t")) == ([], [b"x"])
-            # The handler gets the message a moment before it is finished.
-            wait_until(lambda: not consumer.is_starved, "it is finished")
-            assert (producer.unconfirmed, consumer.is_backing_off) == (0, False)
-            with pytest.raises(ValueError, match="is none of the nsqd that were named"):
-                producer.disconnect_from_nsqd(first.address)
-            producer.connect_to_nsqlookupd("127.0.0.1:1")
-            consumer.connect_to_nsqlookupd("127.0.0.1:1")
-            producer.disconnect_from_nsqlookupd("127.0.0.1:1")
-            consumer.disconnect_from_nsqlookupd("127.0.0.1:1")
 
 
 # Prints at how many lines SIGTERM came; at each one, run() has to end.
@@ -340,14 +225,7 @@ def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
     with MemoryNsqd() as nsqd:
         for body in (b"exit", b"well"):
             nsqd.publish("t", body)
-        consumer = Consumer(
-            "t",
-            "c",
-            fail,
-            nsqd_addresses=[nsqd.address],
-            config=Config(max_backoff_duration=0),
-            retry=once,
-        )
+        consumer = consumer_of(nsqd, fail, kind=Consumer, config=Config(max_backoff_duration=0), retry=once)
         with consumer:
             wait_until(lambda: nsqd.finished("t", "c") == [b"well"], "the second is given up")
 

@@ -182,6 +182,35 @@ async def test_what_a_secret_does_not_allow_is_refused(nsqd):
             await producer.publish("mine", b"x")
 
 
+async def test_the_auth_secret_is_not_sent_in_cleartext_to_an_nsqd_that_nsqlookupd_named(cluster, caplog):
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    with AuthServer(answer=granted()) as server:
+        lookupd = cluster.nsqlookupd()
+        running = cluster.nsqd(
+            f"--auth-http-address={server.address}", "--broadcast-address=127.0.0.1", lookupds=[lookupd]
+        )
+        await eventually(lambda: lookupd.get("/nodes")["producers"], "nsqd is registered")
+        named = {"lookupd_addresses": [lookupd.http_address]}
+
+        async with Producer(**named, config=Config(auth_secret="s")) as producer:
+            with pytest.raises(AuthError, match="named by nsqlookupd: without TLS the auth_secret is not"):
+                await producer.publish("t", b"x")
+        assert server.asked == []
+
+        allowing = Config(auth_secret="s", auth_allow_cleartext=True)
+        async with Producer(**named, config=allowing) as producer:
+            await producer.publish("t", b"x")
+        asked = len(server.asked)
+        async with Consumer("t", "c", lambda _: None, **named, config=Config(auth_secret="s")):
+            await eventually(lambda: "t/c" in caplog.text, "the consumer was refused")
+        assert "named by nsqlookupd: without TLS" in caplog.text
+        assert len(server.asked) == asked
+        async with Consumer("t", "c", lambda one: got.put_nowait(one.body), **named, config=allowing):
+            assert await got.get() == b"x"
+        async with Producer(running.tcp_address, config=Config(auth_secret="s")) as producer:
+            await producer.publish("t", b"by address")
+
+
 async def test_a_peer_that_closes_during_the_tls_handshake_is_told_from_others(authority):
     async def offer_tls_and_leave(reader, writer):
         await reader.readuntil(b"IDENTIFY\n")

@@ -153,7 +153,7 @@ def test_it_stops_in_order_though_nobody_reads_what_it_says(tmp_path):
     assert not any(is_alive(pid) for pid in daemons.values())
 
 
-def test_an_nsqd_that_dies_is_named_and_comes_back_when_enter_is_pressed_with_nothing_lost(runner):
+def test_devcluster_names_a_dead_nsqd_and_restarts_it_without_loss_at_enter(runner):
     wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
     dead = runner.daemons["nsqd"]
     os.kill(dead, signal.SIGKILL)

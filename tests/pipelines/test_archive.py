@@ -1,13 +1,11 @@
 """The archive job on a small cluster: what is stored, what is acknowledged, and how it fails."""
 
-import json
 import os
 import re
 import shutil
 import signal
 import urllib.request
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,11 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from bench.ports import free_port
-from pyspark_nsq.jobs.archive import compact, parquet_settings, start
+from pyspark_nsq.jobs.archive import compact
 from pyspark_nsq.jobs.archive_options import parse
-from pyspark_nsq.jobs.run import run_until_end
-from pyspark_nsq.jobs.signals import Stop
-from pyspark_nsq.parquet.listed import files_of
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
@@ -33,21 +28,11 @@ EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5
 
 
 @pytest.fixture
-def writer():
-    """The writer of the files; tests of both writers override it."""
-    return "python"
-
-
-both_writers = pytest.mark.parametrize("writer", ["python", "spark"])
-
-
-@pytest.fixture
-def archive(nodes, topic, tmp_path, writer):
+def archive(nodes, topic, tmp_path):
     """An archive of the test's topic, which has five messages on each nsqd."""
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
-    flags = ["--max-offsets-per-trigger=4", f"--writer={writer}"]
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--max-offsets-per-trigger=4")
     yield archive
     archive.kill()
 
@@ -61,7 +46,6 @@ def bodies(archive):
     return sorted(row["body"] for row in stored(archive))
 
 
-@both_writers
 def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes, topic, archive):
     assert archive.run(spark) == 10
     rows = stored(archive)
@@ -79,26 +63,6 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes,
         assert int(row["hour"]) == row["timestamp"].hour
 
 
-@pytest.mark.parametrize("writer", ["spark"])
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
-def test_in_utc_the_source_says_the_folder_of_a_row_and_elsewhere_spark_does(spark, archive, zone):
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
-        run = start(spark, parse([*archive.flags, "--available-now"]))
-        assert run_until_end(run, Stop()) == 10
-        plan = run.query._jsq.explainInternal(False)
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
-
-    assert ("hour(timestamp" in plan) == (zone != "UTC"), plan
-    assert bodies(archive) == EXPECTED
-    for row in stored(archive):
-        there = row["timestamp"].astimezone(ZoneInfo(zone))
-        assert (str(row["date"]), int(row["hour"])) == (f"{there:%Y-%m-%d}", there.hour)
-
-
-@both_writers
 def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
@@ -108,17 +72,6 @@ def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
     assert depth(nodes.nsqds[0], topic) == 0
 
 
-@pytest.mark.parametrize("writer", ["spark"])
-def test_files_that_spark_does_not_list_are_no_part_of_its_archive(spark, archive):
-    assert archive.run(spark) == 10
-    hour = next(archive.output.glob("date=*/hour=*"))
-    (hour / "part-00000-killed.snappy.parquet").write_bytes(b"PAR1 without an end")
-    found = [pq.read_table(path)["body"].to_pylist() for path in files_of(archive.output)]
-
-    assert sorted(body for bodies in found for body in bodies) == EXPECTED
-
-
-@both_writers
 def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic, archive):
     # Files stand where the folders of today and, at midnight, tomorrow should be, so the tasks cannot write.
     archive.output.mkdir()
@@ -158,15 +111,13 @@ def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, clust
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
-@both_writers
 def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
     nodes.publish(nodes.nsqds[0], "another", b"x")
     lookupd = nodes.lookupd.http_address
-    flag = archive.flags[-1]
-    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, flag, checkpoint="new")
-    from_another_topic = Archive(tmp_path, lookupd, "another", flag)
+    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, checkpoint="new")
+    from_another_topic = Archive(tmp_path, lookupd, "another")
 
     assert with_a_new_checkpoint.run(spark) == (
         f"the output {archive.output} was written with another checkpoint than {tmp_path / 'new'}; "
@@ -178,7 +129,6 @@ def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, to
     assert depth(nodes.nsqds[0], topic) == 1
 
 
-@both_writers
 def test_a_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_place(spark, archive):
     archive.run(spark)
     shutil.rmtree(archive.checkpoint)
@@ -188,52 +138,6 @@ def test_a_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_plac
     # The attempt leaves nothing behind that the next one would take for the lost checkpoint.
     assert "was written with another checkpoint than" in str(archive.run(spark))
     assert bodies(archive) == EXPECTED
-
-
-def test_an_output_of_a_version_without_ids_goes_on_with_its_checkpoint(spark, nodes, topic, archive):
-    archive.run(spark)
-    for note in (archive.checkpoint / "nsq-archive.json", archive.output / "_nsq-archive.json"):
-        before = json.loads(note.read_text())
-        del before["id"]
-        # Hadoop keeps a checksum beside each file, which would not match the changed note.
-        (note.parent / f".{note.name}.crc").unlink(missing_ok=True)
-        note.write_text(json.dumps(before))
-    nodes.publish(nodes.nsqds[0], topic, b"later")
-
-    assert archive.run(spark) == 1
-    shutil.rmtree(archive.checkpoint)
-    assert "was written with another checkpoint than" in str(archive.run(spark))
-
-
-@both_writers
-def test_an_output_stays_with_its_writer(spark, nodes, topic, tmp_path, archive, writer):
-    archive.run(spark)
-    other = "spark" if writer == "python" else "python"
-    lookupd = nodes.lookupd.http_address
-    same_checkpoint = Archive(tmp_path, lookupd, topic, f"--writer={other}")
-    new_checkpoint = Archive(tmp_path, lookupd, topic, f"--writer={other}", checkpoint="new")
-
-    assert f", output {archive.output}, writer {writer}; each needs" in same_checkpoint.run(spark)
-    assert new_checkpoint.run(spark) == (
-        f"the output {archive.output} was written with --writer={writer}; go on with that"
-    )
-
-
-def test_a_checkpoint_from_before_there_were_two_writers_goes_on_with_the_first(
-    spark, nodes, topic, tmp_path, archive
-):
-    flags = ["--max-offsets-per-trigger=4", "--writer=spark"]
-    old = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
-    old.run(spark)
-    note = old.checkpoint / "nsq-archive.json"
-    before = json.loads(note.read_text())
-    # Hadoop keeps a checksum beside each file, which would not match the changed note.
-    (note.parent / f".{note.name}.crc").unlink()
-    note.write_text(json.dumps({name: before[name] for name in ("topic", "channel", "output")}))
-    nodes.publish(nodes.nsqds[0], topic, b"later")
-
-    assert old.run(spark) == 1
-    assert bodies(old) == sorted([*EXPECTED, b"later"])
 
 
 def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
@@ -280,20 +184,29 @@ def test_a_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_p
     )
 
 
-def test_folders_can_be_named_by_an_expression(spark, nodes, topic, tmp_path):
-    nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}')
-    expression = "shop=get_json_object(cast(body AS string), '$.shop')"
-    archive = Archive(
-        tmp_path,
-        nodes.lookupd.http_address,
-        topic,
-        "--writer=spark",
-        f"--by={expression}",
-        "--by=n=length(body)",
-    )
-    assert archive.run(spark) == 2
+def test_archive_folders_are_named_by_members_of_the_body(spark, nodes, topic, tmp_path):
+    nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}', b"no JSON")
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=date", "--by=shop=$.shop")
+    otherwise = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=shop=$.shop")
+    assert archive.run(spark) == 3
 
-    assert {(row["shop"], row["n"]) for row in stored(archive)} == {("a", 13), ("b", 13)}
+    assert {(row["shop"], row["body"]) for row in stored(archive)} == {
+        ("a", b'{"shop": "a"}'),
+        ("b", b'{"shop": "b"}'),
+        (None, b"no JSON"),
+    }
+    assert "by date, shop=$.shop; each needs one of its own" in str(otherwise.run(spark))
+
+
+def test_archive_refuses_the_output_of_sparks_own_sink(spark, archive):
+    notes = archive.output / "_spark_metadata"
+    notes.mkdir(parents=True)
+    (notes / "0").write_text("v1\n")
+
+    assert (
+        archive.run(spark)
+        == f"the output {archive.output} was written by another query of Spark; take a new output"
+    )
 
 
 def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, monkeypatch, archive):
@@ -387,12 +300,3 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
         "batch 1: 4 messages, lag 2",
         "batch 2: 2 messages, lag 0",
     ]
-
-
-def test_rows_that_are_large_are_written_before_there_are_a_hundred(spark, tmp_path):
-    bodies = spark.range(0, 40, 1, 1).selectExpr("rpad(uuid(), 100000, uuid()) AS body")
-    settings = parquet_settings() | {"parquet.block.size": "1000000", "compression": "none"}
-    bodies.write.options(**settings).parquet(str(tmp_path / "out"))
-    (file,) = (tmp_path / "out").glob("*.parquet")
-    assert pq.read_metadata(file).num_rows == 40
-    assert pq.read_metadata(file).num_row_groups > 2

@@ -58,4 +58,4 @@ def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic
     numbers = stored.selectExpr("cast(substring(cast(body as string), 1, 8) as int) as n")
     assert numbers.selectExpr("count(distinct n)", "min(n)", "max(n)").first() == (MESSAGES, 0, MESSAGES - 1)
     with capsys.disabled():
-        print(f"\nnsq-archive after the kill: {last}")  # noqa: T201 - a figure that is asked for
+        print(f"\nnsq-archive after the kill: {last}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from pyspark_nsq.jobs import count as count_job
 from pyspark_nsq.jobs.run import run_until_end
@@ -98,6 +99,22 @@ def test_a_database_has_every_order_once_though_all_come_again(cook, orders):
     connection.close()
 
     assert sorted(found) == sorted((one["customer"], one["price"]) for one in ORDERS)
+
+
+def test_delta_table_has_every_order_once_though_the_last_batch_comes_again(cook, nodes, orders):
+    folder = cook("into_delta.py", orders)
+    nodes.publish(nodes.nsqds[0], orders, b'{"customer": 9, "price": 1}')
+    cook("into_delta.py", orders)
+    # As if Spark had not noted that the last batch was stored.
+    for path in (folder / "checkpoint" / "commits").glob("*1*"):
+        path.unlink()
+    cook("into_delta.py", orders)
+    found = DeltaTable(folder / "delta").to_pyarrow_table().to_pylist()
+
+    assert sorted((row["customer"], row["price"]) for row in found) == sorted(
+        [*((one["customer"], one["price"]) for one in ORDERS), (9, 1.0)]
+    )
+    assert len(DeltaTable(folder / "delta").history()) == 2
 
 
 def test_large_orders_are_written_to_a_topic_of_their_own(cook, nodes, spark, orders):

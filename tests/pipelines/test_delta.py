@@ -1,4 +1,4 @@
-"""The Delta table over an archive: each batch once, and compaction beside readers."""
+"""The Delta table over an archive: each batch once, and compaction unfinished readers."""
 
 import os
 import time

@@ -263,7 +263,7 @@ def test_a_channel_that_was_deleted_before_the_first_batch_was_stored_is_named(c
     case.query.run()
     error = case.query.run()
 
-    assert "another query or a consumer uses the channel, or somebody emptied it or made it again" in error
+    assert "another query or a consumer uses the channel, or an operator emptied it or made it again" in error
     case.none_twice()
 
 

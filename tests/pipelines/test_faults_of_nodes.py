@@ -68,6 +68,30 @@ def test_batch_read_without_an_nsqd_that_does_not_answer_is_refused_or_warns(cas
     assert f"nsqd {frozen.http_address} does not answer" in caplog.text
 
 
+def test_batch_read_misses_an_nsqd_that_was_listed_a_moment_ago(case, caplog):
+    case.publish()
+    lost, other = case.nsqds
+    options = {"channel": "", "retryTimeout": "0"}
+    lost.kill()
+    wait_until(
+        lambda: case.nodes.lookupd.get("/lookup/lost?topic=t")["nodes"], "nsqlookupd knows that it is gone"
+    )
+
+    sentence = f"nsqd {lost.http_address} had topic 't' within the last five minutes and is disconnected"
+    with pytest.raises(UnreachableError, match=sentence):
+        NsqBatchReader(case.nodes.parsed("t", **options)).partitions()
+    for more in ({"failOnDataLoss": "false"}, {"forgetNsqds": lost.http_address}):
+        reader = NsqBatchReader(case.nodes.parsed("t", **options, **more))
+        assert {partition.value.nsqd for partition in reader.partitions()} == {other.http_address}
+    assert caplog.text.count(sentence) == 1
+    lost.start()
+    patient = NsqBatchReader(case.nodes.parsed("t", channel="", retryTimeout="30s"))
+    assert {partition.value.nsqd for partition in patient.partitions()} == {
+        lost.http_address,
+        other.http_address,
+    }
+
+
 def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds

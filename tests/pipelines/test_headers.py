@@ -139,7 +139,7 @@ def test_a_message_with_headers_is_put_off_by_itself():
     ]
 
 
-def test_rows_without_any_headers_are_published_as_an_nsqd_takes_them_that_knows_none():
+def test_rows_without_headers_are_published_to_an_nsqd_without_headers():
     headers = pa.array([{}, None], pa.map_(pa.string(), pa.string()))
     (one,) = outgoing(pa.record_batch({"body": [b"1", b"2"], "headers": headers}), "t", 99)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqclient._tls import TLS_OPTIONS
+from nsqclient._config import TLS_OPTIONS
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.options import NAMES, SourceOptions, StartingOffsets
 
@@ -179,7 +179,27 @@ def test_duration_that_is_none_is_refused(text):
     ["2025-11-20T10:00:01.5Z", "2025-11-20T11:00:01.5+01:00", "2025-11-20 10:00:01.5", "1763632801500"],
 )
 def test_a_time_has_a_zone_or_is_in_utc_or_counts_milliseconds(text):
-    assert parse(startingTimestamp=text).starting_timestamp_ns == 1_763_632_801_500_000_000
+    assert parse(startingTimestamp=text).starting_ns("orders") == 1_763_632_801_500_000_000
+
+
+def test_timestamp_may_differ_by_topic():
+    parsed = parse(topic="a,b,c", startingTimestamp='{"a": 1, "b": "1970-01-01T00:00:02Z"}')
+
+    assert [parsed.starting_ns(topic) for topic in "abc"] == [1_000_000, 2_000_000_000, None]
+    assert [parsed.ending_ns(topic) for topic in "abc"] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"a": 1', "which is no JSON"),
+        ('{"b": 1}', "names topic 'b', which the query does not read"),
+        ('{"a": "noon"}', "'noon'; it must be a time such as 2026-11-20T09:00:00Z"),
+    ],
+)
+def test_timestamp_by_topic_that_is_wrong_is_named(text, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        parse(topic="a", endingTimestamp=text)
 
 
 def test_names_of_kafkas_connector_are_taken():

@@ -90,7 +90,7 @@ def test_a_text_is_read_as_it_was_written(output):
 
 def test_what_was_left_behind_is_removed(tmp_path):
     place = FolderPlace(tmp_path)
-    place.beside("date=1/x.parquet").write_text("half")
+    place.unfinished("date=1/x.parquet").write_text("half")
     place.tidy()
 
     assert not (tmp_path / UNFINISHED).exists()
@@ -99,9 +99,9 @@ def test_what_was_left_behind_is_removed(tmp_path):
 def test_a_body_larger_than_one_piece_arrives_whole(uri):
     content = os.urandom(12 << 20)
     with closing(open_place(uri)) as place:
-        beside = place.beside("large.bin")
-        beside.write_bytes(content)
-        place.finish(beside, "large.bin")
+        unfinished = place.unfinished("large.bin")
+        unfinished.write_bytes(content)
+        place.finish(unfinished, "large.bin")
     files, root = fs.FileSystem.from_uri(uri)
 
     with files.open_input_stream(f"{root}/large.bin") as stream:

@@ -298,7 +298,7 @@ def test_a_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
     ),
     st.integers(1, 500),
 )
-def test_batch_by_batch_every_log_advances_and_only_a_message_that_is_too_large_exceeds_the_limit(logs, size):
+def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_message(logs, size):
     backlog = {name: count for name, (count, _) in logs.items()}
     sizes = {name: float(average) for name, (_, average) in logs.items()}
     passed_over = dict.fromkeys(logs, 0)

@@ -96,7 +96,7 @@ def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nod
     assert "option startingOffsets has a position for nowhere:1, which is none of the logs" in str(
         refused.value
     )
-    assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false goes on without it)")
+    assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false continues without it)")
     assert begin(forgetNsqds="nowhere:1")
     assert caplog.messages == []
     assert begin(failOnDataLoss="false")
@@ -113,3 +113,14 @@ def test_an_nsqd_is_found_with_its_topic_or_without():
     assert given_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
     assert given_position({"n:1": 4}, "t", "n:1") == 4
     assert given_position({}, "t", "n:1") is None
+
+
+def test_batch_read_begins_at_another_time_in_each_topic(nodes, topic, between):
+    other = f"{topic}-other"
+    nodes.publish(nodes.nsqds[0], other, b"c")
+    both = f"{topic},{other}"
+
+    assert batch(nodes.parsed(both, startingTimestamp=json.dumps({topic: between}))) == sorted(
+        [b"c", *(b"b%d%d" % (number, n) for number in range(2) for n in range(10))]
+    )
+    assert batch(nodes.parsed(both, endingTimestamp=json.dumps({topic: 0, other: "2100-01-01"}))) == [b"c"]

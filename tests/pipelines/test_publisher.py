@@ -284,7 +284,7 @@ def test_the_only_nsqd_is_waited_for_though_it_is_not_listed_meanwhile(alone, to
     assert count(alone.nsqds[0], topic) == 2
 
 
-def test_an_nsqd_that_is_back_gets_the_messages_though_no_nsqlookupd_answers_any_more(alone, topic):
+def test_returned_nsqd_gets_messages_although_no_nsqlookupd_answers(alone, topic):
     publishing = publisher(lookupdHttpAddresses=alone.lookupd.http_address, retryTimeout="30")
     publishing.publish(mpub(b"a", topic=topic))
     with gone(alone):

@@ -34,7 +34,7 @@ def test_only_gaps_that_mean_loss_are_missing():
     assert found.missing(LOST) == ["15 to 17 (damaged)", "17 to 19 (removed)"]
 
 
-def test_what_was_compacted_is_missed_unless_the_channel_had_finished_it_or_was_made_later():
+def test_compacted_messages_are_missed_unless_finished_or_older_than_the_channel():
     found = answer(10, 20, 20, b"", "10-12 compacted, 12-14 unused, 14-17 earlier, 17-20 compacted")
     lost = LOST | {"compacted"}
 

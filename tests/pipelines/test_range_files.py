@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from pyspark_nsq.parquet.layout import NO_VALUE, PartitionColumn, folder_of
 from pyspark_nsq.parquet.places import UNFINISHED, FolderPlace
 from pyspark_nsq.parquet.range_files import RangeFiles
 from pyspark_nsq.source.columns import ARROW_SCHEMA
@@ -100,7 +101,7 @@ def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_file_that_cannot_be_moved_into_place_is_an_error_and_leaves_nothing_behind(tmp_path):
+def test_range_file_that_cannot_be_moved_is_an_error_and_is_removed(tmp_path):
     (tmp_path / "date=2026-11-20").touch()
     with pytest.raises(OSError):
         write(tmp_path, batch([1000], [0]))
@@ -137,3 +138,48 @@ def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(t
     assert again == written
     stored = ds.dataset(tmp_path, partitioning="hive").to_table().column("sequence").to_pylist()
     assert sorted(stored) == list(range(1000, 1060))
+
+
+def test_rows_are_split_by_columns_of_the_body(tmp_path):
+    by = tuple(map(PartitionColumn.parse, ("date", "city=$.address.city")))
+    rows = batch([1000, 1001, 1002], [0, 0, 3])
+    bodies = [
+        b'{"address": {"city": "K/\xc3\xb6ln"}}',
+        b'{"address": 1}',
+        b'{"address": {"city": "K/\xc3\xb6ln"}}',
+    ]
+    rows = rows.set_column(0, ARROW_SCHEMA.field("body"), pa.array(bodies, ARROW_SCHEMA.field("body").type))
+    with RangeFiles(FolderPlace(tmp_path), PART, by=by) as files:
+        written = [*files.write(rows), *files.finish()]
+
+    assert [file.name.rpartition("/")[0] for file in written] == [
+        "date=2026-11-20/city=K%2Föln",
+        "date=2026-11-20/city=__HIVE_DEFAULT_PARTITION__",
+        "date=2026-11-21/city=K%2Föln",
+    ]
+    table = ds.dataset(tmp_path, partitioning="hive").to_table()
+    assert {*zip(table["sequence"].to_pylist(), table["city"].to_pylist(), strict=True)} == {
+        (1000, "K/öln"),
+        (1001, None),
+        (1002, "K/öln"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "folder"),
+    [
+        (None, NO_VALUE),
+        ("", NO_VALUE),
+        ("x" * 201, NO_VALUE),
+        ("a=b%", "a%3Db%25"),
+        (1.5, "1.5"),
+        (True, "true"),
+        (["a"], "%5B%22a%22%5D"),
+        ("..", ".."),
+    ],
+)
+def test_partition_value_is_the_name_of_one_folder(value, folder):
+    column = PartitionColumn.parse("v=$.v")
+
+    assert folder_of([column], 0, {"v": value}) == f"v={folder}"
+    assert folder_of([column], 0, [value]) == f"v={NO_VALUE}"

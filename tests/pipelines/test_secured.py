@@ -169,6 +169,19 @@ def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
 
 
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
+def test_a_node_that_nsqlookupd_named_gets_the_secret_in_cleartext_only_when_that_is_allowed(plain, tmp_path):
+    address, seen = plain
+    named = {"nsqdHttpAddresses": "", "lookupdHttpAddresses": "127.0.0.1:1"}
+    with pytest.raises(SourceError, match="named by nsqlookupd, where anybody may register"):
+        ask(address, tmp_path, **named)
+    assert seen == [None]
+
+    ask(address, tmp_path, **named, authAllowCleartext="true")
+
+    assert seen[1:] == [None, "Bearer let me in", "Bearer let me in"]
+
+
+@pytest.mark.parametrize("plain", [ASKS], indirect=True)
 def test_with_a_tls_option_nobody_is_shown_the_secret_in_plain_text(plain, tmp_path):
     address, seen = plain
     with pytest.raises(

@@ -69,6 +69,15 @@ def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, to
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
 
 
+def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, published):
+    options = f"OPTIONS (lookupdHttpAddresses '{nodes.lookupd.http_address}', topic '{topic}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_topic USING nsq {options}")
+
+    assert spark.sql("SELECT count(*) AS n FROM of_topic").head().n == 10
+    with pytest.raises(Exception, match="is for views and not for tables of a catalog"):
+        spark.sql(f"CREATE TABLE of_catalog USING nsq {options}")
+
+
 def test_a_batch_read_can_have_what_a_channel_owes(spark, nodes, topic, query):
     taken = []
 
@@ -133,9 +142,7 @@ def test_a_producer_that_joins_between_two_runs_is_read(spark, nodes, topic, tmp
     assert bodies == [b"a", b"b"]
 
 
-def test_a_nsqd_that_dies_while_spark_reads_is_named_and_its_messages_come_in_the_next_run(
-    spark, cluster, topic, tmp_path
-):
+def test_nsqd_that_dies_while_spark_reads_is_named_and_read_in_the_next_run(spark, cluster, topic, tmp_path):
     nodes = Nodes(cluster)
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a", b"b")

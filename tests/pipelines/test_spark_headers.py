@@ -165,11 +165,8 @@ def test_headers_that_are_too_long_fail_the_task_with_a_sentence(spark, nodes, t
         rows.write.format("nsq").mode("append").options(**options).save()
 
 
-@pytest.mark.parametrize("writer", ["python", "spark"])
-def test_an_archive_with_headers_is_published_again_with_them(
-    spark, nodes, topic, published, tmp_path, writer
-):
-    flags = ["--headers", "--starting-offsets=earliest", f"--writer={writer}"]
+def test_an_archive_with_headers_is_published_again_with_them(spark, nodes, topic, published, tmp_path):
+    flags = ["--headers", "--starting-offsets=earliest"]
     archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
     assert archive.run(spark) == len(PUBLISHED)
     output = archive.output

@@ -228,7 +228,7 @@ def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, cap
     assert lost.value.sentence == (
         f"option startingOffsets has {before['first']} for nsqd {nsqd.http_address}, but the log there is "
         f"kept from {first} on only: what lies between is gone "
-        "(failOnDataLoss=false goes on with what there is)"
+        "(failOnDataLoss=false continues with what there is)"
     )
     with pytest.raises(DataLossError, match=f"but the log there ends at {end}: its topic or its data was"):
         begin(starting(end + 1), kind)

@@ -34,7 +34,7 @@ def begin_unseen(fragile, topic):
     fragile.lookupd.start()
 
 
-def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earliest_it_keeps(fragile, topic):
+def test_producer_that_joined_without_nsqlookupd_is_read_from_its_log_start(fragile, topic):
     """It has another channel already, so by default a new channel would begin with later messages."""
     first, second = fragile.nsqds
     fragile.publish(first, topic, b"a")
@@ -118,9 +118,7 @@ def test_a_producer_that_dies_while_it_is_read_ends_the_query_with_its_name(doom
         rows_of(reader, start, end)
 
 
-def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_producer_up_again(
-    fragile, topic, doomed
-):
+def test_query_that_accepts_loss_reads_the_other_producers_and_resumes_the_lost_one(fragile, topic, doomed):
     _, start, nsqd = doomed
     reader = NsqStreamReader(fragile.parsed(topic, failOnDataLoss="false"))
     nsqd.kill()

@@ -73,7 +73,7 @@ def test_a_batch_is_cut_into_as_many_partitions_as_are_asked_for(nodes, topic, r
     assert rows_of(many, start, end) == rows_of(reader, start, whole)
 
 
-def test_a_batch_that_is_repeated_has_the_same_partitions_whatever_the_options_say_now(nodes, topic, reader):
+def test_repeated_batch_has_the_same_partitions_under_changed_options(nodes, topic, reader):
     start = reader.initialOffset()
     many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
     end = many.latestOffset(start, ALL)

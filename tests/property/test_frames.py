@@ -1,12 +1,20 @@
 """The frame parser with any split of the stream and any garbage."""
 
+import contextlib
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.wire.frames import FrameError, FrameParser, encode_frame
+from nsqclient.wire.frames import (
+    FRAME_ERROR,
+    FRAME_MESSAGE,
+    FRAME_RESPONSE,
+    FrameError,
+    FrameParser,
+    encode_frame,
+)
 from nsqclient.wire.message import MessageRecord
 
 frames = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20)
@@ -25,6 +33,57 @@ def test_any_split_of_the_stream_gives_the_same_frames(sent, positions):
     received = [frame for piece in cut(stream, positions) for frame in parser.feed(piece)]
 
     assert received == sent
+
+
+runs = st.lists(
+    st.one_of(
+        st.just((FRAME_RESPONSE, b"OK")),
+        st.tuples(st.sampled_from([FRAME_RESPONSE, FRAME_ERROR]), st.binary(max_size=30)),
+        st.tuples(st.just(FRAME_MESSAGE), st.binary(min_size=26, max_size=300)),
+    ),
+    max_size=30,
+)
+
+
+@given(runs, st.lists(st.integers(min_value=0)))
+def test_any_split_gives_the_same_oks_messages_and_other_frames(sent, positions):
+    parser = FrameParser(message=lambda *parts: parts, source="nsqd")
+    stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
+    messages: list[tuple[object, ...]] = []
+    others: list[tuple[int, bytes]] = []
+
+    for piece in cut(stream, positions):
+        found: list[tuple[int, bytes]] = []
+        oks = parser.feed_run(piece, 5.0, messages, found)
+        others += [(FRAME_RESPONSE, b"OK")] * oks + found
+
+    records = [MessageRecord.decode(data) for kind, data in sent if kind == FRAME_MESSAGE]
+    assert messages == [(one.timestamp_ns, one.attempts, one.id, one.body, "nsqd", 5.0) for one in records]
+    assert others == [frame for frame in sent if frame[0] != FRAME_MESSAGE]
+
+
+@given(frames, st.lists(st.integers(min_value=0)))
+def test_frames_taken_singly_leave_the_bytes_behind_them_unparsed(sent, positions):
+    parser = FrameParser()
+    stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
+
+    received = []
+    for piece in cut(stream, positions):
+        while found := parser.feed(piece, single=True):
+            received += found
+            piece = b""
+
+    assert received == sent
+    assert parser.rest() == b""
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(min_value=0)))
+def test_garbage_gives_messages_or_the_frame_error(garbage, positions):
+    parser = FrameParser(message=lambda *parts: parts)
+
+    with contextlib.suppress(FrameError):
+        for piece in cut(garbage, positions):
+            parser.feed_run(piece, 5.0, [], [])
 
 
 @given(frames)

@@ -70,7 +70,7 @@ class Lookups(RuleBasedStateMachine):
     @rule(number=numbers)
     def leave(self, number):
         if connection := self.one(number):
-            self.registry.remove_peer(connection.peer)
+            self.registry.remove_peer(connection.peer, 0)
             self.connections.remove(connection)
             self.gone.append(connection)
 

@@ -36,7 +36,7 @@ def fill(shop, plan):
             shop.encoder.skip_to(shop.encoder.next_seq + 7)
         elif isinstance(step, int):
             blocks = [deferred(shop.encoder, b"%d" % n * 20) for n in range(step)]
-            shop.store.append(blocks, [], blocks[0].first)
+            shop.store.appender.append(blocks, [], blocks[0].first)
             for n, block in enumerate(blocks):
                 written[block.first] = b"%d" % n * 20
         else:
@@ -46,12 +46,12 @@ def fill(shop, plan):
 
 def forget(store):
     for segment in store.segments:
-        store._cache.forget(segment)
+        store.segments.cache.forget(segment)
 
 
 def alone(store, seq, end):
     """What a reader of few messages gets: the body of this message, why it is missing, or None."""
-    found = store.read(seq, end)
+    found = store.segments.read(seq, end)
     if isinstance(found, Block):
         assert found.first <= seq < found.next
         return found.frames(seq, seq + 1)[FRAME_OVERHEAD:]
@@ -72,8 +72,8 @@ def test_a_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
         flips = data.draw(st.lists(st.integers(0, 1 << 40), max_size=most), label="flips")
         known = data.draw(st.booleans(), label="where appends begin was seen before the damage")
         if known:
-            for seq in range(FIRST, store.end, 5):
-                store.read(seq, seq + 1)
+            for seq in range(FIRST, store.segments.end, 5):
+                store.segments.read(seq, seq + 1)
         for flip in flips:
             segment_hit = store.segments[flip % len(store.segments)]
             content = bytearray(segment_hit.path.read_bytes())
@@ -81,10 +81,10 @@ def test_a_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
             content[bit // 8] ^= 1 << bit % 8
             segment_hit.path.write_bytes(bytes(content))
         for one in store.segments:
-            store._cache._stretches.forget(one)
-        few = {seq: alone(store, seq, seq + 1) for seq in range(FIRST, store.end)}
+            store.segments.cache._stretches.forget(one)
+        few = {seq: alone(store, seq, seq + 1) for seq in range(FIRST, store.segments.end)}
         forget(store)
-        bodies, gaps = read_all(store.read, FIRST, store.end)
+        bodies, gaps = read_all(store.segments.read, FIRST, store.segments.end)
         scanned = bodies | {seq: gap.why for gap in gaps for seq in range(gap.start, gap.end)}
 
         assert few == {seq: scanned[seq] for seq in few}
@@ -92,4 +92,4 @@ def test_a_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
         if not flips:
             assert bodies == written
         forget(store)
-        store.close()
+        store.appender.close()

@@ -56,12 +56,12 @@ class Written:
                 self.bodies.append(dict(enumerate(bodies, block.first)))
             else:
                 self.shop.note(b"note %d" % number)
-        self.shop.store.close()
+        self.shop.store.appender.close()
 
     def sync(self):
         assert self.shop.sync() is None
         store = self.shop.store
-        self.mark = CheckpointPosition(0, 0, store.synced, store.end)
+        self.mark = CheckpointPosition(0, 0, store.segments.synced, store.segments.end)
 
     @property
     def whole(self):
@@ -179,12 +179,12 @@ class Machine:
 
     def start(self):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=self.segment), lambda _: None)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.make_store)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.topic = self.broker.topics.get("t")
 
     def crash(self):
-        store_of(self.topic).close()
+        store_of(self.topic).appender.close()
         self.start()
 
     def publish(self, *bodies):
@@ -195,7 +195,7 @@ class Machine:
     def turn(self):
         blocks, noted = self.topic.staged(), self.topic.staged_notes()
         if blocks or noted:
-            store_of(self.topic).append(blocks, noted, self.topic.log.next_seq)
+            store_of(self.topic).appender.append(blocks, noted, self.topic.log.next_seq)
             self.broker.commit(self.topic)
 
     def save(self):
@@ -203,8 +203,8 @@ class Machine:
         job = store.checkpoints.begin(self.topic, store.mark(self.topic.log.next_seq))
         job.run(self.data.disk)
         store.checkpoints.end(job)
-        store.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
-        store.remove_files()
+        store.cleaner.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
+        store.cleaner.remove_files()
 
     def consume(self, name, count, *, finish):
         outlet = Outlet()
@@ -217,7 +217,7 @@ class Machine:
         taken = outlet.taken()
         if finish:
             for message_id, _, _ in taken:
-                channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+                channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
         self.broker.leave(consumer)
         return [body for _, _, body in taken]
 
@@ -256,10 +256,10 @@ def test_two_channels_get_everything_through_any_number_of_crashes(plan, segment
                 noted = {name: set(done) for name, done in finished.items()}
             elif what == "sync":
                 store = store_of(machine.topic)
-                job = store.begin_sync()
+                job = store.appender.begin_sync()
                 if job is not None:
                     job.run(machine.data.disk)
-                    store.end_sync(job, None)
+                    store.appender.end_sync(job, None)
             else:
                 machine.crash()
                 finished = {name: set(done) for name, done in noted.items()}
@@ -269,6 +269,6 @@ def test_two_channels_get_everything_through_any_number_of_crashes(plan, segment
             got = machine.consume(name, 1000, finish=False)
             assert len(got) == len(set(got))
             assert set(got) == set(published) - noted[name]
-        store_of(machine.topic).close()
+        store_of(machine.topic).appender.close()
     finally:
         shutil.rmtree(folder)

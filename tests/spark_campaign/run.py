@@ -4,7 +4,6 @@ After every kill the job either continues, or ends with a known sentence and is 
 checkpoint. At the end each message must be in the archive once.
 """
 
-import json
 import random
 import re
 import threading
@@ -12,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import unquote
+from typing import Final, Self
 
 import pyarrow.parquet as pq
 
@@ -24,7 +22,6 @@ from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 
 TOPIC: Final = "t"
-WRITERS: Final = ("python", "spark")
 _PER_MPUB: Final = 100
 _PER_BATCH: Final = 5000
 _PAUSE_S: Final = 0.05
@@ -39,13 +36,10 @@ NAMED: Final = re.compile(
 class Run:
     """An NSQ cluster, a Spark cluster, and the job."""
 
-    def __init__(
-        self, folder: Path, seed: int, writer: str = "python", spark: Standalone | None = None
-    ) -> None:
+    def __init__(self, folder: Path, seed: int, spark: Standalone | None = None) -> None:
         """If *spark* is given, it runs already and is left running."""
         self.draw = random.Random(seed)
         self.folder = folder
-        self.writer = writer
         self._borrowed = spark is not None
         self.spark = spark or Standalone(folder / "spark")
         self._cluster = Cluster(folder / "nsq")
@@ -54,7 +48,6 @@ class Run:
             folder,
             self.nodes.lookupd.http_address,
             TOPIC,
-            f"--writer={writer}",
             f"--max-offsets-per-trigger={_PER_BATCH}",
             "--starting-offsets=earliest",
             "--retry-seconds=15",
@@ -167,22 +160,7 @@ class Run:
         ]
 
     def _files(self) -> list[Path]:
-        if self.writer == "python":
-            return [path for path in self.job.output.rglob("*.parquet") if "_unfinished" not in path.parts]
-        # Spark's own sink may leave incomplete files; its log lists only the complete ones.
-        logs: dict[int, list[Any]] = {}
-        for path in (self.job.output / "_spark_metadata").iterdir():
-            number, _, compact = path.name.partition(".")
-            if number.isdigit():
-                lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-                logs[int(number)] = [bool(compact), lines]
-        whole = max((number for number, (compact, _) in logs.items() if compact), default=-1)
-        return [
-            Path(unquote(line["path"].removeprefix("file://")))
-            for number, (_, lines) in logs.items()
-            if number >= whole
-            for line in lines
-        ]
+        return [path for path in self.job.output.rglob("*.parquet") if "_unfinished" not in path.parts]
 
     # --- publishing
 

@@ -3,7 +3,7 @@
 import struct
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.limits import Limits
 from nsqd.engine.topic import Topic
@@ -46,7 +46,7 @@ class Node:
 
     def __init__(self, **limits: int) -> None:
         self.now_ns = 1_700_000_000 * SECOND
-        self.broker = Broker(MessageIds(NODE_ID), Limits(**limits), NoSources())
+        self.broker = Broker(MessageIds(NODE_ID), Limits(**limits), lambda _name: None)
 
     def advance(self, seconds: float) -> None:
         """Let time pass and run what became due."""
@@ -93,7 +93,7 @@ class Node:
 
     def finish(self, consumer: Consumer, message_id: bytes) -> None:
         assert consumer.channel is not None
-        consumer.channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+        assert not consumer.channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
         self.ready(consumer, consumer.rdy)
 
     def session(self) -> tuple[Session, Outlet]:

@@ -43,13 +43,13 @@ class Doors:
         log = Log("[nsqd] ", LogLevel.FATAL)
         folder.mkdir(parents=True, exist_ok=True)
         given = NsqdOptions(
-            data_path=str(folder), tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", **options
+            data_path=str(folder), tcp_address="127.0.0.1:0", http_address=("127.0.0.1:0",), **options
         )
         self.nsqd = Nsqd(given, log, open_all(given, log))
         assert self.nsqd.http is not None
         self._with_front = self.nsqd.http
         self._alone = HttpServer(
-            bind("127.0.0.1:0"), self._with_front._router.routes, log, refuse_foreign=True
+            [bind("127.0.0.1:0")], self._with_front._router.routes, log, refuse_foreign=True
         )
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None

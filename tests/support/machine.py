@@ -10,7 +10,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.engine import Node
 
 SEGMENT_BYTES = 2000
@@ -24,7 +24,7 @@ class Machine(Node):
         self.warnings: list[str] = []
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
         self.data = DataPath(path, options, self.warnings.append, disk, node_id=node_id)
-        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data)
+        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data.make_store)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.turn()
 
@@ -35,24 +35,24 @@ class Machine(Node):
             if store is not None and (blocks or noted):
                 if blocks:
                     self.data.reservation.extend(blocks[-1].next)
-                store.append(blocks, noted, topic.log.next_seq)
+                store.appender.append(blocks, noted, topic.log.next_seq)
         super().turn()
 
     def checkpoint(self, topic: Topic) -> None:
         """Write a checkpoint, as the server does once a second."""
         store = store_of(topic)
         assert store is not None
-        store.make_folder()
+        store.appender.make_folder()
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         job.run(self.data.disk)
         store.checkpoints.end(job)
 
     def sync(self, topic: Topic) -> None:
         store = store_of(topic)
-        job = None if store is None else store.begin_sync()
+        job = None if store is None else store.appender.begin_sync()
         if store is not None and job is not None:
             job.run(self.data.disk)
-            store.end_sync(job, None)
+            store.appender.end_sync(job, None)
 
     def answer(self, consumer: Consumer, word: bytes, message_id: bytes, *rest: bytes) -> bytes:
         """Send a client's command and return the reply."""

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -29,6 +30,9 @@ CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-clus
 
 GO_BIN: Final = "NSQ_GO_BIN"
 """The environment variable with the folder of the original's programs."""
+
+MEASURED: Final = "COVERAGE_PROCESS_CONFIG" in os.environ
+"""Whether coverage.py runs (make coverage). A killed process writes none."""
 
 _LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
@@ -295,5 +299,10 @@ class Cluster:
 
     def close(self) -> None:
         for daemon in reversed(self.daemons):
+            if daemon.is_running() and MEASURED:
+                assert daemon.process is not None
+                daemon.process.send_signal(signal.SIGCONT)
+                with suppress(subprocess.TimeoutExpired):
+                    daemon.stop()
             if daemon.is_running():
                 daemon.kill()

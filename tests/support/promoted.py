@@ -6,7 +6,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
-from nsqd.log.tail import NoSource
+from nsqd.log.tail import MessageLog, NoSource
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint, restoring
 from tests.support.engine import NODE_ID, Node
@@ -14,11 +14,18 @@ from tests.support.engine import NODE_ID, Node
 OWNER_ID = NODE_ID + 1
 
 
+class _Stored:
+    """A log on disk that has the messages of *segments*."""
+
+    def __init__(self, segments: MessageLog) -> None:
+        self.segments = segments
+
+
 def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic:
     """Return what *node* recovers from an up-to-date copy; its messages are read from the origin's log."""
     end = topic.log.next_seq
     state = checkpoint.decode(checkpoint.encoder(topic, 1, CheckpointPosition(end, 0, end, end))())
-    copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), topic.log, node.broker.wall)
+    copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), _Stored(topic.log), node.broker.wall)
     restoring.fill(copy, state)
     copy.log.next_seq = end
     copy.log.stored_ranges.begin(state.stored_ranges or [], end)
@@ -67,6 +74,6 @@ def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
     """Withhold these messages of a promoted copy and no others, as replication does."""
     copy.suspended = ranges
     for channel in copy.channels.values():
-        suspension.suspend_only(channel, ranges)
+        suspension.suspend_only(channel.backlog, ranges)
         node.broker.serve(channel)
     node.turn()

@@ -14,7 +14,7 @@ from nsqd.log.ranges import RangeSet
 from nsqd.log.syncing import SyncJob
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 from nsqd.log.wanted import WantedPositions
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 
 FIRST = 1000
 NODE_ID = 1
@@ -23,7 +23,7 @@ NODE_ID = 1
 class Shop:
     """A store, its warnings, and an encoder that continues where the last one ended."""
 
-    store: TopicStore
+    store: TopicLog
     found: Found
 
     def __init__(self, data_path: Path) -> None:
@@ -31,9 +31,9 @@ class Shop:
         self.warnings: list[str] = []
         self.encoder = Encoder(MessageIds(NODE_ID), FIRST)
 
-    def new(self, disk: Disk | None = None, *, segment: int = 1 << 20) -> TopicStore:
+    def new(self, disk: Disk | None = None, *, segment: int = 1 << 20) -> TopicLog:
         """Create the store of a new topic."""
-        self.store = TopicStore(
+        self.store = TopicLog(
             disk or Disk(), self.folder, segment, self.warnings.append, origin=NODE_ID, worth_compacting=1
         )
         return self.store
@@ -42,42 +42,42 @@ class Shop:
         self, mark: CheckpointPosition | None = None, disk: Disk | None = None, *, segment: int = 1 << 20
     ) -> Found:
         """Forget the store and recover what is on disk."""
-        self.store.close()
+        self.store.appender.close()
         self.new(disk, segment=segment)
         self.found = self.store.recover(mark or CheckpointPosition())
-        self.encoder.skip_to(max(self.encoder.next_seq, self.store.end))
+        self.encoder.skip_to(max(self.encoder.next_seq, self.store.segments.end))
         return self.found
 
     def publish(self, *bodies: bytes, notes: tuple[bytes, ...] = ()) -> Block:
         """Append one block."""
         block = self.encoder.batch(Batch(list(bodies)), 1)
-        self.store.append([block], list(notes), block.first)
+        self.store.appender.append([block], list(notes), block.first)
         return block
 
     def note(self, *notes: bytes) -> None:
-        self.store.append([], list(notes), self.encoder.next_seq)
+        self.store.appender.append([], list(notes), self.encoder.next_seq)
 
     def sync(self) -> OSError | None:
         """Sync as the server does; the error if that failed."""
-        job = self.store.begin_sync()
+        job = self.store.appender.begin_sync()
         return None if job is None else finish(self.store, job)
 
     def drop(self, seq: int, notes: int) -> int:
         """Drop segments below *seq* and remove their files; return their number."""
-        dropped = self.store.drop_below(seq, notes)
-        self.store.remove_files()
+        dropped = self.store.cleaner.drop_below(seq, notes)
+        self.store.cleaner.remove_files()
         return dropped
 
     def mark(self) -> CheckpointPosition:
-        return self.store.mark(self.store.end)
+        return self.store.mark(self.store.segments.end)
 
     def bodies(self) -> dict[int, bytes]:
         """Return every message that can be read."""
-        return read_all(self.store.read, FIRST, self.encoder.next_seq)[0]
+        return read_all(self.store.segments.read, FIRST, self.encoder.next_seq)[0]
 
     def gaps(self) -> list[Gap]:
         """Return every gap."""
-        return read_all(self.store.read, FIRST, self.encoder.next_seq)[1]
+        return read_all(self.store.segments.read, FIRST, self.encoder.next_seq)[1]
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
@@ -106,14 +106,15 @@ def wanting(*ranges: tuple[int, int]) -> WantedPositions:
     return WantedPositions([(finished, end)])
 
 
-def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError | None:
+def finish(store: TopicLog, job: SyncJob, disk: Disk | None = None) -> OSError | None:
     """Run a sync and end it; return the error if it failed."""
+    found: OSError | None = None
     try:
-        job.run(disk or store._disk)
+        job.run(disk or store.segments.disk)
     except OSError as error:
-        store.end_sync(job, error)
-        return error
-    return store.end_sync(job, None)
+        found = error
+    store.appender.end_sync(job, found)
+    return found
 
 
 def read_all(

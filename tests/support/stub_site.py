@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from bench.stub_cluster import Size, StubCluster
 from nsqadmin.collecting.rests import MOST_S
 from nsqadmin.daemon import NsqadminDaemon
 from nsqadmin.options import NsqadminOptions
@@ -18,6 +17,7 @@ from nsqclient.wire.durations import MILLISECOND
 from nsqcore.http.https_sockets import open_http
 from nsqcore.process.logs import Log, LogLevel
 from tests.support.site import words_of
+from tests.support.stub_cluster import Size, StubCluster
 
 # With this a frozen node soon counts as silent, but a slow one on a busy machine does not.
 SOON_SILENT = {"http_client_request_timeout": 2000 * MILLISECOND}
@@ -149,7 +149,7 @@ async def stub_site(
         else {"nsqd_http_addresses": tuple(f"127.0.0.1:{node.port}" for node in stubs.nodes)}
     )
     given = NsqadminOptions(
-        http_address="127.0.0.1:0",
+        http_address=("127.0.0.1:0",),
         **{"collect_interval": 100 * MILLISECOND, **places, **options},
     )
     text = io.StringIO()

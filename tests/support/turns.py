@@ -38,7 +38,7 @@ class Bench:
         log = Log("[test] ", LogLevel.FATAL)
         self.health = Health()
         self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
-        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
         self.events: list[Event] = []
         self.on_event = self.events.append
         threads = ThreadPoolExecutor(THREADS + 1)

@@ -20,7 +20,7 @@ from nsqclient._message import Message, T
 from nsqclient._middleware import Middleware
 from nsqclient._retry import Retry
 from nsqclient._thread_safe import ThreadSafe, works_for
-from nsqclient._threads import LoopThread, Mailbox
+from nsqclient._threads import LoopThread, Mailbox, blocking, on_loop
 from nsqclient.wire.durations import seconds_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Consumer(Generic[T]):
             Job(handler, concurrency, in_threads=True)  # raises for wrong arguments before a thread starts
         if retry is not None and callable(retry.then):
             retry = replace(retry, then=partial(self._give_up, Job(retry.then, concurrency, in_threads=True)))
-        self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
+        self._here: asynchronous.Consumer[T] = asynchronous.Consumer(
             topic,
             channel,
             nsqd_addresses=nsqd_addresses,
@@ -85,7 +85,7 @@ class Consumer(Generic[T]):
         self._has_handler = handler is not None
         self._started = False
         if handler is not None:
-            self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+            self._here.add_handler(handler, concurrency=concurrency, in_threads=True)
         self._closing = False
         self._closed = threading.Event()
         # Held by the one thread that closes; others wait until it is done. The handler of a signal that
@@ -138,11 +138,11 @@ class Consumer(Generic[T]):
         """
         with suppress(ClosedError):
             while True:
-                paused = self._consumer._is_paused
+                paused = self._here._is_paused
                 try:
                     message = self.get(idle)
                 except TimeoutError:
-                    if not paused and not self._consumer._is_paused:
+                    if not paused and not self._here._is_paused:
                         return
                 else:
                     yield message
@@ -150,68 +150,54 @@ class Consumer(Generic[T]):
     @property
     def nsqd_addresses(self) -> list[str]:
         """The nsqd it is connected to now."""
-        return self._consumer.nsqd_addresses
+        return self._here.nsqd_addresses
 
     @property
     def in_flight(self) -> int:
         """The number of messages received and not answered."""
-        return self._consumer.in_flight
+        return self._here.in_flight
 
     @property
     def msg_timeout(self) -> float:
         """The seconds after which an unanswered message is delivered again; infinite without an nsqd."""
-        return self._consumer.msg_timeout
+        return self._here.msg_timeout
 
     @property
     def is_starved(self) -> bool:
         """Whether some nsqd has sent nearly all it may, and sends few more until some are answered."""
-        return self._consumer.is_starved
+        return self._here.is_starved
 
     @property
     def is_backing_off(self) -> bool:
         """Whether it has stopped or slowed down because the handler fails."""
-        return self._consumer.is_backing_off
+        return self._here.is_backing_off
 
     @property
     def stats(self) -> ConsumerStats:
-        return self._consumer.stats
+        return self._here.stats
 
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
         """Add a handler; each message goes to a free one. Up to *concurrency* calls run together."""
         self._has_handler = True
-        self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+        self._here.add_handler(handler, concurrency=concurrency, in_threads=True)
 
     def add_batch_handler(
         self, handler: BatchHandler[T], *, size: int, seconds: float | timedelta = 0.25, concurrency: int = 1
     ) -> None:
         """Add a handler of lists of up to *size* messages; a list waits at most *seconds* to fill up."""
         self._has_handler = True
-        self._consumer.add_batch_handler(
+        self._here.add_batch_handler(
             handler, size=size, seconds=seconds, concurrency=concurrency, in_threads=True
         )
 
     def change_max_in_flight(self, max_in_flight: int) -> None:
         """Change the number of messages that all nsqd together may have in flight; 0 pauses."""
-        self._thread.loop.call_soon_threadsafe(self._consumer.change_max_in_flight, max_in_flight)
+        self._thread.loop.call_soon_threadsafe(self._here.change_max_in_flight, max_in_flight)
 
-    def connect_to_nsqd(self, address: str) -> None:
-        """Add an nsqd to read from; it is connected again whenever the connection is lost."""
-        self._thread.call(self._consumer.connect_to_nsqd(address))
-
-    def disconnect_from_nsqd(self, address: str) -> None:
-        """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
-
-        Raises ValueError when it was not given.
-        """
-        self._thread.call(self._consumer.disconnect_from_nsqd(address))
-
-    def connect_to_nsqlookupd(self, address: str) -> None:
-        """Add an nsqlookupd to ask for nsqd."""
-        self._thread.do(self._consumer.connect_to_nsqlookupd, address)
-
-    def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
-        self._thread.do(self._consumer.disconnect_from_nsqlookupd, address)
+    connect_to_nsqd = blocking(asynchronous.Consumer.connect_to_nsqd)
+    disconnect_from_nsqd = blocking(asynchronous.Consumer.disconnect_from_nsqd)
+    connect_to_nsqlookupd = on_loop(asynchronous.Consumer.connect_to_nsqlookupd)
+    disconnect_from_nsqlookupd = on_loop(asynchronous.Consumer.disconnect_from_nsqlookupd)
 
     def start(self) -> None:
         """Connect to the nsqd that were given by address, and begin to look for others.
@@ -221,10 +207,10 @@ class Consumer(Generic[T]):
         if self._thread.is_inherited:
             raise RuntimeError("it was made before this process was forked; make it in the child process")
         if not self._has_handler:
-            self._consumer.add_handler(self._hand_over)
+            self._here.add_handler(self._hand_over)
         self._started = True
         try:
-            self._thread.call(self._consumer.start())
+            self._thread.call(self._here.start())
         except BaseException:
             with self._ends:
                 self._end()
@@ -278,7 +264,7 @@ class Consumer(Generic[T]):
         """
         if self._thread.is_inherited:
             return
-        if self._consumer._handling.is_called_by_a_handler or works_for(self):
+        if self._here._handling.is_called_by_a_handler or works_for(self):
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         self._thread.check_caller()
         self._closing = True
@@ -288,7 +274,7 @@ class Consumer(Generic[T]):
                 return
             self._give_back()
             try:
-                self._thread.call(self._consumer.close(drain_seconds))
+                self._thread.call(self._here.close(drain_seconds))
             finally:
                 self._end()
 
@@ -314,7 +300,7 @@ class Consumer(Generic[T]):
         if self._give_up_threads is None:
             from nsqclient._in_threads import HandlerThreads
 
-            name = f"{self._consumer.topic}/{self._consumer.channel} give up"
+            name = f"{self._here.topic}/{self._here.channel} give up"
             self._give_up_threads = HandlerThreads(self, job, name)
         await self._give_up_threads.call(message)
 

@@ -14,11 +14,10 @@ from nsqclient._threads import LoopThread, PublishOutcome
 class Intake:
     """The messages that the event loop has not taken over from threads; bounded in messages and bytes."""
 
-    def __init__(self, producer: Producer, thread: LoopThread, *, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, producer: Producer, thread: LoopThread) -> None:
         self._producer = producer
         self._thread = thread
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
+        self._max_messages, self._max_bytes = producer._backlog.room  # as many as may be unconfirmed
         self._submitted: deque[tuple[str, bytes, PublishOutcome]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()

@@ -2,25 +2,44 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, Self
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, Self
 
 from nsqclient import _producer as asynchronous
-from nsqclient._config import Config
 from nsqclient._errors import ClosedError
-from nsqclient._middleware import Middleware
-from nsqclient._publications import Body, body_bytes
-from nsqclient._requests import Confirmation, awaitable
-from nsqclient._threads import LoopThread, PublishOutcome, generation
+from nsqclient._requests import Body, Confirmation, awaitable, body_bytes
+from nsqclient._threads import (
+    LoopThread,
+    P,
+    PublishOutcome,
+    blocking,
+    generation,
+    on_loop,
+    same_arguments,
+)
 from nsqclient.sync._intake import Intake
 from nsqclient.wire.durations import seconds_of
 
 # Objects of the parent process, kept after a fork: closing them would disturb the parent, whose sockets they
 # share.
 _inherited: Final[list[object]] = []
+
+
+def _later(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Confirmation]],
+) -> "Callable[Concatenate[Any, P], Future[None]]":
+    """The same method, which does not block: its future ends when the message is confirmed, or fails."""
+
+    @wraps(method)
+    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> "Future[None]":
+        outcome: Future[None] = face._send(method(face._here, *args, **kwargs))
+        return outcome
+
+    return call
 
 
 class Producer:
@@ -30,38 +49,18 @@ class Producer:
     way stay with the parent.
     """
 
-    def __init__(
-        self,
-        nsqd_addresses: Sequence[str] | str = (),
-        *,
-        lookupd_addresses: Sequence[str] | str = (),
-        config: Config | None = None,
-        retry_seconds: float | timedelta = 0,
-        spread: bool = False,
-        publish_timeout: float | timedelta = 10,
-        max_unconfirmed: int = 10_000,
-        max_unconfirmed_bytes: int = 32 << 20,
-        middlewares: Sequence[Middleware] = (),
-    ) -> None:
-        self._make: Callable[[], asynchronous.Producer] = lambda: asynchronous.Producer(
-            nsqd_addresses,
-            lookupd_addresses=lookupd_addresses,
-            config=config,
-            retry_seconds=retry_seconds,
-            spread=spread,
-            publish_timeout=publish_timeout,
-            max_unconfirmed=max_unconfirmed,
-            max_unconfirmed_bytes=max_unconfirmed_bytes,
-            middlewares=middlewares,
+    @same_arguments(asynchronous.Producer)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._make: Callable[[], asynchronous.Producer] = partial(
+            asynchronous.Producer, *arguments, **options
         )
-        self._room = {"max_messages": max_unconfirmed, "max_bytes": max_unconfirmed_bytes}
         self._closed = False
         self._begin()
 
     def _begin(self) -> None:
         self._producer = self._make()
         self._thread = LoopThread("nsq producer")
-        self._intake = Intake(self._producer, self._thread, **self._room)
+        self._intake = Intake(self._producer, self._thread)
         self._ends = threading.RLock()  # as in a consumer
         # Publishes that go to the event loop one by one, because they are more than a topic and a body.
         self._others: set[Future[None]] = set()
@@ -85,7 +84,7 @@ class Producer:
     ) -> None:
         """Publish one message and wait for its confirmation; raises TimeoutError after *timeout* seconds."""
         if headers is not None:
-            self._call(self._here.publish(topic, body, headers=headers, timeout=timeout))
+            self._publish(topic, body, headers=headers, timeout=timeout)
             return
         self._thread.check_caller()
         seconds = None if timeout is None else seconds_of(timeout)
@@ -96,22 +95,9 @@ class Producer:
             outcome.cancel()
             raise
 
-    def multi_publish(
-        self,
-        topic: str,
-        bodies: Sequence[Body],
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | timedelta | None = None,
-    ) -> None:
-        """Publish several messages, all or none, and wait for their confirmation."""
-        self._call(self._here.multi_publish(topic, bodies, headers=headers, timeout=timeout))
-
-    def deferred_publish(
-        self, topic: str, body: Body, delay: float | timedelta, *, timeout: float | timedelta | None = None
-    ) -> None:
-        """Publish one message that is delivered after *delay* seconds at the earliest."""
-        self._call(self._here.deferred_publish(topic, body, delay, timeout=timeout))
+    _publish = blocking(asynchronous.Producer.publish)
+    multi_publish = blocking(asynchronous.Producer.multi_publish)
+    deferred_publish = blocking(asynchronous.Producer.deferred_publish)
 
     def submit(
         self,
@@ -127,16 +113,12 @@ class Producer:
         a future, nor with headers.
         """
         if headers:
-            return self._later(self._here.submit(topic, body, headers=headers))
+            return self._send(self._here.submit(topic, body, headers=headers))
         return self._submit(topic, body, None if timeout is None else seconds_of(timeout), in_bursts=True)
 
-    def submit_many(self, topic: str, bodies: Sequence[Body]) -> "Future[None]":
-        """Like :meth:`submit`, for several messages of which nsqd takes all or none; it does not block."""
-        return self._later(self._here.submit_many(topic, bodies))
-
-    def submit_deferred(self, topic: str, body: Body, delay: float | timedelta) -> "Future[None]":
-        """Like :meth:`submit`, for a message delivered after *delay* seconds; it does not block."""
-        return self._later(self._here.submit_deferred(topic, body, delay))
+    submit_many = _later(asynchronous.Producer.submit_many)
+    submit_deferred = _later(asynchronous.Producer.submit_deferred)
+    ping = blocking(asynchronous.Producer.ping)
 
     def _submit(self, topic: str, body: Body, timeout: float | None, *, in_bursts: bool) -> PublishOutcome:
         checked = body if body.__class__ is bytes else body_bytes(body)
@@ -150,7 +132,7 @@ class Producer:
         self._intake.put(topic, checked, outcome, timeout, in_bursts=in_bursts)
         return outcome
 
-    def _later(self, submitting: Coroutine[Any, Any, Confirmation]) -> "Future[None]":
+    def _send(self, submitting: Coroutine[Any, Any, Confirmation]) -> "Future[None]":
         if self._closed:
             submitting.close()
             refused = PublishOutcome()
@@ -165,13 +147,10 @@ class Producer:
         outcome.add_done_callback(self._others.discard)
         return outcome
 
-    def ping(self, *, timeout: float | timedelta | None = None) -> None:
-        """Connect unless connected already; raises the error that prevents it."""
-        self._call(self._here.ping(timeout=timeout))
-
     def flush(self, *, timeout: float | timedelta | None = None) -> None:
         """Wait until every publish is confirmed or has failed; errors are in the futures of submit()."""
-        self._call(self._flush(), timeout)
+        producer = self._here
+        self._thread.call(self._flush(producer), None if timeout is None else seconds_of(timeout))
 
     def close(self, drain_seconds: float | timedelta = 30) -> None:
         """Wait up to *drain_seconds* for the publishes under way, then disconnect."""
@@ -207,26 +186,10 @@ class Producer:
         """The number of unconfirmed messages that the event loop has taken over."""
         return self._here.unconfirmed
 
-    def connect_to_nsqd(self, address: str) -> None:
-        """Add an nsqd to publish to. Raises the error of a failed connection; it is tried again later."""
-        self._call(self._here.connect_to_nsqd(address))
-
-    def disconnect_from_nsqd(self, address: str) -> None:
-        """Remove an nsqd that was given by address, and wait for the publishes under way to it.
-
-        Raises ValueError when it was not given.
-        """
-        self._call(self._here.disconnect_from_nsqd(address))
-
-    def connect_to_nsqlookupd(self, address: str) -> None:
-        """Add an nsqlookupd to ask for nsqd."""
-        here = self._here
-        self._thread.do(here.connect_to_nsqlookupd, address)
-
-    def disconnect_from_nsqlookupd(self, address: str) -> None:
-        """Stop asking this nsqlookupd, and disconnect from the nsqd that only it has named."""
-        here = self._here
-        self._thread.do(here.disconnect_from_nsqlookupd, address)
+    connect_to_nsqd = blocking(asynchronous.Producer.connect_to_nsqd)
+    disconnect_from_nsqd = blocking(asynchronous.Producer.disconnect_from_nsqd)
+    connect_to_nsqlookupd = on_loop(asynchronous.Producer.connect_to_nsqlookupd)
+    disconnect_from_nsqlookupd = on_loop(asynchronous.Producer.disconnect_from_nsqlookupd)
 
     # --- inside
 
@@ -243,18 +206,15 @@ class Producer:
                 _inherited.append((self._producer, self._thread, self._intake))
                 self._begin()
 
-    def _call(self, work: Any, timeout: float | timedelta | None = None) -> None:
-        self._thread.call(work, None if timeout is None else seconds_of(timeout))
-
-    async def _flush(self) -> None:
+    async def _flush(self, producer: asynchronous.Producer) -> None:
         await self._intake.flush()
         if others := list(self._others):
             await asyncio.wait([awaitable(other) for other in others])
-        await self._producer.flush()
+        await producer.flush()
 
     async def _finish(self, drain_seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(drain_seconds):
-                await self._flush()
+                await self._flush(self._producer)
         self._intake.end()
         await self._producer.close(0)

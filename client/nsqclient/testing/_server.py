@@ -25,6 +25,7 @@ from nsqclient.wire.frames import (
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, encode_headers
 from nsqclient.wire.message import MessageRecord
 from nsqclient.wire.names import is_valid_name
+from nsqclient.wire.negotiated import Negotiated
 
 R = TypeVar("R")
 
@@ -345,15 +346,10 @@ class _Session:
             self._send(FRAME_RESPONSE, OK)
             return
         self._is_extended = self._nsqd.has_headers and bool(wanted.get("extend_support"))
-        granted: dict[str, object] = {
-            "max_rdy_count": 2500,
-            "version": "1.3.0",
-            "max_msg_timeout": 900_000,
-            "msg_timeout": round(self._nsqd.msg_timeout * 1000),
-        }
-        if self._is_extended:
-            granted["extend_support"] = True
-        self._send(FRAME_RESPONSE, json.dumps(granted).encode())
+        granted = Negotiated(
+            msg_timeout=round(self._nsqd.msg_timeout * 1000), extend_support=self._is_extended
+        )
+        self._send(FRAME_RESPONSE, granted.to_json())
 
     def _publish(self, command: bytes, arguments: list[str], body: bytes) -> str:
         if (refusal := self._nsqd.refusal()) is not None:

@@ -1,9 +1,11 @@
 """The frames that nsqd sends: ``uint32 size | uint32 type | data``; size counts type and data."""
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, E_TOUCH_FAILED, ProtocolError
+from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_HEADER
 
 FRAME_RESPONSE: Final = 0
 FRAME_ERROR: Final = 1
@@ -18,6 +20,7 @@ CLOSE_WAIT: Final = b"CLOSE_WAIT"
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 
 _HEADER: Final = Struct(">II")
+_SMALLEST_MESSAGE: Final = FRAME_OVERHEAD - 4  # in the size field
 
 # The three errors after which nsqd keeps the connection.
 _NON_FATAL: Final = frozenset({E_FIN_FAILED, E_REQ_FAILED, E_TOUCH_FAILED})
@@ -32,6 +35,9 @@ def encode_frame(frame_type: int, data: bytes) -> bytes:
     return _HEADER.pack(len(data) + 4, frame_type) + data
 
 
+OK_FRAME: Final = encode_frame(FRAME_RESPONSE, OK)
+
+
 def decode_error(data: bytes) -> ProtocolError:
     """The error in the data of an error frame."""
     code, _, text = data.decode("utf-8", "surrogateescape").partition(" ")
@@ -39,45 +45,113 @@ def decode_error(data: bytes) -> ProtocolError:
 
 
 class FrameParser:
-    """Turns received bytes into ``(frame type, data)``, however the stream was cut into pieces."""
+    """Turns the received bytes of one connection into frames, however the stream was cut into pieces.
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    *message* makes a message of its time, attempts, id, body, *source* and the time of the read. Without it
+    a message frame is returned like any other. A read holds thousands of messages or OKs, so no other objects
+    are made for them.
+    """
+
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        message: Callable[[int, int, bytes, bytes, Any, float], object] | None = None,
+        source: object = None,
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._pieces: list[bytes] = []  # received, not yet returned; joined once the frame is whole
+        self._message = message
+        self._source = source
+        self._pieces: list[bytes] = []  # of a frame that is not whole yet
         self._held = 0  # bytes in pieces
-        self._wanted = _HEADER.size  # bytes needed before parsing can go on
+        self._wanted = _HEADER.size  # bytes needed before parsing can continue
 
-    @property
-    def unfinished(self) -> int:
-        """The number of bytes received of a frame that is not complete yet."""
-        return self._held
+    def feed(self, data: bytes, *, single: bool = False) -> list[tuple[int, bytes]]:
+        """Take received bytes and return the frames that they complete, as type and data, in order.
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take received bytes and return the frames that they complete, in order."""
-        if self._held:
-            # A large frame arrives in many pieces; joining at each of them would copy it over and over.
+        With *single* only the first is returned. The bytes behind it are not parsed before the next call,
+        because those behind an answer may be compressed.
+        """
+        frames: list[tuple[int, bytes]] = []
+        if (joined := self._join(data)) is not None:
+            self._parse(joined, 0, 0, [], frames, single=single)
+        return frames
+
+    def feed_run(self, data: bytes, now: float, messages: list[Any], others: list[tuple[int, bytes]]) -> int:
+        """Append the frames that *data* completes to *messages* and *others*; return how many OKs precede.
+
+        Raises FrameError when the bytes cannot be frames; the frames before them have been appended.
+        """
+        joined = self._join(data)
+        if joined is None:
+            return 0
+        oks = _leading_oks(joined) if joined.startswith(OK_FRAME) else 0
+        self._parse(joined, oks * len(OK_FRAME), now, messages, others)
+        return oks
+
+    def hold(self, data: bytes) -> None:
+        """Keep *data* for later."""
+        if data:
             self._pieces.append(data)
             self._held += len(data)
-            if self._held < self._wanted:
-                return []
-            data = b"".join(self._pieces)
-            self._pieces.clear()
-        frames: list[tuple[int, bytes]] = []
-        position = 0
-        end = len(data)
-        unpack = _HEADER.unpack_from
+
+    def rest(self) -> bytes:
+        """Return the bytes that were received and not parsed, and forget them."""
+        rest = b"".join(self._pieces)
+        self._pieces.clear()
+        self._held = 0
         self._wanted = _HEADER.size
-        while end - position >= _HEADER.size:
-            size, frame_type = unpack(data, position)
-            if not 4 <= size <= self._max_frame_bytes:
-                raise FrameError(f"frame of {size} bytes is out of range 4-{self._max_frame_bytes}")
-            next_position = position + 4 + size
-            if next_position > end:
+        return rest
+
+    def _join(self, data: bytes) -> bytes | None:
+        """The bytes to parse; None while a frame is not whole."""
+        if not self._held:
+            return data
+        # A large frame arrives in many pieces; joining at each of them would copy it over and over.
+        self.hold(data)
+        return self.rest() if self._held >= self._wanted else None
+
+    def _parse(
+        self,
+        data: bytes,
+        at: int,
+        now: float,
+        messages: list[Any],
+        others: list[tuple[int, bytes]],
+        *,
+        single: bool = False,
+    ) -> None:
+        end = len(data)
+        header, message_header = _HEADER.unpack_from, MESSAGE_HEADER.unpack_from
+        limit, make, source = self._max_frame_bytes, self._message, self._source
+        while end - at >= _HEADER.size:
+            size, frame_type = header(data, at)
+            if not 4 <= size <= limit:
+                raise FrameError(f"frame of {size} bytes is out of range 4-{limit}")
+            following = at + 4 + size
+            if following > end:
                 self._wanted = 4 + size
                 break
-            frames.append((frame_type, data[position + 8 : next_position]))
-            position = next_position
-        self._held = end - position
-        if self._held:
-            self._pieces.append(data[position:])
-        return frames
+            if frame_type == FRAME_MESSAGE and make is not None:
+                if size < _SMALLEST_MESSAGE:
+                    raise FrameError(f"message frame of {size} bytes is shorter than its header")
+                timestamp_ns, attempts, message_id = message_header(data, at + 8)
+                body = data[at + FRAME_OVERHEAD : following]
+                messages.append(make(timestamp_ns, attempts, message_id, body, source, now))
+                at = following
+            else:
+                others.append((frame_type, data[at + 8 : following]))
+                at = following
+                if single:
+                    break
+        self.hold(data[at:])
+
+
+def _leading_oks(data: bytes) -> int:
+    """How many OK frames *data* begins with."""
+    whole = len(data) // len(OK_FRAME)
+    if data.startswith(OK_FRAME * whole):
+        return whole
+    count = 1
+    while data.startswith(OK_FRAME, count * len(OK_FRAME)):
+        count += 1
+    return count

@@ -6,10 +6,10 @@ from typing import Final, Self
 
 MESSAGE_ID_BYTES: Final = 16
 
-_HEADER: Final = Struct(">qH16s")
+MESSAGE_HEADER: Final = Struct(">qH16s")
 
 # A message frame without its body: size and type of the frame, then the message's own header.
-FRAME_OVERHEAD: Final = 4 + 4 + _HEADER.size
+FRAME_OVERHEAD: Final = 4 + 4 + MESSAGE_HEADER.size
 
 
 @dataclass(slots=True)
@@ -23,12 +23,14 @@ class MessageRecord:
 
     def encode(self) -> bytes:
         """The data of the message frame."""
-        return _HEADER.pack(self.timestamp_ns, self.attempts, self.id) + self.body
+        return MESSAGE_HEADER.pack(self.timestamp_ns, self.attempts, self.id) + self.body
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the data of a message frame; ValueError when it is too short to be one."""
-        if len(data) < _HEADER.size:
-            raise ValueError(f"message of {len(data)} bytes is shorter than its header of {_HEADER.size}")
-        timestamp_ns, attempts, message_id = _HEADER.unpack_from(data)
-        return cls(timestamp_ns, attempts, message_id, data[_HEADER.size :])
+        if len(data) < MESSAGE_HEADER.size:
+            raise ValueError(
+                f"message of {len(data)} bytes is shorter than its header of {MESSAGE_HEADER.size}"
+            )
+        timestamp_ns, attempts, message_id = MESSAGE_HEADER.unpack_from(data)
+        return cls(timestamp_ns, attempts, message_id, data[MESSAGE_HEADER.size :])

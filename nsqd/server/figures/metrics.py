@@ -23,7 +23,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.watermark import Watermark
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _TOPIC: Final = ("topic",)
 _CHANNEL: Final = ("topic", "channel")
@@ -32,7 +32,7 @@ _PLACES: Final = ("zone", "region", "elsewhere")
 
 def _size(topic: Topic) -> int:
     store = store_of(topic)
-    return store.size if store else 0
+    return store.segments.size if store else 0
 
 
 # name, meaning, figure
@@ -146,6 +146,13 @@ class NsqdCollector(PacedCollector):
             self._of_topics(lambda topic: topic.name not in unreadable),
             _TOPIC,
         )
+        failed = self._health.failed_fsyncs
+        yield Family(
+            "nsqd_topic_writable",
+            "0 from a failed fsync until a restart: the topic accepts no publishes",
+            self._of_topics(lambda topic: topic.name not in failed),
+            _TOPIC,
+        )
         for name, text, figure in _TOPIC_COUNTERS:
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC, counter=True)
         for name, text, of_channel in _CHANNEL_GAUGES:
@@ -205,7 +212,7 @@ class NsqdCollector(PacedCollector):
     def _depth(self, channel: Channel) -> int:
         return all_logs.depth(channel, asks_holders=self._broker.asks_holders)
 
-    # Other tasks run while these are read: a topic that is deleted meanwhile is in some of the families.
+    # Other tasks run while these are read: a topic that they delete is in some of the families.
 
     def _of_topics(self, figure: Callable[[Topic], float]) -> Iterator[Sample]:
         for topic in list(self._broker.topics.values()):

@@ -93,7 +93,7 @@ class StatsReport:
         by_channel = self._connections_by_channel() if wanted.include_clients else {}
         shown: list[dict[str, Any]] = []
         for name in names:
-            # It may have been deleted meanwhile.
+            # It may have been deleted since.
             topic = self.broker.topics.get(name)
             if topic is not None and (not wanted.channel or wanted.channel in topic.channels):
                 shown.append(self._topic(topic, wanted, by_channel))
@@ -107,6 +107,7 @@ class StatsReport:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
         have, asked = self.replication.replicas_of(topic)
+        failed = self.health.failed_fsyncs.get(topic.name)
         # Not in the original; shown where replicas are wanted.
         replicas = {"replicas_in_sync": have, "replicas_wanted": asked} if asked else {}
         return {
@@ -120,7 +121,9 @@ class StatsReport:
             "paused": all_logs.is_topic_paused(topic),
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
-            "dropped_count": topic.backlog.dropped_count,
+            "dropped_count": topic.dropped_count,
+            # Why the topic accepts no publishes until a restart.
+            **({"failed": failed} if failed else {}),
             # The part of `depth` from promoted copies.
             "promoted_depth": all_logs.promoted_waiting_at(topic),
             **replicas,
@@ -137,7 +140,7 @@ class StatsReport:
         return {
             "channel_name": channel.name,
             "depth": all_logs.depth(channel, asks_holders=self.broker.asks_holders),
-            "backend_depth": topic.backend_depth(channel),
+            "backend_depth": topic.backend_depth(channel.backlog),
             "in_flight_count": all_logs.in_flight(channel),
             "deferred_count": all_logs.deferred(channel),
             "message_count": channel.message_count,

@@ -37,7 +37,7 @@ class DeadLettersApi:
         self._finder = finder
         self._write_batch = write_batch
         self._log = log
-        # Letters that are being sent back, so that no other request sends them meanwhile.
+        # Letters that are being sent back, so that no other request sends them too.
         self._moving: set[tuple[Topic, int]] = set()
 
     async def send_back(self, request: Request) -> Response:
@@ -125,7 +125,7 @@ class DeadLettersApi:
             origin = self._broker.topics.get(topic_name)
             if origin is None or channel_name not in origin.channels or not origin.flowing or topic.deleted:
                 continue  # it changed while earlier letters were stored
-            # A consumer of the dead letters may have taken some of them meanwhile.
+            # A consumer of the dead letters may have taken some of them since.
             letters = [letter for letter in picked if is_there(topic, letter.seq)]
             if not letters:
                 continue

@@ -89,7 +89,7 @@ class Drain:
         return int(self._report()["remaining"]) if self._broker.leaving else 0
 
     def say_what_stays(self) -> None:
-        """Log what was not emptied, because nobody may read the output of the drain command."""
+        """Log what was not emptied, because the output of the drain command may be lost."""
         if not self._broker.draining:
             return
         state = self._report()
@@ -99,7 +99,7 @@ class Drain:
             self._log.info("NSQ: drained, nothing remains")
 
     async def watch(self) -> None:
-        """Note again and again which channels nobody reads, and since when."""
+        """Note repeatedly which channels have no consumer, and since when."""
         while True:
             self._unread.look(self._broker, clock_ns())
             await asyncio.sleep(_LOOK_S)

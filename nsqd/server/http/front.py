@@ -13,8 +13,8 @@ from email.utils import formatdate
 from functools import partial
 from typing import Final, TypeAlias, cast
 
-from nsqclient.wire.pieces import add_piece
 from nsqcore.http.api import json_text
+from nsqcore.pieces import add_piece
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch

@@ -17,9 +17,10 @@ from typing import Final
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine import handling
+from nsqd.engine.backlog import MessageState
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.message_status import MessageState, StateFilter
+from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import ID_LENGTH
@@ -88,9 +89,9 @@ class HandlingApi:
             if channel.deleted:
                 raise ApiError(404, "CHANNEL_NOT_FOUND")
         # Messages may have changed since they were found; from here to the deed they do not.
-        meant = handling.deferred_of(channel, seqs) if deferred else handling.pending_of(channel, seqs)
+        meant = handling.deferred_of(channel, seqs) if deferred else handling.unfinished_of(channel, seqs)
         if message_id is not None and not meant:
-            if deferred and handling.pending_of(channel, seqs):
+            if deferred and handling.unfinished_of(channel, seqs):
                 raise ApiError(409, "NOT_DEFERRED: the message waits or is in flight, and is not deferred")
             raise ApiError(409, "NOT_OWED: the channel does not deliver this message, or not yet")
         count = len(meant)

@@ -75,8 +75,9 @@ class InfoApi:
         return plain_reply(str(self._health), 200 if self._health.ok else 500)
 
     async def live(self, _request: Request) -> Response:
-        """Always OK: if the event loop answers, a restart would not help."""
-        return plain_reply("OK")
+        """OK unless a restart would help: the event loop answers, and no fsync has failed."""
+        reason = self._health.restart_reason
+        return plain_reply(f"NOK - {reason}", 503) if reason else plain_reply("OK")
 
     async def ready(self, _request: Request) -> Response:
         """OK while publishes are taken: started, neither draining nor stopping, healthy, replicas in sync."""

@@ -33,7 +33,7 @@ from nsqd.server.http.messages import of_log
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 FRAMES_TYPE: Final = "application/octet-stream"
 # The most bytes of frames in one reply, unless a single message is larger.
@@ -58,7 +58,7 @@ class LogApi:
     async def bounds(self, request: Request) -> Response:
         """``first <= sequence < end`` can be read; ``acknowledged`` is the position of each channel.
 
-        Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
+        Messages are in the ``extents`` only: after a start the sequence has a higher number. ``gaps``
         are ranges before, between or behind the extents that were stored once and are lost. ``data_path``
         names the data path, wherever it is mounted; a copy of it has another name.
 
@@ -174,7 +174,7 @@ class LogApi:
     @staticmethod
     def _losses(topic: Topic, channel_name: str) -> list[dict[str, int | str]]:
         store = store_of(topic)
-        losses = [] if store is None else store.losses(topic.log.log_start)
+        losses = [] if store is None else store.segments.losses(topic.log.log_start)
         return [
             {"start": start, "end": end, "why": gap.why.value}
             for gap in losses
@@ -217,7 +217,7 @@ def _named(topic: Topic, start: int, end: int, why: Why, channel: Channel | None
     unused = topic.log.stored_ranges.unused(start, end)
     earlier: Ranges = []
     if channel is not None:
-        earlier = merged([*channel.pending(start, end), *within(channel.absent, start, end)])
+        earlier = merged([*channel.backlog.unfinished(start, end), *within(channel.absent, start, end)])
         earlier = without(earlier, unused)
     parts = [(*one, Why.UNUSED.value) for one in unused] + [(*one, EARLIER) for one in earlier]
     parts += [(*one, why.value) for one in without([(start, end)], merged(unused + earlier))]

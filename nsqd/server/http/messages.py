@@ -9,10 +9,11 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
 from nsqcore.http.pace import Pace
 from nsqcore.http.pieces import InPieces
+from nsqd.engine.backlog import MessageState
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
-from nsqd.engine.message_status import MessageState, MessageStatus, StatusSnapshot, work_on
+from nsqd.engine.message_status import MessageStatus, StatusSnapshot, work_on
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
@@ -52,7 +53,7 @@ class MessagesApi:
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
         picked = await self._finder.pick(topic, channel, query)
         pieces = await self._shown(topic, channel, picked, query)
-        # If the topic or channel was deleted meanwhile, the result may be incomplete.
+        # If the topic or channel was deleted during that, the result may be incomplete.
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         if channel is not None and channel.deleted:
@@ -84,7 +85,7 @@ class MessagesApi:
         pace = Pace(_AT_ONCE)
         found: list[MessageStatus] | None = None
         if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
-            # All messages at once, because each resolution goes through everything that waits.
+            # All messages together, because each resolution goes through everything that waits.
             seqs = [seq for seq, _ in picked.messages]
             found = await self._finder.aside(StatusSnapshot(channel, topic.backlog, seqs).resolve)
         pieces: list[bytes] = []
@@ -103,8 +104,8 @@ class MessagesApi:
 
     @staticmethod
     def _state(topic: Topic, channel: Channel, seq: int, message_status: MessageStatus) -> dict[str, Any]:
-        pending = channel if seq < channel.end else topic.backlog
-        attempts = pending.attempts.get(seq, 1 if message_status.state is MessageState.IN_FLIGHT else 0)
+        backlog = channel.backlog if seq < channel.backlog.end else topic.backlog
+        attempts = backlog.attempts.get(seq, 1 if message_status.state is MessageState.IN_FLIGHT else 0)
         state = state_of(message_status, attempts, topic.wall.offset_ns, _client(message_status.consumer))
         if message_status.state is MessageState.FINISHED:
             # The number of attempts is forgotten when a message is finished.

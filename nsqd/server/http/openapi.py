@@ -32,7 +32,7 @@ _ARGUMENTS: Final[Arguments] = {
     "direction": ({"type": "string", "enum": ["forward", "back"]}, "which way to go"),
     "limit": ({"type": "integer", "minimum": 1, "maximum": 10_000}, "at most so many"),
     "state": (
-        {"type": "string", "enum": ["waiting", "deferred", "in_flight", "dying", "finished"]},
+        {"type": "string", "enum": ["waiting", "deferred", "in_flight", "dead_lettering", "finished"]},
         "only messages in this state on the channel",
     ),
     "contains": (TEXT, "only messages with this text in their body"),
@@ -225,7 +225,13 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ),
     ("GET", "/decommission"): Operation("node", "how far the transfer of all logs is", answer=JSON),
     ("GET", "/metrics"): Operation("node", "metrics for Prometheus", answer=PLAIN),
-    ("GET", "/live"): Operation("node", "the process answers", answer=PLAIN),
+    ("GET", "/live"): Operation(
+        "node",
+        "the process answers, and no fsync has failed",
+        answer=PLAIN,
+        refusals=(503,),
+        refused_in=PLAIN,
+    ),
     ("GET", "/ready"): Operation(
         "node", "publishes are taken", answer=PLAIN, refusals=(503,), refused_in=PLAIN
     ),

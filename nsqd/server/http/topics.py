@@ -26,7 +26,7 @@ from nsqd.server.messages.query import place_of
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, claim
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 # While files are searched, others may be compacted, so the search is tried so many times.
 _TRIES: Final = 4
@@ -146,7 +146,7 @@ class TopicsApi:
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
             holes = await self._holes(topic, self._position(topic, request, "start"))
-            # Other requests may have run meanwhile.
+            # Other requests may have run since.
             topic, name = await self._topic_and_channel_name(request)
         if not request.query.get("start") or name in topic.channels:
             self._broker.channel(topic, name)
@@ -166,7 +166,7 @@ class TopicsApi:
         """
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
-        # Other requests may have run meanwhile.
+        # Other requests may have run since.
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
@@ -191,11 +191,11 @@ class TopicsApi:
             return []
         found: dict[Segment, Ranges] = {}
         for _ in range(_TRIES):
-            unknown = [one for one in store.compacted_from(position) if one not in found]
+            unknown = [one for one in store.segments.compacted_from(position) if one not in found]
             if not unknown:
                 break
             found |= await asyncio.to_thread(_look_for_holes, self._data.disk, unknown)
-        return largest(hole for one in store.compacted_from(position) for hole in found.get(one, ()))
+        return largest(hole for one in store.segments.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place among the kept messages. Raises ApiError."""

@@ -13,7 +13,7 @@ MAX_REPLY: Final = 5 * 1024 * 1024
 
 
 class LookupConnection(asyncio.Protocol):
-    """A connection. ``changed`` is set when the peer hangs up, so that the owner notices at once."""
+    """A connection. ``changed`` is set when the peer hangs up, so that the owner notices immediately."""
 
     def __init__(self, changed: asyncio.Event) -> None:
         self.lost: OSError | None = None
@@ -65,7 +65,7 @@ class LookupConnection(asyncio.Protocol):
             while (reply := self._parser.next_reply()) is not None:
                 if not self._unanswered:
                     # Kept replies would be taken for those of later commands, and could fill the memory.
-                    raise ProtocolError("a reply came that nobody asked for")
+                    raise ProtocolError("a reply came without a request")
                 self._unanswered -= 1
                 self._replies.append(reply)
         except ProtocolError as error:

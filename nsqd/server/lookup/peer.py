@@ -87,7 +87,7 @@ class LookupPeers:
         self._tls = tls
 
     def start(self) -> None:
-        """Begin to connect, in the running event loop; returns at once."""
+        """Begin to connect, in the running event loop; returns immediately."""
         self._started = True
         self.set_addresses(self._wanted)
 

@@ -47,7 +47,7 @@ class Announcer:
 
 
 class LookupSession:
-    """One peer at one network address. :meth:`run` goes on until it is cancelled or :attr:`removed`."""
+    """One peer at one network address. :meth:`run` continues until it is cancelled or :attr:`removed`."""
 
     def __init__(
         self, label: str, host: str, port: int, announcer: Announcer, on_lost: Callable[[], None]
@@ -104,7 +104,7 @@ class LookupSession:
         retry_s = FIRST_RETRY_S
         while not self.removed:
             began = loop.time()
-            # A peer that takes everything but hangs up at once is also tried more and more slowly.
+            # A peer that takes everything but hangs up immediately is also tried more and more slowly.
             if await self._once() and loop.time() - began > LAST_RETRY_S:
                 retry_s = FIRST_RETRY_S
             self._on_lost()
@@ -248,7 +248,7 @@ class LookupSession:
         await self._receive(connection)
 
     async def _receive(self, connection: LookupConnection) -> None:
-        """Read the missing replies; changes that come meanwhile are for the next call."""
+        """Read the missing replies; changes that come during that are for the next call."""
         for _ in range(len(self._sent)):
             # The peer closes after an error; without this the reason would be lost.
             self._doing = _shown(self._sent[0])

@@ -13,8 +13,9 @@ from typing import Final, TypeVar
 
 from nsqcore.http.api import ApiError
 from nsqcore.http.pace import Pace
+from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
-from nsqd.engine.message_status import MessageState, StateFilter
+from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk, words_of
@@ -28,7 +29,7 @@ from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, part
 from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 
 _T = TypeVar("_T")
 # The most bytes of frames in one answer, unless a single message is larger.
@@ -98,7 +99,7 @@ class Finder:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], _T]) -> _T:
-        """Run *work* in the search thread while the event loop goes on; returns its result."""
+        """Run *work* in the search thread while the event loop continues; returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     # --- for one answer ---
@@ -260,7 +261,7 @@ class Finder:
         except FileNotFoundError:
             part = search.at
             if store is not None and part is not None and part.segment in store.segments:
-                # Somebody removed the file: its messages are counted as lost when they are to be delivered.
+                # The file was removed: its messages are counted as lost when they are to be delivered.
                 found.position = part.end if forward else part.first - 1
         except OSError as error:
             if not found.matches:

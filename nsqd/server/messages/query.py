@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqcore.http.api import FALSE, TRUE, ApiError
-from nsqd.engine.message_status import MessageState
+from nsqd.engine.backlog import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
 from nsqd.log.position import BadPosition, LogPosition, Where, parse_position
@@ -14,7 +14,7 @@ MAX_LIMIT: Final = 10_000
 _DEFAULT_LIMIT: Final = 100
 _MAX_BODY: Final = 1 << 30
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
-# Where a list in the order of due times goes on: after a due time and a sequence.
+# Where a list in the order of due times continues: after a due time and a sequence.
 _CURSOR: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,18})")
 _LINES_TYPE: Final = "application/x-ndjson"
 

@@ -15,7 +15,6 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.layout import NewerVersion
-from nsqd.log.writer import LogWriter
 from nsqd.replication.choosing import Candidate
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
@@ -45,7 +44,7 @@ from nsqd.server.replication.connector import Connector
 from nsqd.server.replication.options import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 TICK_S: Final = 0.05
 _CHOOSE_S: Final = 0.5
@@ -373,9 +372,9 @@ class Replication:
 
     async def _sync(self, node: ReplicationNode) -> None:
         checks, node.state.local_syncs = node.state.local_syncs, []
-        await self._fsync.synced()
+        durable = await self._fsync.synced()
         for check in checks:
-            check.synced_here = not self._fsync.failing
+            check.synced_here = durable
 
     # --- what the write batch and the checkpointer call ---
 
@@ -386,11 +385,11 @@ class Replication:
             bool(self.options.replicas.replicas) or bool(self.node.primary.streams)
         )
 
-    def lacks(self, store: LogWriter) -> str:
+    def lacks(self, store: TopicLog) -> str:
         """Why publishes to this log are refused; empty when they are not."""
         return "" if self.node is None else self.node.primary.lacks(store)
 
-    def wait(self, store: LogWriter) -> PendingAck | None:
+    def wait(self, store: TopicLog) -> PendingAck | None:
         """What publishers to this log wait for; None when they wait for no replica."""
         return None if self.node is None else self.node.primary.wait(store)
 
@@ -398,18 +397,22 @@ class Replication:
         """Send the collected frames, to each peer in one write."""
         self._connections.flush()
 
-    def checkpointed(self, topic: Topic, store: TopicStore, job: CheckpointJob) -> None:
+    def checkpointed(self, topic: Topic, store: TopicLog, job: CheckpointJob) -> None:
         """A checkpoint was written."""
         node = self.node
         if node is None:
             return
         node.checkpointed(topic, store, job)
 
+    def topic_created(self, topic: Topic) -> None:
+        """An own topic was made; nothing is appended to its log yet."""
+        if self.node is not None:
+            self.node.topic_created(topic)
+
     def topic_deleted(self, topic: Topic) -> None:
         """An own topic was deleted."""
         if self.node is not None:
-            self.node.topic_deleted(topic.name, store_of(topic))
-            self.node.copies_deleted(topic.promoted)
+            self.node.topic_deleted(topic)
 
     # --- shown to operators ---
 

@@ -19,7 +19,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.storage.reservation import Reservation
 from nsqd.storage.takeover.diskqueue import DiskQueue, Record, find_queues
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 
 ADOPTED: Final = ".adopted"
 PROGRESS: Final = "adopting"
@@ -51,7 +51,7 @@ class Adoption:
         disk.replace(folder / PROGRESS, json.dumps(progress | {"done": True}).encode(), durable=True)
         return None
 
-    def run(self, broker: Broker, begun: list[TopicStore]) -> int:
+    def run(self, broker: Broker, begun: list[TopicLog]) -> int:
         """Fill the topics of the broker from their disk queues; returns how many messages were taken over.
 
         *begun* are the stores that an earlier start was filling. Queues of topics and channels that are not
@@ -62,8 +62,8 @@ class Adoption:
             self._finish(store)
         queues = find_queues(self._disk, self._data_path)
         for topic in list(broker.topics.values()):
-            source = topic.source
-            if not isinstance(source, TopicStore):
+            source = topic.store
+            if not isinstance(source, TopicLog):
                 continue
             own = queues.pop(topic.name, None)
             of_channels = {
@@ -85,28 +85,28 @@ class Adoption:
         self,
         broker: Broker,
         topic: Topic,
-        store: TopicStore,
+        store: TopicLog,
         own: DiskQueue | None,
         of_channels: dict[str, DiskQueue],
     ) -> int:
         files = [path.name for queue in (own, *of_channels.values()) if queue for path in queue.paths]
         if topic.staged_notes():
             # A new topic has no folder yet.
-            store.append([], topic.staged_notes(), topic.log.next_seq)
+            store.appender.append([], topic.staged_notes(), topic.log.next_seq)
             topic.commit()
         broker.dirty.pop(topic, None)
         self._write(store, {"from": topic.log.next_seq, "files": files, "done": False})
         filling = _Filling(broker, self._reservation, topic, store)
         for name, queue in of_channels.items():
             for record in queue.records(self._disk, self._warn):
-                filling.add(record, [topic.channels[name]])
+                filling.add(record, [topic.channels[name].backlog])
         for record in own.records(self._disk, self._warn) if own is not None else ():
             filling.add(record, topic.backlogs())
         filling.write()
-        job = store.begin_sync()
+        job = store.appender.begin_sync()
         if job is not None:
             job.run(self._disk)
-            store.end_sync(job, None)
+            store.appender.end_sync(job, None)
         checkpoint = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         checkpoint.run(self._disk)
         store.checkpoints.end(checkpoint)
@@ -114,9 +114,9 @@ class Adoption:
         self._finish(store)
         return filling.taken
 
-    def _finish(self, store: TopicStore) -> None:
+    def _finish(self, store: TopicLog) -> None:
         """Rename the files that were read."""
-        progress = _read(self._disk, store.folder / PROGRESS)
+        progress = _read(self._disk, store.segments.folder / PROGRESS)
         if progress is None or not progress["done"]:
             return
         there = set(self._disk.names(self._data_path))
@@ -124,19 +124,19 @@ class Adoption:
             if name in there:
                 self._disk.rename(self._data_path / name, self._data_path / (name + ADOPTED))
         self._disk.sync_folder(self._data_path)
-        self._disk.remove(store.folder / PROGRESS)
-        self._disk.sync_folder(store.folder)
+        self._disk.remove(store.segments.folder / PROGRESS)
+        self._disk.sync_folder(store.segments.folder)
 
-    def _write(self, store: TopicStore, progress: dict[str, Any]) -> None:
-        self._disk.replace(store.folder / PROGRESS, json.dumps(progress).encode(), durable=True)
-        self._disk.sync_folder(store.folder)
+    def _write(self, store: TopicLog, progress: dict[str, Any]) -> None:
+        self._disk.replace(store.segments.folder / PROGRESS, json.dumps(progress).encode(), durable=True)
+        self._disk.sync_folder(store.segments.folder)
         self._disk.sync_folder(self._data_path)
 
 
 class _Filling:
     """Appends records to the log of one topic."""
 
-    def __init__(self, broker: Broker, reservation: Reservation, topic: Topic, store: TopicStore) -> None:
+    def __init__(self, broker: Broker, reservation: Reservation, topic: Topic, store: TopicLog) -> None:
         self.taken = 0
         self._reservation = reservation
         self._broker = broker
@@ -160,7 +160,7 @@ class _Filling:
         topic = self._topic
         if block.next > self._broker.sequences.reserved:
             self._reservation.extend(block.next)
-        self._store.append([block], [], block.first)
+        self._store.appender.append([block], [], block.first)
         # The messages are in the log, although they were not published.
         topic.log.next_seq = block.next
         topic.skip_to(block.next)

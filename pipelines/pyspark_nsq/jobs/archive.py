@@ -1,4 +1,4 @@
-"""``nsq-archive``: write a topic to Parquet files by date and hour of publishing.
+"""``nsq-archive``: write a topic to Parquet files, by default by date and hour of publishing.
 
 nsq-archive --lookupd-http-address=127.0.0.1:4161 --topic=orders --channel=archive
             --output=archive/orders --checkpoint=archive/orders.checkpoint --available-now
@@ -48,36 +48,26 @@ def compact(options: ArchiveOptions) -> int:
 
 
 def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """Start the query of source, transforms and sink."""
-    from pyspark_nsq.jobs.belonging import Belongings, check_belongs
-    from pyspark_nsq.jobs.checkpoints import note_without_programs
+    """Start a query in which the Python workers write the files and report them to Spark."""
+    from pyspark_nsq.jobs.belonging import Belongings, Folder, check_belongs
+    from pyspark_nsq.jobs.run import QueryRun
+    from pyspark_nsq.parquet.places import is_uri, open_place
+    from pyspark_nsq.parquet.source import BY, OUTPUT, TABLE, NsqParquetSource
+    from pyspark_nsq.unpacked import unpacked
 
     check_belongs(
         spark,
         Belongings(
             checkpoint=options.checkpoint,
             output=options.output,
-            writer=options.writer,
             topic=options.source["topic"],
             channel=options.source["channel"],
             table=options.table,
+            by=options.by,
         ),
+        # Spark may not know the kind of place that the Python workers write to.
+        open_place(options.output) if is_uri(options.output) else Folder(spark, options.output),
     )
-    if options.writer == "python":
-        note_without_programs(spark, options.checkpoint)
-        return _start_files(spark, options)
-    # Spark's own sink also keeps notes in the output.
-    note_without_programs(spark, options.checkpoint, options.output)
-    return _start_rows(spark, options)
-
-
-def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """Start a query in which the Python workers write the files and report them to Spark."""
-    from pyspark_nsq.jobs.run import QueryRun
-    from pyspark_nsq.parquet.places import is_uri, open_place
-    from pyspark_nsq.parquet.source import OUTPUT, TABLE, NsqParquetSource
-    from pyspark_nsq.unpacked import unpacked
-
     output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
     with closing(open_place(output)) as place:
         # Unfinished files of tasks that were killed; their ranges are written again.
@@ -98,7 +88,7 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
 
     query = (
         spark.readStream.format("nsq-parquet")
-        .options(**options.source, **{OUTPUT: output, TABLE: options.table})
+        .options(**options.source, **{OUTPUT: output, TABLE: options.table, BY: "\n".join(options.by)})
         .load()
         .writeStream.foreachBatch(note)
         .queryName(options.source["topic"])
@@ -115,49 +105,6 @@ def _table(options: ArchiveOptions) -> "DeltaLog":
 
     headers = "includeHeaders" in options.source
     return DeltaLog(options.output, ARROW_SCHEMA_WITH_HEADERS if headers else ARROW_SCHEMA)
-
-
-def parquet_settings() -> dict[str, str]:
-    """Return settings of Spark's own writer that suit the columns of messages."""
-    from pyspark_nsq.source.columns import NOT_SEARCHED, UNIQUE
-
-    # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
-    # with the smallest and the largest body help nobody to find a body.
-    settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
-    # By default Parquet takes a hundred rows before it checks their size; with rows of 60 MB that is more
-    # than Java has. After the first check it derives the interval from the size of the rows.
-    settings |= {f"parquet.{unit}.size.row.check.min": "1" for unit in ("page", "block")}
-    return settings | {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
-
-
-def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """Start a query in which the messages pass through Spark's rows into Spark's own writer."""
-    from pyspark.sql.types import StructType
-
-    from pyspark_nsq.jobs.run import QueryRun
-    from pyspark_nsq.source.schema import CALENDAR, SCHEMA, SCHEMA_WITH_HEADERS
-    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour, is_in_utc
-
-    reader = spark.readStream.format("nsq").options(**options.source)
-    if options.by:
-        placed, folders = by_expressions(reader.load(), options.by)
-    elif is_in_utc(spark):
-        # The source provides day and hour, so Spark need not calculate them for every row.
-        own = SCHEMA_WITH_HEADERS if "includeHeaders" in options.source else SCHEMA
-        placed, folders = reader.schema(StructType([*own, *CALENDAR])).load(), COLUMNS
-    else:
-        placed, folders = by_hour(reader.load()), COLUMNS
-    query = (
-        placed.writeStream.format("parquet")
-        .queryName(options.source["topic"])
-        .options(**parquet_settings())
-        .option("path", options.output)
-        .option("checkpointLocation", options.checkpoint)
-        .partitionBy(*folders)
-        .trigger(**options.trigger)
-        .start()
-    )
-    return QueryRun(query, lambda progress: progress.numInputRows)
 
 
 if __name__ == "__main__":

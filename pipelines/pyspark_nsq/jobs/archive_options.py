@@ -1,6 +1,5 @@
 """The command line of ``nsq-archive``, read before Spark is started."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,13 +12,10 @@ from pyspark_nsq.jobs.arguments import (
     source_of,
     trigger_of,
 )
-from pyspark_nsq.parquet.layout import SCHEMES
+from pyspark_nsq.parquet.layout import SCHEMES, PartitionColumn
 
 PROGRAM: Final = "nsq-archive"
-WRITERS: Final = ("python", "spark")
 TABLES: Final = ("delta",)
-# The form of --by.
-_NAMED: Final = re.compile(r"\s*(\w+)\s*=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,6 @@ class ArchiveOptions:
 
     source: dict[str, str]
     output: str
-    writer: str
     table: str
     compact: bool
     by: tuple[str, ...]
@@ -52,13 +47,6 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
         help="where the Parquet files go: a folder that all executors see, or s3://, gs://, hdfs://",
     )
     add(
-        "--writer",
-        choices=WRITERS,
-        default=WRITERS[0],
-        help="python (default): fast, whole files only, to a folder that all executors see; "
-        "spark: to wherever Spark can write, for readers that are Spark",
-    )
-    add(
         "--table",
         choices=TABLES,
         default="",
@@ -73,9 +61,9 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
         "--by",
         action="append",
         default=[],
-        metavar="NAME=EXPRESSION",
-        help="a folder for each value of an SQL expression instead of date and hour, with --writer=spark; "
-        "may be repeated",
+        metavar="COLUMN",
+        help="a folder for each value of this column, instead of date and hour: date, hour, or NAME=$.MEMBER "
+        "for a member of JSON bodies; may be repeated",
     )
     add(
         "--checkpoint",
@@ -95,27 +83,26 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
     if given.headers:
         source["includeHeaders"] = "true"
     scheme, mark, _ = given.output.partition("://")
-    if given.writer == "python" and mark and scheme not in SCHEMES:
+    if mark and scheme not in SCHEMES:
         parser.error(
-            f"--output={given.output} is a place that only Spark may know; --writer=spark writes there, "
-            f"the other writer to folders and {', '.join(f'{one}://' for one in SCHEMES)}"
+            f"--output={given.output} must be a folder or begin with "
+            f"{', '.join(f'{one}://' for one in SCHEMES)}"
         )
-    if given.table and (given.writer != "python" or mark):
-        parser.error(f"--table={given.table} needs a folder of this machine and --writer=python")
+    if given.table and (mark or given.by):
+        parser.error(f"--table={given.table} needs a folder of this machine, and excludes --by")
     if given.compact and not (given.table and given.available_now):
         parser.error(
             "--compact needs --table=delta, whose readers notice nothing of it, and --available-now; "
-            "files in a plain folder cannot be merged while somebody lists them"
+            "files in a plain folder cannot be merged while a reader lists them"
         )
-    if given.by and given.writer != "spark":
-        parser.error("--by needs --writer=spark; the other writer has a folder for each date and hour")
     for one in given.by:
-        if not _NAMED.fullmatch(one):
-            parser.error(f"--by={one} is not NAME=EXPRESSION, such as day=date(timestamp)")
+        try:
+            PartitionColumn.parse(one)
+        except ValueError as error:
+            parser.error(f"--by={error}")
     return ArchiveOptions(
         source=source,
         output=given.output,
-        writer=given.writer,
         table=given.table,
         compact=given.compact,
         by=tuple(given.by),

@@ -70,13 +70,18 @@ def add_source(parser: JobArguments, channel_help: str) -> None:
         metavar="FILE",
         help="with the AUTH secret, for nsqd with --http-auth; every executor reads it",
     )
+    add(
+        "--auth-allow-cleartext",
+        action="store_true",
+        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
+    )
     add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     add(
         "--forget-nsqd",
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="it is gone for good; once is enough",
+        help="it will not come back; one run is enough",
     )
 
 
@@ -102,6 +107,7 @@ def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]
         "failOnDataLoss": str(given.fail_on_data_loss).lower(),
         "retryTimeout": given.retry_seconds,
         "authSecretFile": given.auth_secret_file,
+        "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
         "tlsRootCaFile": given.tls_root_ca_file,
         "forgetNsqds": ",".join(given.forget_nsqd),
     }

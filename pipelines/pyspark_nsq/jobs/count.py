@@ -85,13 +85,12 @@ def start(spark: "SparkSession", options: CountOptions) -> "QueryRun":
     """Start the query of source, windows and sink."""
     from pyspark.sql import functions as f
 
-    from pyspark_nsq.jobs.belonging import Belongings, check_belongs
-    from pyspark_nsq.jobs.checkpoints import note_without_programs
+    from pyspark_nsq.jobs.belonging import Belongings, Folder, check_belongs
     from pyspark_nsq.jobs.run import QueryRun
 
     topic, channel = options.source["topic"], options.source["channel"]
-    check_belongs(spark, Belongings(options.checkpoint, options.output, "spark", topic, channel))
-    note_without_programs(spark, options.checkpoint, options.output)
+    used = Belongings(options.checkpoint, options.output, topic, channel)
+    check_belongs(spark, used, Folder(spark, options.output))
     messages = spark.readStream.format("nsq").options(**options.source).load()
     counts = (
         messages.withWatermark("timestamp", options.watermark)

@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     """Write the file; return the exit code."""
     parser = JobArguments(
         prog=PROGRAM,
-        description="Write one file for --py-files; executors need numpy and pyarrow beside it.",
+        description="Write one file for --py-files; executors need numpy and pyarrow as well.",
     )
     parser.add_argument("file", metavar="FILE.zip")
     file = Path(parser.parse_args(argv).file)

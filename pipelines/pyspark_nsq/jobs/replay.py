@@ -44,7 +44,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     parser = JobArguments(
         prog=PROGRAM,
         description="Publish the columns body and, if there is one, headers of Parquet files to a topic. "
-        "With --progress a run that was ended goes on with the row group that it had not finished, whose "
+        "With --progress a run that was ended continues with the row group that it had not finished, whose "
         "messages may be published twice.",
     )
     add = parser.add_argument
@@ -56,6 +56,11 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     add("--progress", default="", metavar="FILE", help="notes what was published")
     add("--retry-seconds", default="", metavar="N", help="how long all nsqds may be away, default 30")
     add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add(
+        "--auth-allow-cleartext",
+        action="store_true",
+        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
+    )
     add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
@@ -66,6 +71,7 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
                 "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
                 "retryTimeout": given.retry_seconds,
                 "authSecretFile": given.auth_secret_file,
+                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )
@@ -188,6 +194,6 @@ class Progress:
         """Record that *file* is published up to and including *group*."""
         self._done[file] = group + 1
         if self._path is not None:
-            beside = self._path.with_name(self._path.name + ".new")
-            beside.write_text(json.dumps({"input": self._input, "row_groups": self._done}))
-            beside.replace(self._path)
+            unfinished = self._path.with_name(self._path.name + ".new")
+            unfinished.write_text(json.dumps({"input": self._input, "row_groups": self._done}))
+            unfinished.replace(self._path)

@@ -1,5 +1,6 @@
 """A Spark session for a job, and the signals that end it."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -7,22 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pyspark_nsq import register, report_lag
-from pyspark_nsq.jobs.noise import QuietPipe, hush_py4j
 from pyspark_nsq.jobs.sentences import first_line
 
-JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-# The classes of Spark as Java has them in memory, stored by pyspark_nsq.jobs.class_data: with the file each
-# start takes some seconds less. It lies beside the jars that contain the classes.
-CLASS_DATA: Final = Path(pyspark.__file__).with_name("nsq-classes.jsa")
-# Without this, Java prints a warning into the output of the job if the file does not fit.
-QUIET_CLASS_DATA: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+# Spark logs nothing: errors are reported in one sentence at the end.
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
 class JobError(Exception):
@@ -35,14 +30,11 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
     # The executors' Python must be this one, or they would not find the data source.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.log.level": "OFF",  # errors are reported in one sentence at the end
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # Other readers of Parquet mistake Spark's default format for local time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Up to this many hours are written in parallel; with more, Spark sorts the rows first.
-        "spark.sql.maxConcurrentOutputFileWriters": "24",
     }
     builder = SparkSession.Builder().appName(name)
     if master:
@@ -50,8 +42,6 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         if master.startswith("local"):
             # With these the processes find each other even if the name of the machine does not resolve.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    if CLASS_DATA.exists():
-        settings[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={CLASS_DATA} {QUIET_CLASS_DATA}"
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
     try:
@@ -69,8 +59,10 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
 
 
 def _hush(session: SparkSession) -> None:
-    """Silence tracebacks when the JVM is killed; the job itself reports it."""
-    hush_py4j()
+    """Silence tracebacks of the threads that talk to a dead JVM; the job itself reports its death."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    # Some of its messages use the root logger.
+    logging.getLogger().addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_words: None
@@ -84,13 +76,11 @@ def _start_java(conf: Mapping[str, str]) -> None:
     middle of a batch.
     """
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Log4j reads this variable.
+        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(_LOGGING))
         settings = SparkConf(loadDefaults=False)
         for key, value in conf.items():
             settings.set(key, value)
-        said = QuietPipe()
-        try:
-            process = {"start_new_session": True, "stderr": said.end}
-            gateway = launch_gateway(settings, process)  # type: ignore[no-untyped-call]
-        finally:
-            said.close()
+        process = {"start_new_session": True}
+        gateway = launch_gateway(settings, process)  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)

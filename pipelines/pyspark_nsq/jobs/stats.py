@@ -20,7 +20,7 @@ from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
 from pyspark_nsq.jobs.signals import Stop, stop_signals
-from pyspark_nsq.parquet.layout import folder_of
+from pyspark_nsq.parquet.layout import BY_HOUR, folder_of
 from pyspark_nsq.parquet.places import FilePlace, open_place
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
@@ -91,6 +91,11 @@ def parse(argv: Sequence[str]) -> StatsOptions:
     add("--file-every", type=float, default=300.0, metavar="SECONDS", help="what a file has, default 300")
     add("--looks", type=int, default=None, metavar="N", help="end after so many; default: at a signal")
     add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add(
+        "--auth-allow-cleartext",
+        action="store_true",
+        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
+    )
     add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
@@ -100,6 +105,7 @@ def parse(argv: Sequence[str]) -> StatsOptions:
                 "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
                 "retryTimeout": "0",
                 "authSecretFile": given.auth_secret_file,
+                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
                 "tlsRootCaFile": given.tls_root_ca_file,
             }
         )
@@ -165,7 +171,7 @@ class StatsLook:
             except SourceError as error:
                 if not self._known:
                     raise
-                print(f"{error}; going on with the nsqds that are known", file=sys.stderr, flush=True)
+                print(f"{error}; continuing with the nsqds that are known", file=sys.stderr, flush=True)
             else:
                 # One that is down is listed no more, and its row says so.
                 kept = {address: at for address, at in self._known.items() if now - at < _REMEMBERED_S}
@@ -210,8 +216,8 @@ def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
     for row in rows:
         hours.setdefault(int(row["time"].timestamp()) // 3600, []).append(row)
     for hour, found in hours.items():
-        name = f"{folder_of(hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
-        beside = place.beside(name)
-        pq.write_table(pa.Table.from_pylist(found, SCHEMA), beside, compression="zstd")
-        place.finish(beside, name)
+        name = f"{folder_of(BY_HOUR, hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
+        unfinished = place.unfinished(name)
+        pq.write_table(pa.Table.from_pylist(found, SCHEMA), unfinished, compression="zstd")
+        place.finish(unfinished, name)
     return len(rows)

@@ -1,7 +1,7 @@
 """A Delta table over the files of an archive: each batch is one commit, and is in the table once.
 
 A commit has the number of its batch, so a repeated batch is recognized. Files that a killed task or a
-repeated batch has left behind are in no commit, so nobody reads them; a compaction removes them a week later.
+repeated batch has left behind are in no commit, so readers skip them; a compaction removes them a week later.
 """
 
 import json

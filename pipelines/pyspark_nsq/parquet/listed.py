@@ -1,6 +1,6 @@
 """Which Parquet files of a folder count: those that its table or Spark lists, or else all that are finished.
 
-Beside the listed files lie others: those from before a compaction, which readers of an older version still
+The folder has other files as well: those from before a compaction, which readers of an older version still
 need, and those of attempts that failed. They have messages that listed files have too, or no footer.
 """
 

@@ -31,10 +31,10 @@ _PIECE_BYTES: Final = 4 << 20
 class FilePlace(Protocol):
     """A place for files; names have slashes between folders."""
 
-    def beside(self, name: str) -> Path:
+    def unfinished(self, name: str) -> Path:
         """Return a path on this machine at which to write the file *name* first."""
 
-    def finish(self, beside: Path, name: str) -> str:
+    def finish(self, unfinished: Path, name: str) -> str:
         """Put a complete file in its place; return its address there."""
 
     def read(self, name: str) -> str | None:
@@ -63,17 +63,17 @@ class FolderPlace:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def beside(self, name: str) -> Path:
+    def unfinished(self, name: str) -> Path:
         # Another executor may be writing another attempt at the same file.
-        beside = self._folder / UNFINISHED / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
-        make_folder(beside.parent)
-        return beside
+        unfinished = self._folder / UNFINISHED / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
+        make_folder(unfinished.parent)
+        return unfinished
 
-    def finish(self, beside: Path, name: str) -> str:
-        sync(beside)
+    def finish(self, unfinished: Path, name: str) -> str:
+        sync(unfinished)
         place = self._folder / name
         make_folder(place.parent)
-        beside.replace(place)
+        unfinished.replace(place)
         sync(place.parent)
         return str(place)
 
@@ -82,9 +82,9 @@ class FolderPlace:
         return path.read_text() if path.exists() else None
 
     def write(self, name: str, text: str) -> None:
-        beside = self.beside(name)
-        beside.write_text(text)
-        self.finish(beside, name)
+        unfinished = self.unfinished(name)
+        unfinished.write_text(text)
+        self.finish(unfinished, name)
 
     def tidy(self) -> None:
         shutil.rmtree(self._folder / UNFINISHED, ignore_errors=True)
@@ -104,15 +104,15 @@ class StorePlace:
         self._uri = uri
         self._here: TemporaryDirectory[str] | None = None
 
-    def beside(self, name: str) -> Path:
+    def unfinished(self, name: str) -> Path:
         if self._here is None:
             self._here = TemporaryDirectory(prefix="nsq-archive-")
         return Path(self._here.name, f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}")
 
-    def finish(self, beside: Path, name: str) -> str:
-        with beside.open("rb") as source:
-            place = self._upload(source, name, beside.stat().st_size)
-        beside.unlink()
+    def finish(self, unfinished: Path, name: str) -> str:
+        with unfinished.open("rb") as source:
+            place = self._upload(source, name, unfinished.stat().st_size)
+        unfinished.unlink()
         return place
 
     def _upload(self, source: BinaryIO, name: str, size: int) -> str:

@@ -4,7 +4,7 @@ A reader of the output sees a complete file or none. A file is synced before it 
 drop the messages as soon as the batch is acknowledged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +15,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_nsq.parquet.layout import US_PER_HOUR, file_name, folder_of
+from pyspark_nsq.parquet.layout import (
+    BY_HOUR,
+    US_PER_HOUR,
+    PartitionColumn,
+    file_name,
+    folder_of,
+    json_of,
+)
 from pyspark_nsq.parquet.places import FilePlace
 from pyspark_nsq.source.arrays import flags, values_of
 from pyspark_nsq.source.columns import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
 from pyspark_nsq.source.planner import LogRange
 
-# Rows are collected up to this size, which limits the memory of a task.
+# Rows of one file are collected up to this size, and those of all files to four times of it. This limits the
+# memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
-# Messages come nearly in order of time, so a range rarely needs more than two hours at once.
-_MOST_OPEN: Final = 8
+_HELD_BYTES: Final = 4 * _ROW_GROUP_BYTES
+# Messages come nearly in order of time, so a range rarely needs more than two hours. Members of JSON bodies
+# may have many values.
+_MOST_OPEN: Final = 64
 
 # For the other columns Parquet would build a dictionary and then drop it.
 _DICTIONARY: Final = [*(name for name in ARROW_SCHEMA.names if name not in UNIQUE), "headers.key_value.key"]
@@ -49,11 +59,11 @@ class Written:
 
 @dataclass(slots=True)
 class _OpenFile:
-    """The rows of one hour, collected for one file."""
+    """The rows of one folder, collected for one file."""
 
     place: FilePlace
     name: str
-    beside: Path
+    unfinished: Path
     writer: Any
     held: list[pa.RecordBatch] = field(default_factory=list)
     held_bytes: int = 0
@@ -64,22 +74,23 @@ class _OpenFile:
         self.held_bytes += batch.nbytes
         self.messages += batch.num_rows
         if self.held_bytes >= _ROW_GROUP_BYTES:
-            self._flush()
+            self.flush()
 
     def finish(self) -> Written:
         """Write the footer and put the file in its place."""
-        self._flush()
+        self.flush()
         self.writer.close()
-        size = self.beside.stat().st_size
-        return Written(self.place.finish(self.beside, self.name), self.name, self.messages, size)
+        size = self.unfinished.stat().st_size
+        return Written(self.place.finish(self.unfinished, self.name), self.name, self.messages, size)
 
     def abandon(self) -> None:
         # Closing may fail for the same reason as writing, such as a full disk.
         with suppress(OSError, pa.ArrowException):
             self.writer.close()
-        self.beside.unlink(missing_ok=True)
+        self.unfinished.unlink(missing_ok=True)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the collected rows."""
         if self.held:
             self.writer.write_table(pa.Table.from_batches(self.held))
             self.held, self.held_bytes = [], 0
@@ -102,22 +113,28 @@ def file_writer(path: Path, schema: pa.Schema) -> Any:
 
 
 class RangeFiles:
-    """Writes the messages of one range to a place, by date and hour of publishing.
+    """Writes the messages of one range to a place, in a folder for each value of the partition columns.
 
     As a context manager it removes unfinished files at the end of the block, also after an error.
     """
 
     def __init__(
-        self, place: FilePlace, part: LogRange, schema: pa.Schema = ARROW_SCHEMA, attempt: str = ""
+        self,
+        place: FilePlace,
+        part: LogRange,
+        schema: pa.Schema = ARROW_SCHEMA,
+        attempt: str = "",
+        by: Sequence[PartitionColumn] = BY_HOUR,
     ) -> None:
         """With an *attempt*, earlier files of the same range are not replaced."""
         self._place = place
         self._part = part
         self._schema = schema
         self._attempt = attempt
-        # By hour; the hour that was written to last comes last.
-        self._open: dict[int, _OpenFile] = {}
-        self._begun: dict[int, int] = {}
+        self._by = by
+        # By folder; the one that was written to last comes last.
+        self._open: dict[str, _OpenFile] = {}
+        self._begun: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -131,43 +148,56 @@ class RangeFiles:
 
     def write(self, batch: pa.RecordBatch) -> Iterator[Written]:
         """Add the rows of *batch*; yield the files that were finished to make room."""
-        for hour, rows in _by_hour(batch):
-            file = self._open.pop(hour, None)
+        for folder, rows in _by_folder(batch, self._by):
+            file = self._open.pop(folder, None)
             if file is None:
                 if len(self._open) == _MOST_OPEN:
                     oldest = next(iter(self._open))
                     yield self._finish(oldest)
-                file = self._begin(hour)
-            self._open[hour] = file
+                file = self._begin(folder)
+            self._open[folder] = file
             file.add(rows)
+        if sum(file.held_bytes for file in self._open.values()) > _HELD_BYTES:
+            for file in self._open.values():
+                file.flush()
 
     def finish(self) -> Iterator[Written]:
         """Finish all files and yield them."""
         while self._open:
             yield self._finish(next(iter(self._open)))
 
-    def _begin(self, hour: int) -> _OpenFile:
-        number = self._begun.get(hour, 0)
-        self._begun[hour] = number + 1
-        name = f"{folder_of(hour)}/{file_name(self._part, number, self._attempt)}"
-        beside = self._place.beside(name)
-        writer = file_writer(beside, self._schema)
-        return _OpenFile(self._place, name, beside, writer)
+    def _begin(self, folder: str) -> _OpenFile:
+        number = self._begun.get(folder, 0)
+        self._begun[folder] = number + 1
+        name = f"{folder}/{file_name(self._part, number, self._attempt)}"
+        unfinished = self._place.unfinished(name)
+        writer = file_writer(unfinished, self._schema)
+        return _OpenFile(self._place, name, unfinished, writer)
 
-    def _finish(self, hour: int) -> Written:
+    def _finish(self, folder: str) -> Written:
         # Removed only afterwards, so that a file whose finishing fails is abandoned.
-        written = self._open[hour].finish()
-        del self._open[hour]
+        written = self._open[folder].finish()
+        del self._open[folder]
         return written
 
 
-def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each hour, in the order in which the hours appear."""
-    moments = values_of(batch.column("timestamp"), np.int64)
-    hours = moments // US_PER_HOUR
-    if hours[0] == hours[-1] and (hours == hours[0]).all():
-        yield int(hours[0]), batch
+def _by_folder(batch: pa.RecordBatch, by: Sequence[PartitionColumn]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each folder, in the order in which the folders appear."""
+    hours = values_of(batch.column("timestamp"), np.int64) // US_PER_HOUR
+    if not any(column.path for column in by):
+        found, first, which = np.unique(hours, return_index=True, return_inverse=True)
+        folders = [folder_of(by, int(hour)) for hour in found]
+    else:
+        numbers: dict[str, int] = {}
+        which = np.array(
+            [
+                numbers.setdefault(folder_of(by, int(hour), json_of(body)), len(numbers))
+                for hour, body in zip(hours, batch.column("body").to_pylist(), strict=True)
+            ]
+        )
+        folders, first = list(numbers), np.arange(len(numbers))
+    if len(folders) == 1:
+        yield folders[0], batch
         return
-    found, first = np.unique(hours, return_index=True)
-    for hour in found[np.argsort(first)]:
-        yield int(hour), batch.filter(flags(hours == hour))
+    for number in np.argsort(first):
+        yield folders[number], batch.filter(flags(which == number))

@@ -1,7 +1,7 @@
 """Reads ranges as the source "nsq" does, and writes their messages to files."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from pyspark_nsq.parquet.layout import BY_HOUR, PartitionColumn
 from pyspark_nsq.parquet.places import open_place
 from pyspark_nsq.parquet.range_files import RangeFiles, Written
 from pyspark_nsq.source.arrays import numbers, repeated
@@ -25,8 +26,15 @@ _ARROW_FILES: Final = pa.schema(
 class NsqParquetReader(NsqStreamReader):
     """Reads like its base class, and writes the messages to files."""
 
-    def __init__(self, options: SourceOptions, output: str, table: str = "") -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        output: str,
+        table: str = "",
+        by: Sequence[PartitionColumn] = BY_HOUR,
+    ) -> None:
         super().__init__(options)
+        self._by = by
         self._output = output
         self._table = table
         self._schema = ARROW_SCHEMA_WITH_HEADERS if options.include_headers else ARROW_SCHEMA
@@ -37,7 +45,7 @@ class NsqParquetReader(NsqStreamReader):
         attempt = uuid.uuid4().hex if self._table else ""
         with (
             closing(open_place(self._output)) as place,
-            RangeFiles(place, part, self._schema, attempt) as files,
+            RangeFiles(place, part, self._schema, attempt, self._by) as files,
         ):
             for batch in super().read(partition):
                 for written in files.write(batch):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StringType, StructType
 
+from pyspark_nsq.parquet.layout import BY_HOUR, PartitionColumn
 from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import SourceOptions
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 OUTPUT: Final = "output"
 # Whether the files of each attempt have their own names, because a table tells which of them count.
 TABLE: Final = "table"
+# The partition columns, one in each line.
+BY: Final = "by"
 FILES: Final = (
     StructType()
     .add("path", StringType())
@@ -38,6 +41,7 @@ class NsqParquetSource(DataSource):
         # An absolute path, or a URI: the executors may run in another folder.
         self._output = given.pop(OUTPUT)
         self._table = given.pop(TABLE, "")
+        self._by = tuple(map(PartitionColumn.parse, given.pop(BY, "").splitlines())) or BY_HOUR
         self._parsed = SourceOptions.parse(given)
 
     @classmethod
@@ -51,4 +55,4 @@ class NsqParquetSource(DataSource):
         # Imported here, because only the processes that plan and read need it.
         from pyspark_nsq.parquet.reader import NsqParquetReader
 
-        return NsqParquetReader(self._parsed, self._output, self._table)
+        return NsqParquetReader(self._parsed, self._output, self._table, self._by)

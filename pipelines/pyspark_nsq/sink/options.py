@@ -14,6 +14,7 @@ NAMES: Final = (
     "requestTimeout",
     "retryTimeout",
     "authSecretFile",
+    "authAllowCleartext",
     "tlsRootCaFile",
     "tlsCertFile",
     "tlsKeyFile",
@@ -40,6 +41,7 @@ class SinkOptions:
     request_timeout_s: float = 10.0
     retry_s: float = 30.0
     auth_secret_file: str = ""
+    auth_allow_cleartext: bool = False
     tls: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -54,6 +56,7 @@ class SinkOptions:
             request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
             retry_s=options.seconds("retryTimeout", 30.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
+            auth_allow_cleartext=options.flag("authAllowCleartext", default=False),
             tls=options.tls(),
         )
         check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
@@ -62,8 +65,11 @@ class SinkOptions:
     def for_nodes(self) -> SourceOptions:
         """Return the options for connections to nodes."""
         return SourceOptions(
+            lookupd_http_addresses=self.lookupd_http_addresses,
+            nsqd_http_addresses=self.nsqd_http_addresses,
             request_timeout_s=self.request_timeout_s,
             retry_s=self.retry_s,
             auth_secret_file=self.auth_secret_file,
+            auth_allow_cleartext=self.auth_allow_cleartext,
             tls=self.tls,
         )

@@ -62,7 +62,7 @@ class _Writing:
                 row += batch.num_rows
         finally:
             publisher.close()
-        # A repeated task publishes all of its rows again; nobody knows how many were published before.
+        # A repeated task publishes all of its rows again; how many were published before is unknown.
         repeated = context is not None and context.attemptNumber() > 0
         return PublishedRows(publisher.messages, publisher.messages if repeated else publisher.again)
 
@@ -101,7 +101,7 @@ def _certain_nsqds(options: SinkOptions) -> list[str]:
 def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
     """Log what was published, if some of it is known to exist perhaps twice.
 
-    Nobody knows what a driver that was killed, or a stage that is repeated, has published before.
+    What a killed driver or a repeated stage has published before is unknown.
     """
     done = [one for one in messages if isinstance(one, PublishedRows)]
     again = sum(one.again for one in done)

@@ -1,4 +1,4 @@
-"""Asks many nodes at once over kept connections, and handles nodes that give no usable answer."""
+"""Asks many nodes at the same time over kept connections, and handles nodes that give no usable answer."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class Asking:
     def ask(
         self, addresses: Iterable[str], ask: Callable[[NodeConnection], T], retry_s: float | None = None
     ) -> dict[str, T | NodeError]:
-        """Ask all nodes at once; return the answer of each, or the error in place of one."""
+        """Ask all nodes at the same time; return the answer of each, or the error in place of one."""
         if retry_s is None:
             # If missing producers are accepted, do not wait for them; the next batch asks again.
             retry_s = self._options.retry_s if self._options.fail_on_data_loss else 0.0
@@ -59,8 +59,8 @@ class Asking:
     def lost(self, sentence: str, error: type[SourceError]) -> None:
         """Raise *error*, or log *sentence* if data loss is accepted."""
         if self._options.fail_on_data_loss:
-            raise error(f"{sentence} (failOnDataLoss=false goes on without it)")
-        log.warning("%s; going on without it", sentence)
+            raise error(f"{sentence} (failOnDataLoss=false continues without it)")
+        log.warning("%s; continuing without it", sentence)
 
     def close(self) -> None:
         self._connections.close()

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
+from pyspark_nsq.source.cluster import FoundLog, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
@@ -30,16 +30,12 @@ class NsqBatchReader(DataSourceReader):
         self._columns = columns or MessageColumns.all(headers=options.include_headers)
         self._cores = cores or os.cpu_count() or 1
         self._window = FilterWindow()
-        start_ns, end_ns = options.starting_timestamp_ns, options.ending_timestamp_ns
-        self._window.times_us.limit(
-            None if start_ns is None else start_ns // 1000, None if end_ns is None else end_ns // 1000 - 1
-        )
 
     @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
         cluster = TopicCluster(self._options)
         cluster.wait_until_listed()
-        found = cluster.survey(Offset({}), NewChannel.NONE)
+        found = cluster.survey_once()
         check_given_positions(self._options, found)
         found = {name: log for name, log in found.items() if self._window.has_log(*place_of(name))}
         logs = {name: log.bounds for name, log in found.items()}
@@ -72,7 +68,12 @@ class NsqBatchReader(DataSourceReader):
             # If there is nothing to read, Spark plans a partition without content.
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        times = self._window.times_us
+        topic = place_of(part.producer)[0]
+        start_ns, end_ns = self._options.starting_ns(topic), self._options.ending_ns(topic)
+        times = replace(self._window.times_us)
+        times.limit(
+            None if start_ns is None else start_ns // 1000, None if end_ns is None else end_ns // 1000 - 1
+        )
         columns = Within(self._columns, times) if times.is_limited else self._columns
         return each_in_one_sentence(read_range(part, self._options, LOST, columns))
 

@@ -11,7 +11,7 @@ from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, DECOMMISSIONED, TOPIC_N
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import Place, SourceDiscovery
-from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
 from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, passes
 from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, place_of
 from pyspark_nsq.source.options import SourceOptions
@@ -75,6 +75,42 @@ class TopicCluster:
     def wait_until_listed(self) -> None:
         """Wait until the listed nsqds are all that there are, as far as nsqlookupd knows."""
         self._discovery.wait_until_listed()
+
+    def survey_once(self) -> dict[str, FoundLog]:
+        """Return all logs for a read that happens once, and that would not see an nsqd that is away now.
+
+        An nsqd that was listed within the last five minutes is waited for. If it does not come back, and no
+        other nsqd has a promoted copy of its log, that is data loss. Raises SourceError.
+        """
+        options = self.options
+        deadline = time.monotonic() + (options.retry_s if options.fail_on_data_loss else 0.0)
+        while True:
+            found = self.survey(Offset({}), NewChannel.NONE)
+            missing = self._missing(found)
+            if not missing or time.monotonic() + _REST_S > deadline:
+                break
+            time.sleep(_REST_S)
+        for address, topic in missing:
+            self._asking.lost(
+                f"nsqd {address} had topic {topic!r} within the last five minutes and is disconnected from "
+                "nsqlookupd now, so that its messages would be missing",
+                UnreachableError,
+            )
+        return found
+
+    def _missing(self, found: Mapping[str, FoundLog]) -> list[tuple[str, str]]:
+        """Return address and topic of the logs that were listed a moment ago and are not *found*."""
+        if self.options.nsqd_http_addresses:
+            return []
+        here = {(place_of(name)[0], log.address) for name, log in found.items()}
+        here |= {(place_of(name)[0], log.bounds.data_path) for name, log in found.items()}
+        return [
+            (address, topic)
+            for address, (identity, topics) in sorted(self._discovery.lost().items())
+            if address not in self.options.forget_nsqds
+            for topic in sorted(topics)
+            if (topic, address) not in here and (topic, identity) not in here
+        ]
 
     def survey(
         self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
@@ -184,8 +220,8 @@ class TopicCluster:
         if not (identity and own.data_path):
             # The nsqd or the offset is from a version without identities.
             return FoundLog(place[1], own)
-        beside = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
-        if own.data_path not in beside:
+        there = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
+        if own.data_path not in there:
             self._asking.lost(
                 f"the query has read nsqd {nsqd_of(name)} up to {position}, but at {place[1]} there is "
                 "another data path now: its data was replaced, or it is at an address that is not listed",

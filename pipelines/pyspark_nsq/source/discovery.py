@@ -60,6 +60,34 @@ class SourceDiscovery:
             if reason := self._wait_while(why, time.monotonic() + seconds):
                 self._asking.lost(reason, SourceError)
 
+    def lost(self) -> dict[str, tuple[str, frozenset[str]]]:
+        """Return the nsqds that nsqlookupd listed within the last five minutes and that are disconnected now.
+
+        By address, the identity of each (empty for nsqds without one) and its topics. The original's
+        nsqlookupd does not know them.
+        """
+        answers = self._asking.ask(self._options.lookupd_http_addresses, self._lost, 0.0)
+        found: dict[str, tuple[str, frozenset[str]]] = {}
+        for answer in answers.values():
+            if isinstance(answer, dict):
+                found |= answer
+        return found
+
+    def _lost(self, node: NodeConnection) -> dict[str, tuple[str, frozenset[str]]]:
+        try:
+            nodes = node.get_json(
+                "/lookup/lost", [("topic", self._options.topic)], lambda answer: answer["nodes"]
+            )
+        except NodeError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return {}
+        return {
+            _http_address(one): (str(one.get("identity", "")), topics)
+            for one in nodes
+            if (topics := frozenset(filter(self._options.is_chosen, one["topics"])))
+        }
+
     @staticmethod
     def _wait_while(why: Callable[[], str], deadline: float) -> str:
         """Ask for a reason until there is none, or until the deadline; return the last one."""
@@ -115,7 +143,7 @@ class SourceDiscovery:
             sentence = f"no nsqlookupd answered the search for topic {self._options.described}: {reasons}"
             if silence_ends:
                 raise UnreachableError(sentence)
-            log.warning("%s; going on with the nsqd that are known", sentence)
+            log.warning("%s; continuing with the nsqd that are known", sentence)
             return frozenset()
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)

@@ -80,6 +80,8 @@ def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConn
         retry_s,
         SourceSecret(options.auth_secret_file),
         options.tls,
+        allow_cleartext=options.auth_allow_cleartext
+        or (not options.tls and address in (*options.nsqd_http_addresses, *options.lookupd_http_addresses)),
     )
 
 
@@ -90,8 +92,8 @@ class NodeConnection:
     seconds, in which an nsqd can restart. A node that insists on HTTPS is asked again at the port that it
     names. Every failure of a request ends in a NodeError.
 
-    The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only if no TLS
-    option is set, because such an option means that the secret must be encrypted.
+    The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only with
+    ``allow_cleartext``.
     """
 
     def __init__(
@@ -101,11 +103,14 @@ class NodeConnection:
         retry_s: float,
         secret: SourceSecret = NO_SECRET,
         tls: Mapping[str, str] | None = None,
+        *,
+        allow_cleartext: bool = False,
     ) -> None:
         """*address* is ``host:port``, or begins with ``https://``; *tls* are words of :func:`tls_context`."""
         self.address = address
         self._secret = secret
         self._tls = tls or {}
+        self._allow_cleartext = allow_cleartext
         self._timeout_s = timeout_s
         self._retry_s = retry_s
         self._shows_secret = False
@@ -119,7 +124,7 @@ class NodeConnection:
     def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
         if https:
             # Imported here, because most executors do not need the client.
-            from nsqclient._tls import tls_context
+            from nsqclient._config import tls_context
 
             try:
                 context = tls_context(self._tls)
@@ -198,10 +203,15 @@ class NodeConnection:
         """Whether the node asks for the secret, and showing it is safe. Raises SourceError if it is not."""
         if self._shows_secret or not self._secret.path or _AUTH_REQUIRED.encode() not in body:
             return False
-        if self._tls and not self._is_https:
+        if not (self._allow_cleartext or self._is_https):
+            why = (
+                "the TLS options say that it is to be encrypted"
+                if self._tls
+                else "it was named by nsqlookupd, where anybody may register"
+            )
             raise SourceError(
-                f"{self.address} asks for the AUTH secret over plain HTTP, and the TLS options say that it "
-                "is to be encrypted: start the node with --tls-required or give its https:// address"
+                f"{self.address} asks for the AUTH secret over plain HTTP, and {why}: start the node with "
+                "--tls-required, give its https:// address, or set authAllowCleartext"
             )
         return True
 

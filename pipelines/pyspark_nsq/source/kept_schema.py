@@ -1,7 +1,7 @@
 """The schema of ``bodyFormat=json`` if the user gives none: inferred once, and kept in a file.
 
-A query that is started again must have the same columns as before, whatever was published meanwhile. So the
-inferred schema is kept in a file beside the checkpoint, which only a person changes or removes.
+A query that is started again must have the same columns as before, whatever was published since. So the
+inferred schema is kept in a file next to the checkpoint, which only a person changes or removes.
 """
 
 import json
@@ -84,18 +84,18 @@ class _SchemaFile:
 
     def write(self, schema: StructType) -> None:
         text = json.dumps({"topics": self._topics, "schema": schema.jsonValue()}, indent=1)
-        beside = f"{self._path}.{uuid.uuid4().hex}"
+        unfinished = f"{self._path}.{uuid.uuid4().hex}"
         try:
             folder = self._path.rpartition("/")[0]
             if folder:
                 self._files.create_dir(folder)
             try:
-                with self._files.open_output_stream(beside) as stream:
+                with self._files.open_output_stream(unfinished) as stream:
                     stream.write(text.encode())
-                self._files.move(beside, self._path)
+                self._files.move(unfinished, self._path)
             except (pa.ArrowException, OSError):
                 with suppress(pa.ArrowException, OSError):
-                    self._files.delete_file(beside)
+                    self._files.delete_file(unfinished)
                 raise
         except (pa.ArrowException, OSError) as error:
             raise SourceError(

@@ -58,7 +58,7 @@ def read_range(
                     raise DataLossError(
                         f"nsqd {part.nsqd} does not have the messages {position} to {end} of topic "
                         f"{options.topic!r} any more: {_GONE[error.code]} "
-                        "(failOnDataLoss=false goes on without them)"
+                        "(failOnDataLoss=false continues without them)"
                     ) from error
                 position, end = _remaining(node, options, part, position, end)
                 continue
@@ -102,8 +102,8 @@ def _lose(nsqd: str, missing: list[str], options: SourceOptions) -> None:
     """Report missing messages, as an error unless data loss is accepted."""
     sentence = f"nsqd {nsqd} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
     if options.fail_on_data_loss:
-        raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
-    log.warning("%s; going on without them", sentence)
+        raise DataLossError(f"{sentence} (failOnDataLoss=false continues without them)")
+    log.warning("%s; continuing without them", sentence)
 
 
 def _fetch(

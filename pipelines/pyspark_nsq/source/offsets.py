@@ -14,7 +14,7 @@ messages that each of them had when the batch was planned.
 
 A query that begins with the earliest message may find a channel that has finished some messages already.
 Until the query has read that far, ``ahead`` has the position where that channel stood. Without ``ahead``, a
-restarted query could not tell whether the channel was emptied meanwhile.
+restarted query could not tell whether the channel was emptied since.
 """
 
 from collections.abc import Container, Mapping
@@ -26,7 +26,7 @@ from pyspark_nsq.source.errors import CheckpointError
 Offsets = dict[str, int]
 T = TypeVar("T")
 
-# Keys beside the names of the logs; these names all end in a port.
+# Keys other than the names of logs; these names all end in a port.
 _AHEAD: Final = "ahead"
 _DATA_PATHS: Final = "data_paths"
 _ADDRESSES: Final = "addresses"

@@ -54,6 +54,7 @@ NAMES: Final = (
     "requestTimeout",
     "retryTimeout",
     "authSecretFile",
+    "authAllowCleartext",
     "tlsRootCaFile",
     "tlsCertFile",
     "tlsKeyFile",
@@ -102,8 +103,9 @@ class SourceOptions:
     starting_positions: Mapping[str, int] = field(default_factory=dict)
     """By the name of the log, or by topic and name when there are several."""
     ending_positions: Mapping[str, int] = field(default_factory=dict)
-    starting_timestamp_ns: int | None = None
-    ending_timestamp_ns: int | None = None
+    starting_timestamps_ns: Mapping[str, int] = field(default_factory=dict)
+    """By topic; a time for all topics has the key ""."""
+    ending_timestamps_ns: Mapping[str, int] = field(default_factory=dict)
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -117,6 +119,7 @@ class SourceOptions:
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
     auth_secret_file: str = ""
+    auth_allow_cleartext: bool = False
     tls: Mapping[str, str] = field(default_factory=dict)
     forget_nsqds: tuple[str, ...] = ()
     forget_topics: tuple[str, ...] = ()
@@ -136,8 +139,8 @@ class SourceOptions:
             starting_offsets=starting,
             starting_positions=starting_positions,
             ending_positions=options.ending_offsets(),
-            starting_timestamp_ns=options.timestamp_ns("startingTimestamp"),
-            ending_timestamp_ns=options.timestamp_ns("endingTimestamp"),
+            starting_timestamps_ns=options.timestamps_ns("startingTimestamp"),
+            ending_timestamps_ns=options.timestamps_ns("endingTimestamp"),
             max_offsets_per_trigger=options.count("maxOffsetsPerTrigger"),
             max_bytes_per_trigger=options.count("maxBytesPerTrigger"),
             min_offsets_per_trigger=options.count("minOffsetsPerTrigger"),
@@ -151,6 +154,7 @@ class SourceOptions:
             request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
             retry_s=options.seconds("retryTimeout", 10.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
+            auth_allow_cleartext=options.flag("authAllowCleartext", default=False),
             tls=options.tls(),
             forget_nsqds=options.addresses("forgetNsqds"),
             forget_topics=forget_topics,
@@ -167,8 +171,15 @@ class SourceOptions:
             raise OptionError("option topicPattern needs lookupdHttpAddresses, which lists the topics")
         if parsed.schema_location and parsed.body_format is not BodyFormat.JSON:
             raise OptionError("option schemaLocation is for bodyFormat=json")
-        if parsed.starting_timestamp_ns is not None and (starting or starting_positions):
+        if parsed.starting_timestamps_ns and (starting or starting_positions):
             raise OptionError("the options startingOffsets and startingTimestamp exclude each other")
+        for option, times in (
+            ("startingTimestamp", parsed.starting_timestamps_ns),
+            ("endingTimestamp", parsed.ending_timestamps_ns),
+        ):
+            for topic in times:
+                if topic and not parsed.is_chosen(topic):
+                    raise OptionError(f"option {option} names topic {topic!r}, which the query does not read")
         return parsed
 
     @property
@@ -200,7 +211,7 @@ class SourceOptions:
                 f"option channel is {self.channel!r}: an ephemeral channel is gone when nsqd restarts, and "
                 "with it what keeps the messages that the query has not read; name one without #ephemeral"
             )
-        if self.ending_positions or self.ending_timestamp_ns is not None:
+        if self.ending_positions or self.ending_timestamps_ns:
             raise OptionError("the options endingOffsets and endingTimestamp are for batch reads")
         return self
 
@@ -213,6 +224,14 @@ class SourceOptions:
         if self.starting_offsets is StartingOffsets.ACKNOWLEDGED and not self.channel:
             raise OptionError('option channel is missing: startingOffsets is "acknowledged"')
         return self
+
+    def starting_ns(self, topic: str) -> int | None:
+        """Return the time from which on messages of the topic are read, in nanoseconds since 1970."""
+        return self.starting_timestamps_ns.get(topic, self.starting_timestamps_ns.get(""))
+
+    def ending_ns(self, topic: str) -> int | None:
+        """Return the time before which messages of the topic are read, in nanoseconds since 1970."""
+        return self.ending_timestamps_ns.get(topic, self.ending_timestamps_ns.get(""))
 
     def on(self, topic: str) -> "SourceOptions":
         """Return the same options for one of their topics."""
@@ -344,22 +363,16 @@ class Given:
             ) from None
         return found
 
-    def timestamp_ns(self, option: str) -> int | None:
-        """Return nanoseconds for ``2026-11-20T09:00:00Z``, by default UTC, or for milliseconds since 1970."""
-        value = self.text(option)
-        if not value:
-            return None
-        if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
-            return int(value) * 1_000_000
+    def timestamps_ns(self, option: str) -> dict[str, int]:
+        """Return a time for all topics, with the key "", or one for each topic of a JSON object."""
+        text = self.text(option)
+        if not text.startswith("{"):
+            return {"": _timestamp_ns(option, text)} if text else {}
         try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise OptionError(
-                f"option {option} is {value!r}; it must be a time such as 2026-11-20T09:00:00Z, "
-                "or milliseconds since 1970"
-            ) from None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return int(aware.timestamp()) * _NANOSECONDS + aware.microsecond * 1000
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise OptionError(f"option {option} is {text!r}, which is no JSON: {error}") from None
+        return {topic: _timestamp_ns(option, str(value)) for topic, value in record.items()}
 
     def count(self, option: str) -> int | None:
         value = self.text(option)
@@ -391,3 +404,18 @@ class Given:
                 f"{lowest} and at most 24h"
             )
         return seconds
+
+
+def _timestamp_ns(option: str, value: str) -> int:
+    """Return nanoseconds for ``2026-11-20T09:00:00Z``, by default UTC, or for milliseconds since 1970."""
+    if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        return int(value) * 1_000_000
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise OptionError(
+            f"option {option} is {value!r}; it must be a time such as 2026-11-20T09:00:00Z, "
+            "or milliseconds since 1970"
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp()) * _NANOSECONDS + aware.microsecond * 1000

@@ -101,7 +101,7 @@ def check_kept(name: str, position: int, log: Bounds) -> None:
     if lost := what_is_gone(position, log):
         raise DataLossError(
             f"the query has read nsqd {nsqd_of(name)} up to {position}, but the log there {lost} "
-            f"(failOnDataLoss=false goes on with what there is)"
+            f"(failOnDataLoss=false continues with what there is)"
         )
 
 
@@ -130,9 +130,9 @@ def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead
     if skipped > 0:
         raise DataLossError(
             f"the query has read nsqd {nsqd_of(name)} up to {position}, but channel {channel!r} there stands "
-            f"at {stands}: another query or a consumer uses the channel, or somebody emptied it "
+            f"at {stands}: another query or a consumer uses the channel, or an operator emptied it "
             f"or made it again; {skipped} messages may be missing "
-            "(failOnDataLoss=false goes on with what there is)"
+            "(failOnDataLoss=false continues with what there is)"
         )
 
 

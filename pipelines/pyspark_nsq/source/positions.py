@@ -32,7 +32,7 @@ def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog])
             continue
         problem = f"option startingOffsets has {position} for nsqd {nsqd_of(name)}, but the log there {lost}"
         if options.fail_on_data_loss:
-            raise DataLossError(f"{problem} (failOnDataLoss=false goes on with what there is)")
+            raise DataLossError(f"{problem} (failOnDataLoss=false continues with what there is)")
         _warnings.warning("%s", problem)
 
 
@@ -54,7 +54,7 @@ def _check_known(options: SourceOptions, found: Iterable[str]) -> None:
             f"found: {', '.join(logs) or 'none'}"
         )
         if options.fail_on_data_loss:
-            raise OptionError(f"{problem} (failOnDataLoss=false goes on without it)")
+            raise OptionError(f"{problem} (failOnDataLoss=false continues without it)")
         _warnings.warning("%s", problem)
 
 

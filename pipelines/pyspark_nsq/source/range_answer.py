@@ -44,7 +44,7 @@ class RangeAnswer(NamedTuple):
         named = {name.lower(): value for name, value in headers.items()}
         following = int(named.get(_NEXT_HEADER, ""))
         if not start < following <= end:
-            raise ValueError(f"the answer to {start}-{end} goes on at {following}")
+            raise ValueError(f"the answer to {start}-{end} continues at {following}")
         gaps = _parse_gaps(named.get(_GAPS_HEADER, ""))
         messages = decode_frames(body, extended=extended)
         sequences = messages.sequences

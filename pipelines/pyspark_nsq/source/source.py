@@ -39,6 +39,11 @@ class NsqDataSource(DataSource):
     @in_one_sentence
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        if "provider" in options:
+            raise OptionError(
+                "the format nsq is for views and not for tables of a catalog, to which Spark passes no "
+                "options: CREATE TEMPORARY VIEW orders USING nsq OPTIONS (topic 'orders', ...)"
+            )
         # Spark does not tell here whether rows are read or written, but a name that neither knows is a
         # mistake.
         Given(
@@ -89,7 +94,7 @@ class NsqDataSource(DataSource):
             if self._is_passing:
                 raise OptionError(
                     'option bodyFormat is json, which in a stream needs a schema, as in .schema("customer '
-                    'long, price double"), or option schemaLocation: a file beside the checkpoint that keeps '
+                    'long, price double"), or option schemaLocation: a file that keeps '
                     "what was found out"
                 )
             return NsqStreamReader(self._parsed(), self._columns(schema), self.cores)

@@ -1,4 +1,4 @@
-"""Runs beside the driver: plans the next batch of a stream, and acknowledges what Spark has stored."""
+"""Runs next to the driver: plans the next batch of a stream, and acknowledges what Spark has stored."""
 
 import logging
 import os
@@ -37,10 +37,10 @@ from pyspark_nsq.source.planner import (
 )
 from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
 
-# Keys beside the logs in the latest offset that is reported: how many messages are in no batch yet.
+# Keys other than the logs in the latest offset that is reported: how many messages are in no batch yet.
 LAG: Final = "lag"
 LAGS: Final = "lags"
-# A query without a trigger asks again at once. While nothing is published, each wait is longer.
+# A query without a trigger asks again immediately. While nothing is published, each wait is longer.
 _FIRST_REST_S: Final = 0.01
 _LONGEST_REST_S: Final = 1.0
 
@@ -50,7 +50,7 @@ _warnings: Final = logging.getLogger("pyspark_nsq.source")
 class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A topic as an unbounded table.
 
-    Spark calls everything except :meth:`read` on one instance, in a process beside the driver; :meth:`read`
+    Spark calls everything except :meth:`read` on one instance, in a process next to the driver; :meth:`read`
     runs on copies in the executors.
     """
 
@@ -83,7 +83,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark may call this twice and expects the same answer.
         if self._initial is None:
             wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
-            back = bool(self._options.starting_positions) or self._options.starting_timestamp_ns is not None
+            back = bool(self._options.starting_positions) or bool(self._options.starting_timestamps_ns)
             earliest = wanted is StartingOffsets.EARLIEST or back
             channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
             found = self._cluster.survey(Offset({}), channel)
@@ -367,10 +367,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Return where the query begins in one log."""
         topic = place_of(name)[0]
-        if self._options.starting_timestamp_ns is not None:
-            return position_at(
-                log.address, self._options.on(topic), log.bounds, self._options.starting_timestamp_ns
-            )
+        starting_ns = self._options.starting_ns(topic)
+        if starting_ns is not None:
+            return position_at(log.address, self._options.on(topic), log.bounds, starting_ns)
         given = given_position(self._options.starting_positions, *place_of(name))
         if given is not None:
             return min(max(given, log.bounds.first), log.bounds.end)

@@ -9,7 +9,7 @@ from typing import Final
 from nsqd.replication.claims import Pending, count, subtract
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 from tests.campaign.replication.faults import Faults
 from tests.campaign.replication.node import MSG_TIMEOUT, SECOND, Killed, Reader, SimulatedNode
 from tests.campaign.replication.promises import Promise, Promises, bodies_in
@@ -136,7 +136,7 @@ class History:
     def _answered(
         self,
         node: SimulatedNode,
-        store: TopicStore,
+        store: TopicLog,
         body: bytes,
         promise: Promise,
         streams: list[LogStream],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.engine.broker import Broker
+from nsqd.engine.broker import Broker, Change
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.limits import Limits
@@ -30,7 +30,7 @@ from nsqd.replication.startup import promote_copied_log, remove_transferred
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 from tests.campaign.replication.counted import CountedNode
 from tests.support.simulated_disk import Call, SimulatedDisk
 
@@ -127,7 +127,7 @@ class SimulatedNode:
         draw, days = around.draw, around.days
         self.data = DataPath(DATA, StorageOptions(SEGMENT, 300), self.log.append, disk, node_id=number)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
-        self.broker = Broker(MessageIds(number), limits, self.data)
+        self.broker = Broker(MessageIds(number), limits, self.data.make_store)
         self.broker.wall.offset_ns = around.ahead
         self.data.reservation.draw = draw
         named = self.data.reservation.named()
@@ -237,7 +237,7 @@ class SimulatedNode:
             self._write()
             return self.replication.primary.wait(store)
 
-    def store(self, topic: Topic) -> TopicStore:
+    def store(self, topic: Topic) -> TopicLog:
         store = store_of(topic)
         assert store is not None
         return store
@@ -272,11 +272,12 @@ class SimulatedNode:
         if consumer is None or consumer.channel is None:
             return False
         channel, seq = owner_of(consumer.channel, self.broker.ids, message[0])
-        if seq < 0 or not channel.in_flight.has(seq):
+        if seq < 0 or not channel.backlog.in_flight.has(seq):
             return False
         try:
             if verb == "FIN":
-                channel.finish(seq, consumer, self.now)
+                for _, why in channel.finish([seq], consumer, self.now):
+                    raise why
             else:
                 channel.requeue(seq, consumer, 0, self.now)
         except NotInFlight:
@@ -307,13 +308,12 @@ class SimulatedNode:
         self.forget_readers(name, None)
         topic = self.broker.topics[name]
         self.broker.delete_topic(name)
-        self.replication.topic_deleted(name, store_of(topic))
+        self.replication.topic_deleted(topic)
         self.data.delete(topic)
         self.disk.sync_folder(DATA)
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
         self.data.remove_deleted()
-        self.replication.copies_deleted(topic.promoted)
         self.work()
         self.broker.events.clear()
 
@@ -329,6 +329,10 @@ class SimulatedNode:
                 self.broker.serve(channel)
 
     def _write(self) -> None:
+        for event in self.broker.events:
+            if event.change is Change.TOPIC_CREATED:
+                self.replication.topic_created(event.topic)
+        self.broker.events.clear()
         while self.broker.dirty:
             topic, _ = self.broker.dirty.popitem()
             store = self.store(topic)
@@ -336,9 +340,8 @@ class SimulatedNode:
             if blocks and blocks[-1].next > self.broker.sequences.reserved:
                 self.data.reservation.extend(blocks[-1].next)
             if blocks or notes:
-                store.append(blocks, notes, topic.log.next_seq)
+                store.appender.append(blocks, notes, topic.log.next_seq)
             self.broker.commit(topic)
-        self.broker.events.clear()
 
     def advance(self, now: int) -> None:
         """Advance the time and do everything that is due."""
@@ -382,14 +385,18 @@ class SimulatedNode:
             if not topic.take_changed():
                 continue
             low_water = topic.unwanted_below()
-            if store.can_drop_below(low_water, store.notes):
-                topic.log.log_start = max(topic.log.log_start, store.kept_after_drop(low_water, store.notes))
+            if store.cleaner.can_drop_below(low_water, store.segments.notes):
+                topic.log.log_start = max(
+                    topic.log.log_start, store.cleaner.kept_after_drop(low_water, store.segments.notes)
+                )
                 # Files are removed when both checkpoints agree.
                 topic.changed = True
             self.write_checkpoint(topic)
             covered = store.checkpoints
-            store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
-            store.remove_files()
+            store.cleaner.drop_below(
+                min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes
+            )
+            store.cleaner.remove_files()
 
     def write_checkpoint(self, topic: Topic) -> bool:
         """Write a checkpoint; False if that failed."""
@@ -397,7 +404,7 @@ class SimulatedNode:
         topic.take_changed()
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
-            store.make_folder()
+            store.appender.make_folder()
             job.run(self.disk)
         except OSError:
             # The next round tries it again.
@@ -413,20 +420,20 @@ class SimulatedNode:
         if topic is None:
             return
         store = self.store(topic)
-        job = store.begin_compaction(
+        job = store.cleaner.begin_compaction(
             wanted_of(topic), store.checkpoints.covered_notes, topic.unwanted_below()
         )
         job.run()
-        store.end_compaction(job)
-        store.remove_files()
+        store.cleaner.end_compaction(job)
+        store.cleaner.remove_files()
 
     def sync(self) -> None:
         for topic in self.broker.topics.values():
             store = self.store(topic)
-            job = store.begin_sync()
+            job = store.appender.begin_sync()
             if job is not None:
                 job.run(self.disk)
-                store.end_sync(job, None)
+                store.appender.end_sync(job, None)
 
 
 def _is_of_replication(path: str) -> bool:

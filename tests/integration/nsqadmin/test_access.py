@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import beside
 from tests.support.site import ask, build_site, submit
+from tests.support.waiting import wait_until
 
 ALICE = {"X-Forwarded-User": "alice"}
 WRITES = [
@@ -61,6 +62,42 @@ def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_p
 
     assert answer.status == 200
     assert b"J?rgen" in answer.body
+
+
+def test_changes_are_refused_while_the_audit_cannot_be_written(cluster, tmp_path):
+    lookupd = cluster.nsqlookupd()
+    node = cluster.nsqd("--broadcast-address=127.0.0.1", lookupds=[lookupd])
+    node.post("/topic/create?topic=t")
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    admin = cluster.nsqadmin(f"--audit-file={folder / 'audit'}")
+    wait_until(lambda: admin.get("/api/topics")["topics"], "nsqadmin knows the topic")
+
+    def change(action):
+        return ask(admin, "POST", "/api/topics/t", json.dumps({"action": action}))
+
+    def paused():
+        return node.get("/stats?format=json")["topics"][0]["paused"]
+
+    folder.rename(tmp_path / "elsewhere")
+    first, second = change("pause"), change("unpause")
+    page = ask(admin, "GET", "/topics").text
+    by_form = submit(admin, action="unpause", topic="t", headers={"Accept": "text/html"})
+
+    assert first.status == 200
+    assert "WARNING: the audit lacks this change: No such file or directory; it is added when" in first.text
+    assert (second.status, json.loads(second.body)) == (503, {"message": "AUDIT_UNWRITABLE"})
+    assert (by_form.status, paused()) == (503, True)
+    assert "The change was refused, because the audit cannot be written." in by_form.text
+    assert "The audit cannot be written." in page
+    assert "WARNING" not in ask(admin, "GET", "/audit?format=json").text
+
+    (tmp_path / "elsewhere").rename(folder)
+    wait_until((folder / "audit").read_text, "the line is written")
+    assert change("unpause").status == 200
+    lines = [json.loads(line) for line in (folder / "audit").read_text().splitlines()]
+    assert [line["action"] for line in lines] == ["pause_topic", "unpause_topic"]
+    assert not paused()
 
 
 # --- /config

@@ -169,7 +169,8 @@ def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     raw = look(site, path="/messages/body", **text)
     bytes_of = look(site, path="/messages/one", **binary).text
 
-    assert "<details open><summary>{ } 2 keys</summary>" in folded.body.decode()
+    assert "{ } 2 keys" in folded.text
+    assert "<details open>" in folded.body.decode()
     assert "2.50" in folded.text
     assert "<b>Ann" not in folded.body.decode()
     assert "tenant" in folded.text

@@ -138,3 +138,37 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
     # The daemons that are asked all the time do not log it either.
     polled = [line for one in asked for line in one.logs()[seen[one] :].splitlines() if " 200 GET " in line]
     assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|replication)\b", line)] == []
+
+
+def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing", messages=4)
+    node = site.nsqds[0]
+    path = f"/nodes/{node.http_address}"
+
+    question = ask(site.admin, "GET", f"/action?action=drain&node={node.http_address}").text
+    done = follow(site.admin, submit(site.admin, action="drain", node=node.http_address)).text
+
+    assert "It owes 4 messages to 0 consumers." in question
+    assert "No consumers there for orders/billing: 4 messages stay." in question
+    assert f"Draining started on nsqd {node.http_address}." in done
+    # For the grace time it takes publishes, while producers move to other nodes.
+    node.post("/pub?topic=late", b"in the grace time")
+    assert node.get("/drain")["draining"]
+    assert ask(node, "GET", "/ready").status == 503
+    assert not site.nsqds[1].get("/drain")["draining"]
+    # The page must show it at once, because without JavaScript no page refreshes.
+    page = ask(site.admin, "GET", path).text
+    assert "What is left on it" in page
+    assert "orders / billing : 4 messages; no consumers there" in page
+    assert "Resume publishing…" in page
+    follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))
+    assert not node.get("/drain")["draining"]
+    assert "Resume publishing…" not in ask(site.admin, "GET", path).text
+    assert submit(site.admin, action="drain", node="127.0.0.1:1").status == 404
+    deeds = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
+    assert [(deed["action"], deed["ok"]) for deed in deeds] == [
+        ("drain_node", False),
+        ("cancel_drain", True),
+        ("drain_node", True),
+    ]

@@ -144,14 +144,26 @@ async def test_a_node_that_requires_tls_is_not_shown_the_secret_without_it(secre
     assert seen == ["POST /topic/pause?topic=t"]
 
 
-async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret, answering):
+@pytest.mark.parametrize("allowed", ["configured", "allow_cleartext"])
+async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret, answering, allowed):
     address, seen = await answering(401, '{"message":"AUTH_REQUIRED"}')
+    how = {"configured": [address]} if allowed == "configured" else {"allow_cleartext": True}
 
-    async with ClusterHttp(request_timeout=0.5, secret=secret) as http:
+    async with ClusterHttp(request_timeout=0.5, secret=secret, **how) as http:
         error = await failure(NsqdApi(http, address).pause_topic("t"))
 
     assert seen == ["POST /topic/pause?topic=t", "POST /topic/pause?topic=t Bearer hush"]
     assert error.code == "AUTH_REQUIRED"
+
+
+async def test_a_node_that_is_not_configured_is_not_sent_the_secret_without_tls(secret, answering):
+    address, seen = await answering(401, '{"message":"AUTH_REQUIRED"}')
+
+    async with ClusterHttp(request_timeout=0.5, secret=secret, configured=["other:4151"]) as http:
+        error = await failure(NsqdApi(http, address).pause_topic("t"))
+
+    assert seen == ["POST /topic/pause?topic=t"]
+    assert "not sent without TLS to a node that nsqlookupd named; --auth-allow-cleartext" in error.reason
 
 
 @pytest.mark.parametrize(

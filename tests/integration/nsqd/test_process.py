@@ -288,6 +288,27 @@ def test_both_addresses_may_be_unix_sockets(cluster, tmp_path):
     assert not (tmp_path / "http.sock").exists()
 
 
+@pytest.mark.parametrize("name", ["nsqd", "nsqlookupd", "nsqadmin"])
+def test_http_is_served_on_tcp_and_a_unix_socket_at_once(cluster, tmp_path, name):
+    web = str(tmp_path / "http.sock")
+    flags = {"nsqd": [f"--data-path={cluster.folder}"], "nsqadmin": ["--lookupd-http-address=127.0.0.1:1"]}
+    daemon = cluster.daemon(
+        name,
+        [f"--http-address={web}", *flags.get(name, [])],
+        listeners=("http",) if name == "nsqadmin" else ("tcp", "http"),
+    )
+    daemon.start()
+
+    assert daemon.request("GET", "/ping") == (200, b"OK")
+    assert unix_get(web, "/ping").endswith(b"OK")
+    if name == "nsqd":
+        assert daemon.get("/info")["http_port"] == daemon.http_port
+        assert set(daemon.get("/config/http_address")) == {web, daemon.http_address}
+    assert daemon.stop() == 0
+    assert not (tmp_path / "http.sock").exists()
+    assert daemon.logs().count("HTTP: closing") == 2
+
+
 def test_a_unix_socket_left_by_a_crash_does_not_keep_it_from_starting(cluster, tmp_path):
     # With the original it must be removed by hand.
     path = tmp_path / "tcp.sock"

@@ -130,7 +130,7 @@ async def start(cluster):
             log = io.StringIO()
             given = NsqlookupdOptions(
                 tcp_address="127.0.0.1:0",
-                http_address="127.0.0.1:0",
+                http_address=("127.0.0.1:0",),
                 broadcast_address="lookup.test",
                 **options,
             )

@@ -224,7 +224,7 @@ def registrations(count):
     )
 
 
-async def test_lookups_are_answered_while_a_large_nsqd_announces_itself_and_while_it_is_forgotten(lookupd):
+async def test_lookups_are_answered_while_a_large_nsqd_registers_and_is_forgotten(lookupd):
     registry = lookupd.daemon.registry
     stays, leaves = await lookupd.nsqd("stays"), await lookupd.nsqd("leaves", tcp_port=1)
     await stays.ask(b"REGISTER topic0 channel0\n")

@@ -157,7 +157,7 @@ def test_a_signal_ends_it_with_0(nsqd, tmp_path, number):
     ],
 )
 def test_options_that_cannot_work_are_refused_with_a_sentence(given, sentence, capsys):
-    from nsqtools.nsq_stat.cli import main
+    from nsqtools.nsq_stat.__main__ import main
 
     with pytest.raises(SystemExit) as ended:
         main(given)

@@ -233,7 +233,7 @@ def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd)
     assert sorted(set(lines)) == [*bodies, b"later"]
 
 
-def test_a_reader_that_ends_after_a_signal_ends_it_and_what_was_not_printed_is_given_back(nsqd):
+def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signal(nsqd):
     """As Ctrl-C does in a terminal: it reaches both ends of the pipe."""
     publish(nsqd, "t", [b"x" * 100_000] * 3, "c")
     reader, writer = os.pipe()

@@ -8,7 +8,14 @@ from load.plan import Plan
 
 def test_a_locustfile_brings_the_whole_plan():
     plan = Plan(
-        "0011223344556677", load_profile("soak"), ["h:4161"], ["h:4171"], {"tls_cert": "/c"}, "/s", "/f"
+        "0011223344556677",
+        load_profile("soak"),
+        ["h:4161"],
+        ["h:4171"],
+        {"tls_cert": "/c"},
+        "/s",
+        False,
+        "/f",
     )
 
     (call,) = [node for node in ast.walk(ast.parse(plan.locustfile())) if isinstance(node, ast.Constant)

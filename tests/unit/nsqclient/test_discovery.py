@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from nsqclient._addresses import AddressBook
 from nsqclient._config import Config
-from nsqclient._discovery import Addresses, RoundPace
 from nsqclient._lookups import lookup_url, producer_addresses
+from nsqclient._subscriptions import RoundPace
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_an_address_without_host_and_port_is_refused(address):
     with pytest.raises(ValueError, match="is not host:port"):
         lookup_url(address)
     with pytest.raises(ValueError, match="is not host:port"):
-        Addresses([address], [], "t", Config())
+        AddressBook([address], [], Config(), lambda: None)
 
 
 def test_producers_are_taken_once_each():

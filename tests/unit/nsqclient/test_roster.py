@@ -1,6 +1,6 @@
 """Which nsqd a producer publishes to."""
 
-from nsqclient._roster import LAST_REST_SECONDS, Roster
+from nsqclient._addresses import LAST_REST_SECONDS, Roster
 
 
 def test_the_first_address_is_used_as_long_as_it_is_well():

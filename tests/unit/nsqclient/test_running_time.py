@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nsqclient._running_time import RunningTimer, running_timeout
+from nsqclient._timeouts import RunningTimer, running_timeout
 from tests.support.simulated_loop import SimulatedLoop, SimulatedTime
 
 

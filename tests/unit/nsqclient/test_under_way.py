@@ -2,8 +2,7 @@
 
 from concurrent.futures import Future
 
-from nsqclient._requests import PendingCommand, Publish
-from nsqclient._under_way import MAX_BYTES, UnderWay
+from nsqclient._requests import MAX_UNDER_WAY_BYTES, PendingCommand, Publish, UnderWay
 
 
 def publish(*bodies):
@@ -31,12 +30,12 @@ def test_it_is_full_of_messages_or_of_bytes():
     under_way = UnderWay()
     under_way.max_messages = 2
     under_way.add(publish(b"1"))
-    assert (under_way.is_full, under_way.room) == (False, (1, MAX_BYTES - 1))
+    assert (under_way.is_full, under_way.room) == (False, (1, MAX_UNDER_WAY_BYTES - 1))
     under_way.add(publish(b"2"))
     assert (under_way.is_full, under_way.room[0]) == (True, 0)
     under_way.max_messages = 1000
     assert not under_way.is_full
-    under_way.add(PendingCommand(b"x" * MAX_BYTES, [Future()]))
+    under_way.add(PendingCommand(b"x" * MAX_UNDER_WAY_BYTES, [Future()]))
     assert (under_way.is_full, under_way.room[1]) == (True, 0)
 
 

@@ -15,4 +15,4 @@ def shop(tmp_path):
     shop = Shop(tmp_path)
     shop.new()
     yield shop
-    shop.store.close()
+    shop.store.appender.close()

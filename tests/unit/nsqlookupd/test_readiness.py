@@ -148,6 +148,6 @@ def test_once_ready_it_stays_ready(start):
     peer = start.announce("a", "t")
     assert start.ready_at(S)
 
-    start.registry.remove_peer(peer)
+    start.registry.remove_peer(peer, 0)
 
     assert start.ready_at(2 * S)

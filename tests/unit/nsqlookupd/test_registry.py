@@ -113,10 +113,39 @@ def test_unregistering_the_unknown_is_harmless(registry, directory):
     assert registry.topics() == []
 
 
+def test_registry_lost_nsqd_is_listed_until_it_is_back_or_five_minutes_are_over(registry, directory):
+    a, b, empty = directory.peer("a"), directory.peer("b"), directory.peer("c")
+    registry.register(a, "t")
+    registry.register(b, "t")
+    registry.register(b, "u")
+    for peer in (a, b, empty):
+        registry.remove_peer(peer, 10 * S)
+        registry.forget(peer, 9)
+
+    def lost(topic, now_ns):
+        return [(one.peer.info.broadcast_address, one.topics) for one in registry.lost(topic, now_ns)]
+
+    assert lost("t", 11 * S) == [("a", {"t"}), ("b", {"t", "u"})]
+    assert lost("u", 11 * S) == [("b", {"t", "u"})]
+    assert lost("v", 11 * S) == []
+    directory.peer("a", 12 * S)
+    assert lost("", 310 * S) == [("b", {"t", "u"})]
+    assert lost("", 311 * S) == []
+
+
+def test_registry_nsqd_that_connected_again_is_not_lost_when_its_old_connection_ends(registry, directory):
+    old = directory.peer("a")
+    registry.register(old, "t")
+    directory.peer("a", 5 * S)
+    registry.remove_peer(old, 10 * S)
+
+    assert registry.lost("t", 10 * S) == []
+
+
 def test_an_ordinary_key_stays_when_its_last_producer_leaves(registry, directory):
     peer = directory.peer()
     registry.register(peer, "t", "c")
-    registry.remove_peer(peer)
+    registry.remove_peer(peer, 0)
     registry.forget(peer, 9)
 
     assert registry.topics() == ["t"]
@@ -144,7 +173,7 @@ def test_an_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(r
     if how == "unregister":
         registry.unregister_topic(peer, "t#ephemeral")
     else:
-        registry.remove_peer(peer)
+        registry.remove_peer(peer, 0)
         registry.forget(peer, 9)
 
     assert registry.topics() == []
@@ -155,7 +184,7 @@ def test_a_disconnected_peer_is_nowhere(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
 
-    registry.remove_peer(peer)
+    registry.remove_peer(peer, 0)
 
     assert registry.forget(peer, 9) == [("channel", "t", "c"), ("topic", "t", ""), ("client", "", "")]
     assert directory.nodes() == {}
@@ -166,7 +195,7 @@ def test_a_disconnected_peer_is_hidden_before_it_is_forgotten(registry, director
     gone, other = directory.peer("a"), directory.peer("b")
     for peer in (gone, other):
         registry.register(peer, "t", "c")
-    registry.remove_peer(gone)
+    registry.remove_peer(gone, 0)
 
     assert directory.producers("t") == ["b"]
     assert directory.nodes() == {"b": {"t": False}}
@@ -179,7 +208,7 @@ def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
     peer = directory.peer()
     for number in range(5):
         registry.register(peer, f"t{number}", "c#ephemeral")
-    registry.remove_peer(peer)
+    registry.remove_peer(peer, 0)
     pieces = [registry.forget(peer, 4) for _ in range(3)]
 
     assert [len(piece) for piece in pieces] == [4, 4, 3]
@@ -407,7 +436,7 @@ def test_nodes_can_be_walked_while_peers_leave(registry, directory):
         registry.register(peer, "t")
     walk = registry.nodes(0)
     next(walk)
-    registry.remove_peer(peers[1])
+    registry.remove_peer(peers[1], 0)
     registry.delete_topic("t")
 
     assert [(node.peer, node.topics) for node in walk] == [(peers[2], [])]
@@ -484,7 +513,7 @@ def test_an_answer_that_was_given_before_follows_every_change(registry, director
     assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["a", "b"]
     registry.unregister_topic(a, "t")
     assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["b"]
-    registry.remove_peer(b)
+    registry.remove_peer(b, 0)
     assert directory.producers("t", S + TOMBSTONE_LIFETIME) == []
     registry.delete_topic("t")
     registry.register(a, "t")
@@ -521,7 +550,7 @@ def test_registry_has_all_addresses_of_an_identity_the_newest_first(registry, di
 
     # The last connection of an address counts.
     assert registry.with_identities({"0" * 32}, 0) == [again, new]
-    registry.remove_peer(again)
+    registry.remove_peer(again, 0)
     assert registry.with_identities({"0" * 32}, 0) == [new, old]
 
 

@@ -152,7 +152,7 @@ def test_bad_names_are_refused(known, command, payload):
 
 def test_a_closed_session_leaves_nothing_behind(known, registry):
     known.handle(Register("t"), 0)
-    known.close()
+    known.close(0)
 
     assert registry.producers("t", 0) == []
     assert known.forget(1) == [SessionNote(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:")]
@@ -161,6 +161,6 @@ def test_a_closed_session_leaves_nothing_behind(known, registry):
 
 
 def test_a_session_that_never_identified_closes_silently(session):
-    session.close()
+    session.close(0)
 
     assert session.forget(1) == []

@@ -29,7 +29,7 @@ async def test_a_call_that_is_quick_changes_nothing():
     assert reading.told == []
 
 
-async def test_a_call_that_outlasts_the_time_of_a_message_stops_all_consumers_until_they_are_resumed():
+async def test_call_that_outlasts_the_message_timeout_stops_all_consumers_until_resumed():
     readings = [Reading(msg_timeout=0.01), Reading(msg_timeout=3600)]
     supply = Supply(readings, 200)
     end = asyncio.Event()

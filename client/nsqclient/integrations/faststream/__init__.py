@@ -3,8 +3,8 @@
 Needs ``pip install nsqclient[faststream]``.
 """
 
-from nsqclient.integrations.faststream.annotations import NsqMessage
 from nsqclient.integrations.faststream.broker import NsqBroker
+from nsqclient.integrations.faststream.message import NsqMessage
 from nsqclient.integrations.faststream.routing import NsqRoute, NsqRoutePublisher, NsqRouter
 from nsqclient.integrations.faststream.testing import TestNsqBroker
 

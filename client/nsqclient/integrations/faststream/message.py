@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
+from faststream import Context
 from faststream.message import StreamMessage, decode_message
 
 from nsqclient._message import Message
@@ -85,3 +86,6 @@ async def decode_body(message: StreamMessage[Any]) -> Any:
     with suppress(UnicodeDecodeError):
         return body.decode()
     return body
+
+
+NsqMessage: TypeAlias = Annotated[NsqStreamMessage, Context("message")]

@@ -125,21 +125,9 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* "true" if brokers are members of a cluster: only then something is replicated or transferred. */}}
-{{- define "nsq.isMember" -}}
-{{- with .Values.nsqd -}}
-{{- if and $.Values.enabled (or .replication.replicas .replication.secretName (and .drain.enabled .drain.decommission) .decommission.claims) -}}true{{- end -}}
-{{- end -}}
-{{- end }}
-
-{{/* The name of the Secret with the cluster secret. */}}
-{{- define "nsq.clusterSecretName" -}}
-{{- .Values.nsqd.replication.secretName | default (printf "%s-nsqd-cluster" (include "nsq.fullname" .)) -}}
-{{- end }}
-
 {{/* The cluster secret, as a mount and as a volume. */}}
 {{- define "nsq.clusterSecretMount" -}}
-{{- if include "nsq.isMember" . }}
+{{- if .Values.nsqd.replication.secretName }}
 - name: cluster
   mountPath: /etc/nsq/cluster
   readOnly: true
@@ -147,12 +135,12 @@ securityContext:
 {{- end }}
 
 {{- define "nsq.clusterSecretVolume" -}}
-{{- if include "nsq.isMember" . }}
+{{- with .Values.nsqd.replication.secretName }}
 - name: cluster
   secret:
-    secretName: {{ include "nsq.clusterSecretName" . }}
+    secretName: {{ . }}
     items:
-      - key: {{ .Values.nsqd.replication.secretKey }}
+      - key: {{ $.Values.nsqd.replication.secretKey }}
         path: secret
 {{- end }}
 {{- end }}

@@ -1,6 +1,9 @@
+import errno
 import io
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -113,7 +116,7 @@ def test_later_outcome_is_read_from_statistics(action, channels, outcome):
     assert later_outcome(done, topic_stats("t", *channels)) == f"{outcome} when the node answered again"
 
 
-def test_a_file_that_cannot_be_written_to_is_an_error_of_the_log_and_of_nobody_else(tmp_path):
+def test_audit_writes_a_line_later_that_it_could_not_write(tmp_path):
     folder = tmp_path / "there"
     folder.mkdir()
     stream = io.StringIO()
@@ -123,5 +126,57 @@ def test_a_file_that_cannot_be_written_to_is_an_error_of_the_log_and_of_nobody_e
 
     book.note(deed())
 
-    assert "audit: pause_topic of alice is not in" in stream.getvalue()
+    assert f"audit: a line is not in {folder / 'audit'} yet (No such file or directory)" in stream.getvalue()
+    assert '"action":"pause_topic"' in stream.getvalue()
     assert len(book.latest()) == 1
+    assert (book.write(), book.problem) == (False, "No such file or directory")
+    folder.mkdir()
+    assert (book.write(), book.problem) == (True, "")
+    book.note(deed(2.0))
+    lines = (folder / "audit").read_text().splitlines()
+    assert [json.loads(line)["action"] for line in lines] == ["pause_topic"] * 2
+
+
+def test_audit_leaves_no_part_of_a_line_on_a_full_disk(tmp_path, monkeypatch):
+    book = audit(tmp_path / "audit")
+    book.note(deed(1))
+    before = (tmp_path / "audit").read_bytes()
+    opened = Path.open
+
+    def nearly_full(path, mode="r", **more):
+        file = opened(path, mode, **more)
+        if mode != "ab":
+            return file
+        return NearlyFull(file)
+
+    monkeypatch.setattr(Path, "open", nearly_full)
+    book.note(deed(2))
+    assert (book.problem, (tmp_path / "audit").read_bytes()) == ("No space left on device", before)
+
+    monkeypatch.undo()
+    assert book.write()
+    lines = (tmp_path / "audit").read_bytes().splitlines()
+    assert [json.loads(line)["at"] for line in lines] == [1001.0, 1002.0]
+
+
+class NearlyFull:
+    """A file on a disk with room for ten more bytes."""
+
+    def __init__(self, file):
+        self._file = file
+        self._room = 10
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, data):
+        if not self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._room -= (count := self._file.write(bytes(data[: self._room])))
+        return count

@@ -32,6 +32,17 @@ def test_a_size_no_frame_can_have_is_refused(size):
         FrameParser().feed(size + b"/1.1")
 
 
+@pytest.mark.parametrize("size", [0, 3, 1001, 2**32 - 1])
+def test_a_size_out_of_range_is_refused_before_the_frame_is_whole(size):
+    with pytest.raises(FrameError, match="out of range 4-1000"):
+        FrameParser(1000).feed_run(size.to_bytes(4) + bytes(4), 0, [], [])
+
+
+def test_a_message_frame_shorter_than_its_header_is_refused():
+    with pytest.raises(FrameError, match="shorter than its header"):
+        FrameParser(message=lambda *parts: parts).feed_run(encode_frame(FRAME_MESSAGE, bytes(25)), 0, [], [])
+
+
 def test_an_error_frame_becomes_the_error_it_names():
     error = decode_error(b'E_BAD_TOPIC PUB topic name "a b" is not valid')
 

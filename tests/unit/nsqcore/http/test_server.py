@@ -33,7 +33,7 @@ class Service:
             Route("GET", "/crash", self.crash),
             Route("GET", "/slow", self.slow),
         ]
-        self.server = HttpServer(bind(address, allow_unix=unix), routes, self.log, compress=compress)
+        self.server = HttpServer([bind(address, allow_unix=unix)], routes, self.log, compress=compress)
 
     async def ping(self, _):
         return plain_reply("OK")

@@ -17,7 +17,7 @@ def shop(tmp_path):
     shop.note(b'{"note":"create"}')
     shop.publish(b"one", b"two")
     shop.publish(b"three" * 30, b"four")
-    shop.store.seal()
+    shop.store.appender.seal()
     assert shop.sync() is None
     return shop
 

@@ -82,7 +82,7 @@ def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, a
     assert {oldest(ages, node, channel) for channel in channels} == {began_ns}
     disk.count = 0
     for channel in channels:
-        channel.commit(channel.lowest() + 1)
+        channel.commit(channel.backlog.lowest() + 1)
 
     told = [oldest(ages, node, channel) for channel in channels]
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_as_old_as_it_was(node, ages):
     node.publish(b"a", b"b")
     disk = stored(node.topic())
     told = oldest(ages, node, channel)
-    channel.commit(channel.lowest() + 1)
+    channel.commit(channel.backlog.lowest() + 1)
     disk.fails = True
 
     assert oldest(ages, node, channel) == told

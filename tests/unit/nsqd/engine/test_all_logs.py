@@ -43,9 +43,10 @@ def test_messages_of_all_logs_are_counted(owner):
 def test_messages_moving_to_the_dead_letters_are_counted(owner):
     channel = owner.channel()
     sibling = channel.siblings[0]
-    for one in (channel, sibling):
-        (first, _), *_ = one.give_up_below(one.end)
-        one.dead_letter_queue.add(first, first + 1, REQUEUED)
+    for one in (channel.backlog, sibling.backlog):
+        ((first, end),) = one.pending.first(1)
+        one.take_out(one.pending.below(one.end))
+        one.dead_letter_queue.add(first, end, REQUEUED)
 
     assert all_logs.depth(channel) == 2
     assert all_logs.promoted_depth(channel) == 2
@@ -56,8 +57,8 @@ def test_messages_moving_to_the_dead_letters_are_counted(owner):
 def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
     channel = owner.channel()
     one = all_logs.logs_of(channel)[which]
-    before, waiting = all_logs.depth(channel), one.depth
-    suspension.suspend(one, [(0, one.end)])
+    before, waiting = all_logs.depth(channel), one.backlog.pending.count
+    suspension.suspend(one.backlog, [(0, one.backlog.end)])
 
     assert all_logs.depth(channel) == before - waiting
     assert all_logs.depth(channel, asks_holders=True) >= before

@@ -1,6 +1,5 @@
 import pytest
 
-from nsqd.engine import finishing
 from nsqd.engine.bounds import Full
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.weight import excess
@@ -19,7 +18,7 @@ def node():
 
 def beyond(node, count=0, size=0, **said):
     topic = node.topic("t#ephemeral")
-    return excess(topic.channels["c"], Settings(**said), topic.log, count, size)
+    return excess(topic.channels["c"].backlog, Settings(**said), topic.log, count, size)
 
 
 def publish(node, *bodies):
@@ -95,7 +94,7 @@ def test_a_channel_is_as_full_while_its_topic_holds_messages_back_as_it_will_be_
     assert accepted(node) == 6
     keep_back(node.broker, node.topic(), False)
     node.turn()
-    assert channel.depth == 10
+    assert channel.backlog.pending.count == 10
     assert accepted(node) == 0
 
 
@@ -150,7 +149,7 @@ def test_a_channel_that_is_made_while_the_topic_is_paused_counts_what_it_will_ge
     assert accepted(node) == 2
     pause(node.broker, node.topic(), False)
     node.turn()
-    assert channel.depth == 5
+    assert channel.backlog.pending.count == 5
 
 
 def test_each_channel_counts_what_it_will_get_beside_what_it_owes():
@@ -176,11 +175,11 @@ def test_what_is_acknowledged_while_the_topic_holds_it_back_does_not_count():
 
     node.broker.commit_channel(node.topic(), channel, first + 3)
     assert accepted(node) == 3
-    finishing.merge_finished(channel, [(first + 2, first + 7)], node.topic().log.next_seq)
+    channel.merge_finished([(first + 2, first + 7)], node.topic().log.next_seq)
     assert accepted(node) == 4
 
     pause(node.broker, node.topic(), False)
-    assert channel.depth == 10
+    assert channel.backlog.pending.count == 10
 
 
 def test_a_paused_topic_whose_channels_drop_their_oldest_takes_all():
@@ -192,4 +191,4 @@ def test_a_paused_topic_whose_channels_drop_their_oldest_takes_all():
     assert accepted(node, most=10) == 10
     pause(node.broker, node.topic(), False)
     node.turn()
-    assert channel.depth == 3
+    assert channel.backlog.pending.count == 3

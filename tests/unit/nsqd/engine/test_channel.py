@@ -1,11 +1,10 @@
 import pytest
 
 from nsqd.engine.channel import Consumer, TooManyConsumers
-from nsqd.engine.delivering import TAKE_BYTES
-from nsqd.engine.in_flight import NotInFlight
+from nsqd.engine.delivering import TAKE_BYTES, deliver
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
-from nsqd.engine.pending_ranges import PendingRange
+from nsqd.engine.pending import PendingRange
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ranges import merged
@@ -17,7 +16,7 @@ def test_messages_are_delivered_in_order_up_to_rdy(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=2)
 
     assert bodies(outlet) == [b"1", b"2"]
-    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (1, 2, 2)
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count, consumer.in_flight) == (1, 2, 2)
 
 
 def test_finishing_makes_room_for_the_next(node, channel):
@@ -69,7 +68,6 @@ def test_consumers_that_leave_or_stop_are_not_ready(node, channel, paused):
     node.ready(second, 0)
 
     assert list(channel.ready) == [third]
-    assert channel.room() == channel.limit + 1
 
 
 def test_requeue_without_delay_joins_the_tail_with_one_more_attempt(node, channel):
@@ -95,7 +93,7 @@ def test_requeue_with_delay_comes_back_when_it_is_due(node, channel):
 
     node.advance(4.9)
     assert outlet.taken() == []
-    assert (channel.depth, len(channel.deferred)) == (0, 1)
+    assert (channel.backlog.pending.count, channel.backlog.deferred.count) == (0, 1)
 
     node.advance(0.2)
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
@@ -111,8 +109,8 @@ def test_a_message_returns_to_the_queue_when_its_timeout_passes(node, channel):
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
     assert channel.timeout_count == 1
     assert consumer.in_flight == 1
-    channel.finish(node.broker.ids.decode(first), consumer, node.now_ns)
-    assert channel.in_flight.count == 0
+    channel.finish([node.broker.ids.decode(first)], consumer, node.now_ns)
+    assert channel.backlog.in_flight.count == 0
 
 
 def test_attempts_count_on_through_timeouts_and_are_forgotten_at_finish(node, channel):
@@ -122,15 +120,15 @@ def test_attempts_count_on_through_timeouts_and_are_forgotten_at_finish(node, ch
         node.advance(1)
 
     assert [attempts for _, attempts, _ in outlet.taken()] == [1, 2, 3, 4]
-    seq = channel.in_flight.lowest()
-    channel.finish(seq, consumer, node.now_ns)
-    assert channel.attempts == {}
+    seq = channel.backlog.in_flight.ranges()[0][0]
+    channel.finish([seq], consumer, node.now_ns)
+    assert channel.backlog.attempts == {}
 
 
 def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
     node.publish(b"1")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=2)
-    seq = channel.in_flight.lowest()
+    seq = channel.backlog.in_flight.ranges()[0][0]
     for _ in range(2):
         node.advance(1.5)
         channel.touch(seq, consumer, 4_000_000_000, node.now_ns)
@@ -145,7 +143,7 @@ def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
 def test_a_touched_message_times_out_at_the_maximum_although_its_own_time_out_is_longer(node, channel):
     node.publish(b"1")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=60)
-    channel.touch(channel.in_flight.lowest(), consumer, 4_000_000_000, node.now_ns)
+    channel.touch(channel.backlog.in_flight.ranges()[0][0], consumer, 4_000_000_000, node.now_ns)
     node.broker.reschedule(channel)
 
     node.advance(3.9)
@@ -169,7 +167,7 @@ def test_a_paused_channel_keeps_its_messages(node, channel):
     channel.paused = True
     _, outlet = node.subscribe(channel, rdy=1)
     node.publish(b"1")
-    assert (outlet.taken(), channel.depth) == ([], 1)
+    assert (outlet.taken(), channel.backlog.pending.count) == ([], 1)
 
     channel.paused = False
     node.broker.serve(channel)
@@ -188,9 +186,14 @@ def test_empty_drops_waiting_in_flight_and_deferred(node, channel):
 
     channel.empty()
 
-    assert (channel.depth, channel.in_flight.count, len(channel.deferred), consumer.in_flight) == (0, 0, 0, 0)
-    with pytest.raises(NotInFlight, match="ID not in flight"):
-        channel.finish(node.broker.ids.decode(first), consumer, node.now_ns)
+    assert (
+        channel.backlog.pending.count,
+        channel.backlog.in_flight.count,
+        channel.backlog.deferred.count,
+        consumer.in_flight,
+    ) == (0, 0, 0, 0)
+    failed = channel.finish([node.broker.ids.decode(first)], consumer, node.now_ns)
+    assert [str(why) for _, why in failed] == ["ID not in flight"]
     node.publish(b"4")
     assert bodies(outlet) == [b"4"]
 
@@ -251,7 +254,11 @@ def test_an_ephemeral_channel_with_a_ready_consumer_owes_no_message_that_was_not
 
     for count in range(1, 6):
         node.publish(b"%d" % count)
-        assert (channel.depth, channel.in_flight.count, channel.lost_count) == (0, count, 0)
+        assert (channel.backlog.pending.count, channel.backlog.in_flight.count, channel.lost_count) == (
+            0,
+            count,
+            0,
+        )
 
     taken = outlet.taken()
     assert [body for _, _, body in taken] == [b"1", b"2", b"3", b"4", b"5"]
@@ -273,7 +280,7 @@ def test_a_message_that_comes_back_to_a_full_ephemeral_channel_comes_back_alone(
     node.ready(consumer, 5)
 
     assert outlet.taken() == [(first, 2, b"1")]
-    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (0, 2, 2)
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count, consumer.in_flight) == (0, 2, 2)
 
 
 def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, channel):
@@ -287,7 +294,11 @@ def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, ch
     node.ready(consumer, 0)
 
     assert channel.acknowledged == first + 3
-    assert (channel.depth, channel.in_flight.count, len(channel.deferred)) == (6, 1, 0)
+    assert (
+        channel.backlog.pending.count,
+        channel.backlog.in_flight.count,
+        channel.backlog.deferred.count,
+    ) == (6, 1, 0)
     channel.commit(first + 10)
     assert channel.acknowledged == first + 10 == node.topic().log.next_seq
     assert consumer.in_flight == 0
@@ -302,7 +313,7 @@ def test_a_sampling_consumer_loses_what_is_not_drawn(node, channel):
     node.ready(consumer, 10)
 
     assert bodies(outlet) == [b"0", b"3", b"4"]
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
 
 
 # --- messages that cannot be read just now
@@ -316,7 +327,8 @@ class Shelf:
         self.gaps = []
         self.reason = None
 
-    def source(self, topic_name):
+    @property
+    def segments(self):
         return self
 
     def read(self, seq, end):
@@ -346,10 +358,10 @@ def shelf():
 
 
 @pytest.fixture
-def backlog(node, shelf):
+def stored(node, shelf):
     """A channel with eight messages, of which only the last few are in memory."""
     node.broker.limits = Limits(mem_queue_size=1)
-    node.broker.sources = shelf
+    node.broker._make_store = lambda _name: shelf
     channel = node.channel()
     topic = node.topic()
     for n in range(8):
@@ -362,30 +374,30 @@ def backlog(node, shelf):
 
 
 def test_what_came_back_in_any_order_is_taken_in_the_order_of_the_file_when_it_lies_on_disk(
-    node, shelf, backlog
+    node, shelf, stored
 ):
-    consumer, outlet = node.subscribe(backlog, rdy=8)
+    consumer, outlet = node.subscribe(stored, rdy=8)
     assert first_bytes(outlet) == [b"%d" % n for n in range(8)]
-    first = backlog.log.next_seq - 8
+    first = stored.log.next_seq - 8
     node.ready(consumer, 0)
     for n in (3, 0, 4, 1, 2):
-        backlog.requeue(first + n, consumer, 0, node.now_ns)
+        stored.requeue(first + n, consumer, 0, node.now_ns)
 
     node.ready(consumer, 8)
 
     assert first_bytes(outlet) == [b"0", b"1", b"2", b"3", b"4"]
-    assert (backlog.depth, backlog.in_flight.count) == (0, 8)
+    assert (stored.backlog.pending.count, stored.backlog.in_flight.count) == (0, 8)
 
 
-def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, backlog):
-    consumer, _outlet = node.subscribe(backlog, rdy=1)
-    first = backlog.log.next_seq - 8
-    backlog.queue.append(PendingRange(first + 8, first + 8 + 1000, redelivered=False))
+def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, stored):
+    consumer, _outlet = node.subscribe(stored, rdy=1)
+    first = stored.log.next_seq - 8
+    stored.backlog.pending.entries.append(PendingRange(first + 8, first + 8 + 1000, redelivered=False))
 
-    backlog.requeue(first, consumer, 0, node.now_ns)
-    backlog._gather()
+    stored.requeue(first, consumer, 0, node.now_ns)
+    stored.backlog.pending.gather(stored.log.resident_from)
 
-    assert [(span.start - first, span.redelivered) for span in backlog.queue] == [
+    assert [(span.start - first, span.redelivered) for span in stored.backlog.pending.entries] == [
         (1, False),
         (8, False),
         (0, True),
@@ -393,19 +405,23 @@ def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(nod
 
 
 @pytest.fixture
-def apart(node, backlog):
+def apart(node, stored):
     """The same channel after its eight messages were delivered: six were requeued and two finished."""
-    consumer, outlet = node.subscribe(backlog, rdy=8)
+    consumer, outlet = node.subscribe(stored, rdy=8)
     assert len(outlet.taken()) == 8
-    first = backlog.log.next_seq - 8
+    first = stored.log.next_seq - 8
     node.ready(consumer, 0)
     for n in (7, 0, 6, 2, 3, 5):
-        backlog.requeue(first + n, consumer, 5 * SECOND, node.now_ns)
-    backlog.finish_scattered([first + 1, first + 4], consumer, node.now_ns)
+        stored.requeue(first + n, consumer, 5 * SECOND, node.now_ns)
+    stored.finish([first + 1, first + 4], consumer, node.now_ns)
     node.advance(6)
-    backlog.expire(node.now_ns)
-    assert [(start - first, end - first) for start, end in backlog.waiting()] == [(0, 1), (2, 4), (5, 8)]
-    return backlog, consumer, outlet, first
+    stored.expire(node.now_ns)
+    assert [(start - first, end - first) for start, end in stored.backlog.pending.ranges()] == [
+        (0, 1),
+        (2, 4),
+        (5, 8),
+    ]
+    return stored, consumer, outlet, first
 
 
 def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(node, apart):
@@ -414,16 +430,19 @@ def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(nod
     # Some were on disk and some in memory; each had been delivered once before.
     came = [(body[:1], attempts) for _, attempts, body in outlet.taken()]
     assert came == [(b"0", 2), (b"2", 2), (b"3", 2), (b"5", 2)]
-    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (2, 4, 4)
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count, consumer.in_flight) == (2, 4, 4)
 
     node.ready(consumer, 0)
-    channel.finish(first + 3, consumer, node.now_ns)
+    channel.finish([first + 3], consumer, node.now_ns)
     channel.touch(first + 2, consumer, 3600 * SECOND, node.now_ns)
-    assert channel.finish_scattered([first + 5, first + 4], consumer, node.now_ns)[0][0] == 1
+    assert channel.finish([first + 5, first + 4], consumer, node.now_ns)[0][0] == 1
     channel.requeue(first, consumer, 0, node.now_ns)
 
-    assert [(start - first, end - first) for start, end in channel.waiting()] == [(6, 8), (0, 1)]
-    assert (channel.depth, channel.in_flight.count) == (3, 1)
+    assert [(start - first, end - first) for start, end in channel.backlog.pending.ranges()] == [
+        (6, 8),
+        (0, 1),
+    ]
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (3, 1)
 
 
 def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
@@ -431,11 +450,13 @@ def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
     node.ready(consumer, 4)
     assert len(outlet.taken()) == 4
     node.ready(consumer, 0)
-    channel.finish(first + 2, consumer, node.now_ns)
+    channel.finish([first + 2], consumer, node.now_ns)
 
     node.advance(61)
 
-    assert merged(channel.waiting()) == [(first + n, first + m) for n, m in ((0, 1), (3, 4), (5, 8))]
+    assert merged(channel.backlog.pending.ranges()) == [
+        (first + n, first + m) for n, m in ((0, 1), (3, 4), (5, 8))
+    ]
     assert (channel.timeout_count, consumer.in_flight) == (3, 0)
 
 
@@ -446,14 +467,14 @@ def test_one_of_those_that_are_due_together_that_is_gone_is_counted_and_the_othe
     node.ready(consumer, 8)
 
     assert first_bytes(outlet) == [b"0", b"3", b"5", b"6", b"7"]
-    assert (channel.lost_count, channel.depth) == (1, 0)
+    assert (channel.lost_count, channel.backlog.pending.count) == (1, 0)
 
 
 def test_those_that_are_due_together_wait_for_a_file_that_cannot_be_read(node, shelf, apart):
     channel, consumer, outlet, _first = apart
     shelf.reason = "input/output error"
     node.ready(consumer, 8)
-    assert (outlet.taken(), channel.depth) == ([], 6)
+    assert (outlet.taken(), channel.backlog.pending.count) == ([], 6)
     shelf.reason = None
 
     node.advance(10)
@@ -469,7 +490,7 @@ def test_how_long_each_of_those_took_that_were_due_together_is_measured(node, ap
     assert len(outlet.taken()) == 4
 
     channel.touch(first + 3, consumer, 3600 * SECOND, node.now_ns)
-    channel.finish_scattered([first + 5, first + 3], consumer, node.now_ns)
+    channel.finish([first + 5, first + 3], consumer, node.now_ns)
 
     found = channel.latency.snapshot(node.now_ns)
     assert found["count"] == 2
@@ -485,23 +506,23 @@ def test_a_sampled_consumer_draws_each_of_those_that_are_due_together(node, apar
     node.ready(sampled, 8)
 
     assert first_bytes(outlet) == [b"0", b"3", b"6"]
-    assert (channel.depth, channel.in_flight.count) == (0, 3)
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (0, 3)
 
 
-def test_a_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, backlog):
-    backlog.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
-    consumer, outlet = node.subscribe(backlog, rdy=8)
+def test_a_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, stored):
+    stored.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
+    consumer, outlet = node.subscribe(stored, rdy=8)
     assert len(outlet.taken()) == 8
-    first = backlog.log.next_seq - 8
+    first = stored.log.next_seq - 8
     shelf.reason = "nothing is read"
     node.advance(2)
 
-    backlog.touch(first + 5, consumer, 60 * SECOND, node.now_ns)
-    backlog.finish_head(first, 2, consumer, node.now_ns)
-    backlog.finish_scattered([first + 7, first + 5], consumer, node.now_ns)
-    backlog.finish(first + 2, consumer, node.now_ns)
+    stored.touch(first + 5, consumer, 60 * SECOND, node.now_ns)
+    stored.finish(range(first, first + 2), consumer, node.now_ns)
+    stored.finish([first + 7, first + 5], consumer, node.now_ns)
+    stored.finish([first + 2], consumer, node.now_ns)
 
-    found = backlog.latency.snapshot(node.now_ns)
+    found = stored.latency.snapshot(node.now_ns)
     assert (found["count"], found["percentiles"][0]["value"]) == (5, 2 * SECOND)
 
 
@@ -509,42 +530,42 @@ def first_bytes(outlet):
     return [body[:1] for _, _, body in outlet.taken()]
 
 
-def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, backlog):
+def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, stored):
     shelf.reason = "too many open files"
-    _, outlet = node.subscribe(backlog, rdy=10)
-    assert (outlet.taken(), backlog.depth, backlog.lost_count) == ([], 8, 0)
-    assert backlog.stalled == "too many open files"
+    _, outlet = node.subscribe(stored, rdy=10)
+    assert (outlet.taken(), stored.backlog.pending.count, stored.lost_count) == ([], 8, 0)
+    assert stored.stalled == "too many open files"
 
     shelf.reason = None
     node.advance(0.05)
 
     assert first_bytes(outlet) == [b"%d" % n for n in range(8)]
-    assert (backlog.depth, backlog.lost_count, backlog.stalled) == (0, 0, "")
+    assert (stored.backlog.pending.count, stored.lost_count, stored.stalled) == (0, 0, "")
 
 
-def test_what_was_read_before_the_failure_is_delivered(node, shelf, backlog):
-    _, outlet = node.subscribe(backlog, rdy=1)
+def test_what_was_read_before_the_failure_is_delivered(node, shelf, stored):
+    _, outlet = node.subscribe(stored, rdy=1)
     assert first_bytes(outlet) == [b"0"]
     shelf.reason = "input/output error"
-    node.ready(next(iter(backlog.consumers)), 10)
+    node.ready(next(iter(stored.consumers)), 10)
 
-    assert (outlet.taken(), backlog.depth, backlog.in_flight.count) == ([], 7, 1)
+    assert (outlet.taken(), stored.backlog.pending.count, stored.backlog.in_flight.count) == ([], 7, 1)
 
 
-def test_a_failure_without_a_text_stalls_all_the_same(node, shelf, backlog):
+def test_a_failure_without_a_text_stalls_all_the_same(node, shelf, stored):
     shelf.reason = ""
-    node.subscribe(backlog, rdy=10)
+    node.subscribe(stored, rdy=10)
 
-    assert backlog.stalled
-    assert backlog.depth == 8
+    assert stored.stalled
+    assert stored.backlog.pending.count == 8
 
 
-def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_success(node, shelf, backlog):
+def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_success(node, shelf, stored):
     shelf.reason = "input/output error"
-    consumer, outlet = node.subscribe(backlog, rdy=1)
+    consumer, outlet = node.subscribe(stored, rdy=1)
     pauses = []
     for _ in range(10):
-        pauses.append(backlog.retry_ns - node.now_ns)
+        pauses.append(stored.retry_ns - node.now_ns)
         node.advance(pauses[-1] / 10**9)
     assert pauses[:4] == [50_000_000, 100_000_000, 200_000_000, 400_000_000]
     assert pauses[-1] == pauses[-2] == 5_000_000_000
@@ -555,12 +576,12 @@ def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_succ
     shelf.reason = "input/output error"
     node.finish(consumer, message)
 
-    assert backlog.retry_ns - node.now_ns == 50_000_000
+    assert stored.retry_ns - node.now_ns == 50_000_000
 
 
-def test_until_it_is_tried_again_nobody_reads(node, shelf, backlog):
+def test_until_it_is_tried_again_nobody_reads(node, shelf, stored):
     shelf.reason = "input/output error"
-    consumer, outlet = node.subscribe(backlog, rdy=1)
+    consumer, outlet = node.subscribe(stored, rdy=1)
     shelf.reason = None
 
     node.ready(consumer, 2)
@@ -570,9 +591,9 @@ def test_until_it_is_tried_again_nobody_reads(node, shelf, backlog):
     assert first_bytes(outlet) == [b"0", b"1"]
 
 
-def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(node, shelf, backlog):
+def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(node, shelf, stored):
     shelf.reason = "input/output error"
-    node.subscribe(backlog, rdy=1)
+    node.subscribe(stored, rdy=1)
     other = node.channel("other")
     _, outlet = node.subscribe(other, rdy=1)
 
@@ -581,40 +602,40 @@ def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(no
     assert bodies(outlet) == [b"new"]
 
 
-def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, backlog):
-    first = backlog.lowest()
+def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, stored):
+    first = stored.backlog.lowest()
     shelf.gaps = [Gap(first, first + 2, Why.DAMAGED), Gap(first + 2, first + 3, Why.COMPACTED)]
 
-    _, outlet = node.subscribe(backlog, rdy=10)
+    _, outlet = node.subscribe(stored, rdy=10)
 
     assert first_bytes(outlet) == [b"3", b"4", b"5", b"6", b"7"]
-    assert (backlog.lost_count, backlog.depth) == (2, 0)
+    assert (stored.lost_count, stored.backlog.pending.count) == (2, 0)
 
 
-def test_a_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shelf, backlog):
+def test_a_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shelf, stored):
     draws = iter([False, True] + [False] * 100)
-    consumer, outlet = node.subscribe(backlog)
+    consumer, outlet = node.subscribe(stored)
     consumer.keep = lambda: next(draws)
     shelf.reason = "too many open files"
     node.ready(consumer, 8)
     for _ in range(5):
         node.advance(10)
-    assert (outlet.taken(), backlog.depth) == ([], 7)
+    assert (outlet.taken(), stored.backlog.pending.count) == ([], 7)
 
     shelf.reason = None
     node.advance(10)
 
     assert first_bytes(outlet) == [b"1"]
-    assert backlog.depth == 0
+    assert stored.backlog.pending.count == 0
 
 
-def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, shelf, backlog):
-    consumer, _outlet = node.subscribe(backlog)
+def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, shelf, stored):
+    consumer, _outlet = node.subscribe(stored)
     consumer.keep = lambda: True
     consumer.rdy = 8
 
-    pieces = backlog.take_sampled(consumer, 8, node.now_ns)
+    pieces = deliver(stored, consumer, 8, node.now_ns)[0]
 
     # Only the last message may go beyond the limit.
     assert sum(map(len, pieces)) < TAKE_BYTES + 101_000
-    assert (len(pieces), backlog.depth) == (2, 6)
+    assert (len(pieces), stored.backlog.pending.count) == (2, 6)

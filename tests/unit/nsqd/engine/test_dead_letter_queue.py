@@ -75,7 +75,7 @@ def test_what_is_owed_no_longer_is_neither_done_nor_tried_again(below):
     dead_letter_queue.add(8, 10, REQUEUED)
     (first,) = dead_letter_queue.take(4)
 
-    dead_letter_queue.drop_below(below)
+    dead_letter_queue.remove([(0, below)])
 
     assert dead_letter_queue.count == 10 - below
     assert not dead_letter_queue.done(first)
@@ -94,7 +94,7 @@ def test_an_emptied_channel_gives_nothing_up():
     dead_letter_queue.add(0, 8, REQUEUED)
     (first,) = dead_letter_queue.take(4)
 
-    dead_letter_queue.clear()
+    dead_letter_queue.remove([(0, 10)])
 
     assert (dead_letter_queue.count, dead_letter_queue.waits) == (0, False)
     assert not dead_letter_queue.done(first)

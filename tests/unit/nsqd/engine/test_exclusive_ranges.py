@@ -61,7 +61,7 @@ def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
         node.broker.seek_channel(node.topic(), channel, first, kept)
     new = node.broker.channel(node.topic(), "new", kept)
 
-    assert [channel.depth for channel in (mine, other, new)] == [3, 2, 2]
+    assert [channel.backlog.pending.count for channel in (mine, other, new)] == [3, 2, 2]
 
 
 def test_what_could_not_be_stored_is_nobodys():
@@ -106,7 +106,7 @@ def test_what_a_paused_topic_gives_to_all_is_not_of_one_channel_alone():
     node.publish(b"1")
     node.broker.pause_topic(topic, paused=False)
 
-    assert [channel.depth for channel in (mine, other)] == [2, 2]
+    assert [channel.backlog.pending.count for channel in (mine, other)] == [2, 2]
     assert not len(topic.exclusive)
 
 

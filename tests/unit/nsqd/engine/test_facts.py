@@ -29,7 +29,7 @@ def told(node, name="c"):
 def test_what_a_consumer_answered_is_told(node, channel, first):
     consumer, _ = node.subscribe(channel, rdy=5)
     for seq in (first, first + 1, first + 4):
-        channel.finish(seq, consumer, node.now_ns)
+        channel.finish([seq], consumer, node.now_ns)
 
     assert told(node) == [(first, first + 2), (first + 4, first + 5)]
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
     _, outlet = node.subscribe(channel, rdy=100)
 
     assert [body for _, _, body in outlet.taken()] == [b"5", b"6", b"7", b"8", b"9"]
-    assert channel.lowest() == first + 5
+    assert channel.backlog.lowest() == first + 5
     assert told(node) == []
     assert facts.stored_ranges(topic) == [(first + 5, first + 10)]
 

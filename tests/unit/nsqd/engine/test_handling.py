@@ -1,7 +1,6 @@
 import pytest
 
 from nsqd.engine import replay
-from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.message_status import StatusSnapshot
 from nsqd.engine.state import take_change
 from tests.support.engine import SECOND, Node
@@ -43,15 +42,18 @@ def test_messages_are_finished_wherever_they_are(node, channel, first, consumer)
     assert finish(node, channel, first, first + 3, first + 5, first - 1, first + 99) == 3
 
     assert states(node, channel, first) == "fiwfwf"
-    assert (channel.depth, len(channel.deferred), channel.in_flight.count) == (2, 0, 1)
+    assert (
+        channel.backlog.pending.count,
+        channel.backlog.deferred.count,
+        channel.backlog.in_flight.count,
+    ) == (2, 0, 1)
     assert consumer.in_flight == 1
 
 
 def test_a_consumer_that_finishes_what_was_taken_from_it_is_told(node, channel, first, consumer):
     finish(node, channel, first)
 
-    with pytest.raises(NotInFlight):
-        channel.finish(first, consumer, node.now_ns)
+    assert [index for index, _ in channel.finish([first], consumer, node.now_ns)] == [0]
 
 
 def test_what_is_finished_already_is_not_counted(node, channel, first):
@@ -63,8 +65,8 @@ def test_a_message_in_flight_waits_again_behind_the_others_and_was_delivered(nod
     assert defer(node, channel, first) == 1
 
     assert states(node, channel, first) == "wiwwwd"
-    assert channel.attempts == {first: 1}
-    assert [span.start for span in channel.queue] == [first + 2, first]
+    assert channel.backlog.attempts == {first: 1}
+    assert [span.start for span in channel.backlog.pending.entries] == [first + 2, first]
     assert consumer.in_flight == 1
 
 
@@ -74,16 +76,16 @@ def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
     assert states(node, channel, first) == "didwwd"
     node.advance(6)
     assert states(node, channel, first) == "wiwwwd"
-    assert channel.attempts == {first: 1}
+    assert channel.backlog.attempts == {first: 1}
 
 
 def test_a_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first):
     defer(node, channel, first + 5)
 
     assert states(node, channel, first) == "wwwwww"
-    assert channel.attempts == {}
+    assert channel.backlog.attempts == {}
     node.advance(10)
-    assert channel.depth == 6
+    assert channel.backlog.pending.count == 6
 
 
 def test_what_a_paused_topic_holds_back_is_left_alone(node, channel):
@@ -109,17 +111,17 @@ def test_notes_do_the_same_once_and_twice(node, channel, first):
     for _ in range(2):
         for note in node.topic()._notes:
             replay.apply(other.topic(), note)
-        redelivered.release_due(other.now_ns)
+        redelivered.backlog.release_due(other.now_ns)
         assert states(other, redelivered, first) == states(node, channel, first) == "ffdwww"
-        assert sorted(redelivered.deferred) == sorted(channel.deferred)
-        assert redelivered.attempts == channel.attempts == {}
+        assert sorted(redelivered.backlog.deferred) == sorted(channel.backlog.deferred)
+        assert redelivered.backlog.attempts == channel.backlog.attempts == {}
 
 
 def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
     """The checkpoint gives it a due time that has passed, so after a start it is delivered at once."""
-    take_change(channel)
+    take_change(channel.backlog, channel)
 
     defer(node, channel, first + 5)
 
-    dues = take_change(channel).journals[0].dues
+    dues = take_change(channel.backlog, channel).journals[0].dues
     assert list(dues) == [node.now_ns, first + 5, first + 6]

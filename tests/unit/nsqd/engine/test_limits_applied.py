@@ -27,7 +27,7 @@ def requeue(node, channel, consumer, message_id, delay_ns=0):
 
 
 def moves(channel):
-    return [(move.end - move.start, move.reason) for move in channel.dead_letter_queue.take(100)]
+    return [(move.end - move.start, move.reason) for move in channel.backlog.dead_letter_queue.take(100)]
 
 
 # --- bounds ---
@@ -39,7 +39,7 @@ def test_the_oldest_go_when_there_are_too_many(node):
 
     node.publish(b"1", b"2", b"3", b"4", b"5")
 
-    assert (channel.depth, channel.dropped_count) == (3, 2)
+    assert (channel.backlog.pending.count, channel.dropped_count) == (3, 2)
     _, outlet = node.subscribe(channel, rdy=10)
     assert bodies(outlet) == [b"3", b"4", b"5"]
     assert channel.changed
@@ -52,7 +52,7 @@ def test_what_is_dropped_is_owed_by_nobody(node):
     end = node.topic().log.next_seq
 
     assert node.topic().wanted(0, end) == [(end - 1, end)]
-    assert channel.count() == 1
+    assert channel.backlog.count() == 1
 
 
 def test_what_is_in_flight_is_not_dropped_and_counts(node):
@@ -64,7 +64,11 @@ def test_what_is_in_flight_is_not_dropped_and_counts(node):
 
     node.publish(b"3", b"4")
 
-    assert (channel.in_flight.count, channel.depth, channel.dropped_count) == (2, 1, 1)
+    assert (channel.backlog.in_flight.count, channel.backlog.pending.count, channel.dropped_count) == (
+        2,
+        1,
+        1,
+    )
     node.finish(consumer, first)
     node.finish(consumer, second)
     assert bodies(outlet) == [b"4"]
@@ -76,7 +80,7 @@ def test_a_bound_that_comes_later_holds_at_once(node):
 
     hold(node, max_depth=2, drop_oldest=True)
 
-    assert (channel.depth, channel.dropped_count) == (2, 1)
+    assert (channel.backlog.pending.count, channel.dropped_count) == (2, 1)
 
 
 def test_a_topic_without_a_channel_is_bounded(node):
@@ -85,7 +89,7 @@ def test_a_topic_without_a_channel_is_bounded(node):
     node.publish(b"1", b"2", b"3")
 
     topic = node.topic()
-    assert (topic.backlog.depth, topic.backlog.dropped_count) == (2, 1)
+    assert (topic.backlog.pending.count, topic.dropped_count) == (2, 1)
     _, outlet = node.subscribe(node.channel(), rdy=10)
     assert bodies(outlet) == [b"2", b"3"]
 
@@ -97,7 +101,7 @@ def test_without_a_policy_nothing_goes(node):
 
     node.publish(b"1", b"2", b"3")
 
-    assert channel.depth == 3
+    assert channel.backlog.pending.count == 3
 
 
 # --- time to live ---
@@ -114,7 +118,7 @@ def test_what_was_published_too_long_ago_is_not_delivered(node):
     _, outlet = node.subscribe(channel, rdy=10)
 
     assert bodies(outlet) == [b"young"]
-    assert (channel.expired_count, channel.count()) == (1, 1)
+    assert (channel.expired_count, channel.backlog.count()) == (1, 1)
 
 
 def test_messages_expire_though_nobody_takes_any(node):
@@ -125,8 +129,8 @@ def test_messages_expire_though_nobody_takes_any(node):
     assert node.broker.next_due_ns() == node.now_ns + 10 * SECOND
     node.advance(10)
 
-    assert (channel.depth, channel.expired_count) == (0, 2)
-    assert channel.lowest() is None
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 2)
+    assert channel.backlog.lowest() is None
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -143,13 +147,13 @@ def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(no
     node.advance(300)
     node.publish(b"2")
     node.advance(299)
-    assert channel.depth == 3 - finished
+    assert channel.backlog.pending.count == 3 - finished
 
     node.advance(1)
 
-    assert (channel.depth, channel.expired_count) == (1, 2 - finished)
+    assert (channel.backlog.pending.count, channel.expired_count) == (1, 2 - finished)
     node.advance(300)
-    assert (channel.depth, channel.expired_count) == (0, 3 - finished)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 3 - finished)
 
 
 def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through(node, monkeypatch):
@@ -160,7 +164,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     node.broker.wall.offset_ns -= 3600 * SECOND
     node.publish(b"1")
     node.advance(600)
-    assert channel.depth == 4
+    assert channel.backlog.pending.count == 4
     assert node.now_ns < channel.expiry_ns <= node.now_ns + 600 * SECOND
 
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -168,7 +172,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     node.ready(consumer, 0)
     node.advance(600)
 
-    assert (channel.depth, channel.expired_count) == (0, 3)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 3)
 
 
 def test_one_that_came_back_expires_as_well(node):
@@ -202,9 +206,9 @@ def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node):
 
     assert channel.expiry_ns == looked_ns > node.now_ns
     assert bodies(outlet) == [b"3", b"1"]
-    assert channel.depth == 1
+    assert channel.backlog.pending.count == 1
     node.advance(9)
-    assert (channel.depth, channel.expired_count) == (0, 1)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 1)
 
 
 def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node):
@@ -259,7 +263,7 @@ def test_what_a_pause_held_back_expires_when_it_is_handed_on(node):
     node.broker.pause_topic(node.topic(), paused=False)
     node.turn()
 
-    assert (channel.depth, channel.expired_count) == (0, 2)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 2)
 
 
 def test_what_somebody_goes_back_to_has_expired_already(node):
@@ -271,12 +275,12 @@ def test_what_somebody_goes_back_to_has_expired_already(node):
     hold(node, ttl_ns=10 * SECOND)
     node.advance(11)
     expire_later(node, channel)
-    start, end = channel.end - 2, channel.end
+    start, end = channel.backlog.end - 2, channel.backlog.end
 
     node.broker.seek_channel(node.topic(), channel, start, [(start, end)])
     node.turn()
 
-    assert (channel.depth, channel.expired_count) == (1, 1)
+    assert (channel.backlog.pending.count, channel.expired_count) == (1, 1)
 
 
 def test_what_expired_is_a_dead_letter_where_that_is_said(node):
@@ -286,7 +290,7 @@ def test_what_expired_is_a_dead_letter_where_that_is_said(node):
 
     node.advance(10)
 
-    assert (channel.depth, channel.expired_count, channel.count()) == (0, 2, 2)
+    assert (channel.backlog.pending.count, channel.expired_count, channel.backlog.count()) == (0, 2, 2)
     assert moves(channel) == [(2, EXPIRED)]
 
 
@@ -297,7 +301,7 @@ def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node):
 
     hold(node, ttl_ns=SECOND)
 
-    assert (channel.depth, channel.expired_count) == (0, 1)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, 1)
 
 
 # --- attempts ---
@@ -316,8 +320,12 @@ def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node):
         requeue(node, channel, consumer, message_id)
 
     assert outlet.taken() == []
-    assert (channel.depth, channel.in_flight.count, channel.count()) == (0, 0, 1)
-    (move,) = channel.dead_letter_queue.take(10)
+    assert (channel.backlog.pending.count, channel.backlog.in_flight.count, channel.backlog.count()) == (
+        0,
+        0,
+        1,
+    )
+    (move,) = channel.backlog.dead_letter_queue.take(10)
     assert (move.reason, move.client) == (REQUEUED, "me")
 
 
@@ -328,14 +336,13 @@ def test_it_is_owed_until_it_is_there(node):
     consumer, outlet = node.subscribe(channel, rdy=1)
     requeue(node, channel, consumer, *ids_of(outlet))
     seq = node.topic().log.next_seq - 1
-    assert channel.pending(0, seq + 1) == [(seq, seq + 1)]
+    assert channel.backlog.unfinished(0, seq + 1) == [(seq, seq + 1)]
 
-    (move,) = channel.dead_letter_queue.take(10)
-    channel.dead_letter_queue.done(move)
+    (move,) = channel.backlog.dead_letter_queue.take(10)
     channel.finish_dead(move)
 
-    assert channel.pending(0, seq + 1) == []
-    assert (channel.count(), channel.dead_count, channel.attempts) == (0, 1, {})
+    assert channel.backlog.unfinished(0, seq + 1) == []
+    assert (channel.backlog.count(), channel.dead_count, channel.backlog.attempts) == (0, 1, {})
 
 
 @pytest.mark.parametrize("delay", [0, SECOND])
@@ -357,10 +364,10 @@ def test_time_outs_count_like_requeues(node):
     node.subscribe(channel, rdy=2, msg_timeout=1)
 
     node.advance(1)
-    assert channel.in_flight.count == 2
+    assert channel.backlog.in_flight.count == 2
     node.advance(1)
 
-    assert channel.in_flight.count == 0
+    assert channel.backlog.in_flight.count == 0
     assert moves(channel) == [(1, TIMED_OUT), (1, TIMED_OUT)]
 
 
@@ -371,12 +378,12 @@ def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node):
 
     for _ in range(2):
         consumer, _ = node.subscribe(channel, rdy=1)
-        assert channel.in_flight.count == 1
+        assert channel.backlog.in_flight.count == 1
         node.broker.leave(consumer)
         node.turn()
 
     assert moves(channel) == [(1, RETURNED)]
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
 
 
 def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
@@ -390,7 +397,11 @@ def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
     node.broker.leave(consumer)
     node.advance(9)
 
-    assert (channel.dead_letter_queue.count, channel.expired_count, channel.count()) == (0, 1, 0)
+    assert (channel.backlog.dead_letter_queue.count, channel.expired_count, channel.backlog.count()) == (
+        0,
+        1,
+        0,
+    )
 
 
 def test_emptying_a_channel_leaves_no_dead_letters(node):
@@ -402,7 +413,7 @@ def test_emptying_a_channel_leaves_no_dead_letters(node):
 
     channel.empty()
 
-    assert (channel.count(), channel.dead_letter_queue.count) == (0, 0)
+    assert (channel.backlog.count(), channel.backlog.dead_letter_queue.count) == (0, 0)
 
 
 def test_an_acknowledged_position_covers_dead_letters(node):
@@ -414,7 +425,7 @@ def test_an_acknowledged_position_covers_dead_letters(node):
 
     channel.commit(node.topic().log.next_seq)
 
-    assert channel.count() == 0
+    assert channel.backlog.count() == 0
 
 
 # --- delays ---
@@ -429,9 +440,9 @@ def test_what_comes_back_waits_longer_each_time(node):
     for delay in (1, 2, 3, 3):
         requeue(node, channel, consumer, *ids_of(outlet))
         node.advance(delay - 0.5)
-        assert (len(channel.deferred), outlet.taken()) == (1, [])
+        assert (channel.backlog.deferred.count, outlet.taken()) == (1, [])
         node.advance(0.6)
-        assert len(channel.deferred) == 0
+        assert channel.backlog.deferred.count == 0
 
 
 def test_a_time_out_waits_as_well(node):
@@ -442,7 +453,7 @@ def test_a_time_out_waits_as_well(node):
 
     node.advance(1)
 
-    assert (channel.in_flight.count, len(channel.deferred)) == (0, 1)
+    assert (channel.backlog.in_flight.count, channel.backlog.deferred.count) == (0, 1)
 
 
 def test_the_delay_of_the_client_counts_where_there_is_one(node):
@@ -454,7 +465,7 @@ def test_the_delay_of_the_client_counts_where_there_is_one(node):
     requeue(node, channel, consumer, *ids_of(outlet), delay_ns=60 * SECOND)
     node.advance(2)
 
-    assert len(channel.deferred) == 1
+    assert channel.backlog.deferred.count == 1
 
 
 def test_what_a_leaving_consumer_had_does_not_wait(node):
@@ -465,4 +476,4 @@ def test_what_a_leaving_consumer_had_does_not_wait(node):
 
     node.broker.leave(consumer)
 
-    assert channel.depth == 1
+    assert channel.backlog.pending.count == 1

@@ -21,9 +21,9 @@ def test_what_waits_has_its_place(node, channel):
     node.publish(*bodies(3))
 
     assert [(one.state, one.place) for one in states(node, channel)] == [
-        (MessageState.WAITING, 1),
-        (MessageState.WAITING, 2),
-        (MessageState.WAITING, 3),
+        (MessageState.PENDING, 1),
+        (MessageState.PENDING, 2),
+        (MessageState.PENDING, 3),
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_run_is_not_broken_by_looking_at_its_middle(node, channel):
     states(node, channel)
 
     first = node.topic().log.log_start
-    assert channel.in_flight.unbroken(first, consumer) == 5
+    assert channel.backlog.in_flight.unbroken(first, consumer) == 5
 
 
 def test_what_was_requeued_waits_behind_the_others(node, channel):
@@ -72,7 +72,7 @@ def test_what_is_deferred_has_its_due_time(node, channel):
 
     found = states(node, channel)
 
-    assert [one.state for one in found] == [MessageState.DEFERRED, MessageState.WAITING]
+    assert [one.state for one in found] == [MessageState.DEFERRED, MessageState.PENDING]
     assert found[0].until_ns == node.now_ns + 9 * SECOND
 
 
@@ -86,8 +86,8 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
     found = states(node, channel)
 
     assert [(one.state, one.place) for one in found] == [
-        (MessageState.WAITING, 1),
-        (MessageState.WAITING, 0),
+        (MessageState.PENDING, 1),
+        (MessageState.PENDING, 0),
         (MessageState.DEFERRED, 0),
     ]
 

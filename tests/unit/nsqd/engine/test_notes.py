@@ -38,12 +38,12 @@ def state(topic):
     """The state that survives a restart: what each channel and the topic owe, and which are paused."""
     return {
         owner: (
-            sorted((span.start, span.end) for span in pending.queue),
-            sorted(pending.deferred),
-            dict(pending.attempts),
-            getattr(pending, "paused", topic.paused),
+            sorted(backlog.pending.ranges()),
+            sorted(backlog.deferred),
+            dict(backlog.attempts),
+            topic.channels[owner].paused if owner else topic.paused,
         )
-        for owner, pending in [("", topic.backlog), *topic.channels.items()]
+        for owner, backlog in [("", topic.backlog), *((n, c.backlog) for n, c in topic.channels.items())]
     } | {"held": topic.awaiting_registration}
 
 
@@ -64,7 +64,7 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
     node.broker.channel(topic, "later", [(end - 2, end)])
     twin.learn(times)
 
-    assert twin.topic.channels["later"].pending(0, end) == [(end - 2, end)]
+    assert twin.topic.channels["later"].backlog.unfinished(0, end) == [(end - 2, end)]
     assert state(twin.topic) == state(topic)
 
 
@@ -137,8 +137,8 @@ def test_emptying_a_topic_drops_nothing_that_waits_because_an_earlier_note_is_lo
     twin.learn(times)
 
     end = topic.log.next_seq
-    assert topic.channels["a"].pending(0, end) == [(end - 2, end - 1)]
-    assert twin.topic.backlog.pending(0, end) == [(end - 2, end - 1)]
+    assert topic.channels["a"].backlog.unfinished(0, end) == [(end - 2, end - 1)]
+    assert twin.topic.backlog.unfinished(0, end) == [(end - 2, end - 1)]
 
 
 def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
@@ -157,46 +157,52 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
     node.broker.dirty[node.topic()] = None
     twin.learn()
     consumer, _ = node.subscribe(channel, rdy=3)
-    second = channel.in_flight.lowest() + 1
+    second = channel.backlog.in_flight.ranges()[0][0] + 1
     channel.requeue(second, consumer, 5 * SECOND, node.now_ns)
     node.broker.defer(channel, second, node.now_ns + 5 * SECOND)
 
     for _ in range(2):
         note = node.topic().staged_notes()[-1]
         replay.apply(twin.topic, note)
-        restored = twin.topic.channels["c"]
-        assert [(span.start, span.end) for span in restored.queue] == [
+        restored = twin.topic.channels["c"].backlog
+        assert restored.pending.ranges() == [
             (second - 1, second),
             (second + 1, second + 2),
         ]
         assert list(restored.deferred) == [(node.now_ns + 5 * SECOND, second)]
         assert restored.attempts == {second: 1}
-        assert restored.depth == 2
+        assert restored.pending.count == 2
 
 
 def test_a_message_that_came_back_twice_has_the_later_due_time(node):
     channel = node.channel()
-    channel.extend(10, 12)
+    channel.backlog.begin(10)
+    channel.backlog.extend(10, 12)
     topic = node.topic()
     for due in (100, 200):
         replay.apply(topic, notes.encode(notes.DEFER, "c", messages=[[10, due, 3]]))
 
-    assert list(channel.deferred) == [(200, 10)]
-    assert (channel.depth, channel.attempts) == (1, {10: 3})
+    assert list(channel.backlog.deferred) == [(200, 10)]
+    assert (channel.backlog.pending.count, channel.backlog.attempts) == (1, {10: 3})
 
 
 def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node):
     channel = node.channel()
-    channel.extend(11, 12)
+    channel.backlog.extend(11, 12)
 
     replay.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
 
-    assert (list(channel.deferred), channel.attempts, channel.depth) == ([], {}, 1)
+    assert (list(channel.backlog.deferred), channel.backlog.attempts, channel.backlog.pending.count) == (
+        [],
+        {},
+        1,
+    )
 
 
 def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
     channel = node.channel()
-    channel.extend(10, 11)
+    channel.backlog.begin(10)
+    channel.backlog.extend(10, 11)
     topic = node.topic()
     topic.staged_notes().clear()
     topic.wall.offset_ns = 7
@@ -206,7 +212,7 @@ def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
 
     replay.apply(topic, note)
 
-    assert list(channel.deferred) == [(106, 10)]
+    assert list(channel.backlog.deferred) == [(106, 10)]
 
 
 def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
@@ -219,12 +225,13 @@ def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
 
 def test_making_a_channel_that_is_there_changes_nothing(node):
     channel = node.channel()
-    channel.extend(10, 20)
+    channel.backlog.begin(10)
+    channel.backlog.extend(10, 20)
 
     replay.apply(node.topic(), notes.encode(notes.CREATE, "c"))
 
     assert node.topic().channels["c"] is channel
-    assert channel.depth == 10
+    assert channel.backlog.pending.count == 10
 
 
 def test_what_lives_in_memory_only_leaves_no_note(node):
@@ -257,7 +264,7 @@ def test_a_refused_publish_leaves_the_notes_of_other_clients(node):
     node.publish(b"1")
     topic, consumer = node.topic(), node.subscribe(channel, rdy=1)[0]
     node.broker.pause_channel(topic, channel, paused=True)
-    channel.requeue(channel.in_flight.lowest(), consumer, 5 * SECOND, node.now_ns)
+    channel.requeue(channel.backlog.in_flight.ranges()[0][0], consumer, 5 * SECOND, node.now_ns)
     node.broker.defer(channel, 1, node.now_ns + 5 * SECOND)
     topic.stage_for(channel.name, Batch([b"refused"]), node.now_ns)
 
@@ -271,11 +278,11 @@ def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     topic, consumer = node.topic(), node.subscribe(channel, rdy=2)[0]
-    first = channel.in_flight.lowest()
+    first = channel.backlog.in_flight.ranges()[0][0]
     node.broker.pause_channel(topic, channel, paused=True)
     node.broker.put_off_messages(topic, channel, [first + 1], 5 * SECOND, node.now_ns)
     kept = [note for note in topic.staged_notes() if b"pause" in note]
-    take_change(channel)
+    take_change(channel.backlog, channel)
     topic.take_changed()
     channel.requeue(first, consumer, 5 * SECOND, node.now_ns)
     for _ in range(2):
@@ -285,7 +292,7 @@ def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):
 
     assert topic.staged_notes() == kept
     assert topic.take_changed()
-    (journal,) = take_change(channel).journals
+    (journal,) = take_change(channel.backlog, channel).journals
     assert list(journal.dues) == [node.now_ns + 5 * SECOND, first, first + 1]
 
 

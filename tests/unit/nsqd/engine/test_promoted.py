@@ -88,14 +88,14 @@ def test_messages_without_a_channel_go_to_all_existing_channels(owner):
     for channel in channels:
         _, outlet = owner.subscribe(channel, rdy=100)
         assert bodies(outlet) == [b"early"]
-    assert copy.backlog.depth == 0
+    assert copy.backlog.pending.count == 0
 
 
 def test_messages_without_a_channel_go_to_the_first_new_channel(owner):
     origin = Node()
     origin.publish(b"early")
     copy = owner.promote(origin.topic())
-    assert copy.backlog.depth == 1
+    assert copy.backlog.pending.count == 1
 
     _, outlet = owner.subscribe(owner.channel("a"), rdy=100)
     _, late = owner.subscribe(owner.channel("b"), rdy=100)
@@ -135,7 +135,7 @@ def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
         assert say(owner, consumer, line) == b""
 
     assert facts.facts(copy, "c").finished == [(first, first + 10)]
-    assert channel.lowest() is None
+    assert channel.backlog.lowest() is None
     assert (consumer.in_flight, consumer.finish_count) == (0, 13)
 
 
@@ -195,7 +195,7 @@ def test_a_leaving_consumer_returns_messages_of_all_logs(origin, owner):
 
     owner.broker.leave(consumer)
 
-    assert (channel.depth, copy.channels["c"].depth) == (1, 10)
+    assert (channel.backlog.pending.count, copy.channels["c"].backlog.pending.count) == (1, 10)
     assert promoted.in_flight(copy) == {}
     _, outlet = owner.subscribe(channel, rdy=100)
     assert len(bodies(outlet)) == 11
@@ -339,7 +339,7 @@ def test_policies_of_the_own_channel_apply_to_a_copy(origin, owner):
 
     say(owner, consumer, b"REQ " + message_id + b" 0\n")
 
-    assert copy.channels["c"].dead_letter_queue.count == 1
+    assert copy.channels["c"].backlog.dead_letter_queue.count == 1
 
 
 def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, first):
@@ -391,7 +391,7 @@ def test_withheld_messages_are_not_delivered(origin, owner, first):
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
 
     assert bodies(outlet) == [b"2", b"3", b"4"]
-    assert copy.channels["c"].depth == 0
+    assert copy.channels["c"].backlog.pending.count == 0
     assert facts.facts(copy, "c").finished == []
 
     suspend_only(owner, copy, [])
@@ -440,18 +440,18 @@ def test_learn_finishes_and_notes_messages_of_the_own_topic(origin, owner, first
     learned = promoted.learn(origin.broker, origin.topic(), "c", told, stored=list)
 
     assert learned == 4
-    assert origin.channel().lowest() == first + 4
+    assert origin.channel().backlog.lowest() == first + 4
     (noted,) = origin.topic().staged_notes()
     replay.apply(redelivered, noted)
     replay.apply(redelivered, noted)
-    assert redelivered.channels["c"].lowest() == first + 4
+    assert redelivered.channels["c"].backlog.lowest() == first + 4
 
 
 def test_channel_state_of_another_generation_is_ignored(origin, first):
     told = ChannelFacts(generation(), [(first, first + 10)])
 
     assert promoted.learn(origin.broker, origin.topic(), "c", told, stored=list) == 0
-    assert origin.channel().depth == 10
+    assert origin.channel().backlog.pending.count == 10
 
 
 def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
@@ -465,11 +465,11 @@ def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
 
     made = origin.topic().channels["n"]
     assert made.generation == told.generation
-    assert made.waiting() == [(first + 7, first + 10)]
+    assert made.backlog.pending.ranges() == [(first + 7, first + 10)]
     for note in noted:
         replay.apply(copy, note)
     assert copy.channels["n"].generation == told.generation
-    assert copy.channels["n"].waiting() == [(first + 7, first + 10)]
+    assert copy.channels["n"].backlog.pending.ranges() == [(first + 7, first + 10)]
 
 
 def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner):

@@ -6,12 +6,11 @@ from nsqd.engine import notes
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.settings import Settings
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import NoSource
 
 
 @pytest.fixture
 def topic():
-    return ReplicaTopic("t", "origin", MessageIds(3), NoSource())
+    return ReplicaTopic("t", "origin", MessageIds(3), None)
 
 
 def test_channels_have_the_origins_ids(topic):
@@ -35,12 +34,12 @@ def test_a_new_channel_withholds_what_the_topic_withholds(topic):
 
     channel = topic.add_channel("c")
 
-    assert channel.waiting() == [(0, 4)]
-    assert channel.pending(0, 10) == [(0, 10)]
+    assert channel.backlog.pending.ranges() == [(0, 4)]
+    assert channel.backlog.unfinished(0, 10) == [(0, 10)]
 
 
 def test_no_message_ids_are_remembered():
     def settings_of(_topic, _channel):
         return Settings(dedup_window_ns=10**9)
 
-    assert ReplicaTopic("t", "origin", MessageIds(3), NoSource(), None, settings_of).published is None
+    assert ReplicaTopic("t", "origin", MessageIds(3), None, None, settings_of).published is None

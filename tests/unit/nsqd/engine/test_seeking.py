@@ -50,7 +50,7 @@ def test_a_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
     seek(node, channel, first + 7)
 
     assert states(node, channel, first) == ["f"] * 7 + ["w"] * 3
-    assert channel.depth == 3
+    assert channel.backlog.pending.count == 3
 
 
 def test_only_what_is_kept_is_owed_again(node, channel):
@@ -71,7 +71,7 @@ def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel
     seek(node, channel, first + 4)
 
     assert states(node, channel, first) == [*"ffffiiwwww"]
-    assert (consumer.in_flight, channel.in_flight.count, channel.depth) == (2, 2, 4)
+    assert (consumer.in_flight, channel.backlog.in_flight.count, channel.backlog.pending.count) == (2, 2, 4)
     node.finish(consumer, ids[4])
     assert states(node, channel, first) == [*"fffffiwwww"]
 
@@ -88,7 +88,7 @@ def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
     seek(node, channel, first)
 
     assert states(node, channel, first) == [*"wwwd"]
-    assert channel.attempts == {first: 1}
+    assert channel.backlog.attempts == {first: 1}
     node.advance(6)
     assert states(node, channel, first) == [*"wwww"]
 
@@ -122,7 +122,7 @@ def test_what_the_topic_holds_back_comes_once_though_the_channel_was_set_to_a_pl
     seek(node, channel, first + 4)
 
     seek(node, channel, first)
-    assert channel.depth == 2
+    assert channel.backlog.pending.count == 2
     node.broker.pause_topic(node.topic(), paused=False)
 
     assert sorted(delivered(node, channel)) == list(range(first, first + 6))
@@ -181,7 +181,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
             seeking.seek(topic, channel, position, [(first, topic.log.next_seq)])
             awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
         elif what == "finish" and awaiting_registration:
-            channel.finish(awaiting_registration.pop(n % len(awaiting_registration)), consumer, node.now_ns)
+            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
             awaiting_registration += [
@@ -198,15 +198,16 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
             slots.end(job)
             state = CheckpointSlots(Disk(), folder).load(lambda _: None)
             read = Node()
-            restored = read.channel()
+            restored = read.channel().backlog
             state.channels["c"].fill(restored)
-            assert restored.pending(0, 1 << 54) == channel.pending(0, 1 << 54)
-            assert sorted(restored.deferred) == sorted(channel.deferred)
-            flying = {seq: channel.attempts.get(seq, 1) for seq in awaiting_registration}
-            assert restored.attempts == channel.attempts | flying
+            assert restored.unfinished(0, 1 << 54) == channel.backlog.unfinished(0, 1 << 54)
+            assert sorted(restored.deferred) == sorted(channel.backlog.deferred)
+            flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in awaiting_registration}
+            assert restored.attempts == channel.backlog.attempts | flying
             assert state.channels["c"].committed == channel.committed
-    assert channel.depth + len(channel.deferred) + channel.in_flight.count == sum(
-        end - start for start, end in channel.pending(0, 1 << 54)
+    assert (
+        channel.backlog.pending.count + channel.backlog.deferred.count + channel.backlog.in_flight.count
+        == sum(end - start for start, end in channel.backlog.unfinished(0, 1 << 54))
     )
     assert all(
         one.state is not MessageState.FINISHED
@@ -255,7 +256,7 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
             node.broker.commit_channel(topic, channel, position)
             awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
         elif what == "finish" and awaiting_registration:
-            channel.finish(awaiting_registration.pop(n % len(awaiting_registration)), consumer, node.now_ns)
+            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
             awaiting_registration += [
@@ -267,17 +268,17 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
         elif what == "time":
             node.advance(n)
         in_turn = [
-            channel.waiting(),
-            [(start, end) for _, start, end in channel.deferred.runs()],
-            channel.in_flight.ranges(),
-            topic.backlog.waiting(),
+            channel.backlog.pending.ranges(),
+            [(start, end) for _, start, end in channel.backlog.deferred.runs()],
+            channel.backlog.in_flight.ranges(),
+            topic.backlog.pending.ranges(),
             [(start, end) for _, start, end in topic.backlog.deferred.runs()],
         ]
         places = [seq for ranges in in_turn for start, end in ranges for seq in range(start, end)]
         assert len(places) == len(set(places)), (what, n)
         assert set(awaiting_registration) == {seq for start, end in in_turn[2] for seq in range(start, end)}
         beyond = topic.backlog.lowest()
-        pending = {seq for start, end in channel.pending(0, 1 << 54) for seq in range(start, end)}
+        pending = {seq for start, end in channel.backlog.unfinished(0, 1 << 54) for seq in range(start, end)}
         here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}
         assert pending == here or (beyond is not None and here == {seq for seq in pending if seq < beyond})
 
@@ -293,8 +294,8 @@ def keeper(node, channel, tmp_path):
         job.run(Disk())
         slots.end(job)
         restored = Node().channel()
-        CheckpointSlots(Disk(), tmp_path).load(lambda _: None).channels["c"].fill(restored)
-        return restored
+        CheckpointSlots(Disk(), tmp_path).load(lambda _: None).channels["c"].fill(restored.backlog)
+        return restored.backlog
 
     return keeper
 
@@ -320,8 +321,8 @@ def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back
 
     seek(node, channel, first)
 
-    assert keeper().pending(0, first + 99) == [(first, first + 10)]
-    assert keeper().pending(0, first + 99) == [(first, first + 10)]
+    assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
+    assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
 
 
 def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keeper):
@@ -332,7 +333,7 @@ def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keepe
 
     seek(node, channel, first)
 
-    assert (len(keeper().deferred), keeper().attempts) == (0, {})
+    assert (keeper().deferred.count, keeper().attempts) == (0, {})
 
 
 def test_what_only_the_other_checkpoint_was_told_before_the_seek_is_not_told_after_it(node, channel, keeper):
@@ -343,7 +344,7 @@ def test_what_only_the_other_checkpoint_was_told_before_the_seek_is_not_told_aft
 
     seek(node, channel, first)
 
-    assert (len(keeper().deferred), len(keeper().deferred)) == (0, 0)
+    assert (keeper().deferred.count, keeper().deferred.count) == (0, 0)
 
 
 def test_a_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):

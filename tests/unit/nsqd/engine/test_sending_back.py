@@ -27,12 +27,12 @@ def give(node, channel, *bodies):
 
 
 def depths(node):
-    return {name: channel.depth for name, channel in node.topic().channels.items()}
+    return {name: channel.backlog.pending.count for name, channel in node.topic().channels.items()}
 
 
 def pending(node, name):
     channel = node.topic().channels[name]
-    return channel.pending(0, node.topic().log.next_seq)
+    return channel.backlog.unfinished(0, node.topic().log.next_seq)
 
 
 def test_one_channel_is_owed_it_and_no_other(node):
@@ -78,7 +78,7 @@ def test_after_a_crash_it_is_owed_as_before(node, name):
 
     assert depths(node) == {"mine": 6 if name == "mine" else 4, "other": 4}
     channel = topic.channels["other"]
-    assert channel.pending(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
+    assert channel.backlog.unfinished(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
 
 
 def test_what_could_not_be_stored_is_forgotten(node):
@@ -133,7 +133,7 @@ def test_what_is_in_hand_is_not_there_and_stays_there(node):
 
     finish(topic, [seq])
 
-    assert [channel.in_flight.count for channel in topic.channels.values()] == [1, 1]
+    assert [channel.backlog.in_flight.count for channel in topic.channels.values()] == [1, 1]
     assert pending(node, "mine") == [(seq, seq + 1)]
 
 
@@ -146,4 +146,4 @@ def test_before_the_first_channel_it_is_there_as_well():
     assert is_there(topic, first)
     finish(topic, [first])
 
-    assert (is_there(topic, first), topic.backlog.depth) == (False, 1)
+    assert (is_there(topic, first), topic.backlog.pending.count) == (False, 1)

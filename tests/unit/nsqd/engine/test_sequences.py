@@ -1,4 +1,4 @@
-from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
 from nsqd.log.batches import Batch
@@ -27,7 +27,7 @@ def test_numbers_are_used_upwards_only():
 
 
 def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_filled():
-    broker = Broker(MessageIds(1), Limits(), NoSources())
+    broker = Broker(MessageIds(1), Limits(), lambda _name: None)
     topic = broker.topic("t", NOW)
     first = topic.log.next_seq
     # More than a million messages per second, and half of them are refused.
@@ -45,7 +45,7 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
 
 
 def test_the_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():
-    broker = Broker(MessageIds(1), Limits(), NoSources())
+    broker = Broker(MessageIds(1), Limits(), lambda _name: None)
     broker.topic("a", NOW).stage_batch(Batch([b"x"] * 5000), NOW)
     end = broker.topics["a"].sequence_end
     broker.delete_topic("a")

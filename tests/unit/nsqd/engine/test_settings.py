@@ -1,6 +1,6 @@
 import pytest
 
-from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.log.ids import MessageIds
@@ -11,7 +11,7 @@ OTHER = Settings(max_depth=4)
 
 @pytest.fixture
 def broker():
-    return Broker(MessageIds(1), Limits(), NoSources())
+    return Broker(MessageIds(1), Limits(), lambda _name: None)
 
 
 def of_orders(topic_name, channel_name):

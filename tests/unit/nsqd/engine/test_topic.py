@@ -8,7 +8,7 @@ def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_o
 
     first, later = node.channel("first"), node.channel("later")
 
-    assert (first.depth, later.depth) == (2, 0)
+    assert (first.backlog.pending.count, later.backlog.pending.count) == (2, 0)
     assert (first.message_count, later.message_count) == (2, 0)
 
 
@@ -21,8 +21,8 @@ def test_a_later_channel_can_be_given_what_is_kept(node):
     later = topic.add_channel("later", [(end - 3, end - 2), (end - 1, end)])
     node.publish(b"4")
 
-    assert later.pending(0, end + 1) == [(end - 3, end - 2), (end - 1, end + 1)]
-    assert (later.depth, later.message_count) == (3, 3)
+    assert later.backlog.unfinished(0, end + 1) == [(end - 3, end - 2), (end - 1, end + 1)]
+    assert (later.backlog.pending.count, later.message_count) == (3, 3)
     assert topic.low_water() == end - 3
 
 
@@ -33,7 +33,7 @@ def test_what_waits_for_the_first_channel_is_not_given_to_it_twice(node):
 
     first = topic.add_channel("first", [(end - 3, end)])
 
-    assert (first.depth, first.message_count) == (3, 3)
+    assert (first.backlog.pending.count, first.message_count) == (3, 3)
 
 
 def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
@@ -45,10 +45,10 @@ def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
     end = topic.log.next_seq
 
     later = topic.add_channel("later", [(end - 2, end)])
-    assert later.pending(0, end) == [(end - 2, end - 1)]
+    assert later.backlog.unfinished(0, end) == [(end - 2, end - 1)]
 
     node.broker.pause_topic(topic, paused=False)
-    assert later.depth == 2
+    assert later.backlog.pending.count == 2
 
 
 def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
@@ -59,10 +59,18 @@ def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
 
     node.publish(b"2", b"3")
     late = node.channel("late")
-    assert (topic.backlog.depth, channel.depth, late.depth) == (2, 1, 0)
+    assert (topic.backlog.pending.count, channel.backlog.pending.count, late.backlog.pending.count) == (
+        2,
+        1,
+        0,
+    )
 
     node.broker.pause_topic(topic, paused=False)
-    assert (topic.backlog.depth, channel.depth, late.depth) == (0, 3, 2)
+    assert (topic.backlog.pending.count, channel.backlog.pending.count, late.backlog.pending.count) == (
+        0,
+        3,
+        2,
+    )
 
 
 def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
@@ -70,11 +78,11 @@ def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
     node.broker.set_awaiting_registration(topic, awaiting_registration=True)
     channel = node.channel()
     node.publish(b"1")
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
 
     node.broker.set_awaiting_registration(topic, awaiting_registration=False)
 
-    assert channel.depth == 1
+    assert channel.backlog.pending.count == 1
 
 
 def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
@@ -83,12 +91,12 @@ def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
     topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
     node.broker.dirty[topic] = None
     node.turn()
-    assert [(c.depth, len(c.deferred)) for c in channels] == [(0, 1), (0, 1)]
+    assert [(c.backlog.pending.count, c.backlog.deferred.count) for c in channels] == [(0, 1), (0, 1)]
 
     node.advance(1.9)
-    assert [c.depth for c in channels] == [0, 0]
+    assert [c.backlog.pending.count for c in channels] == [0, 0]
     node.advance(0.2)
-    assert [c.depth for c in channels] == [1, 1]
+    assert [c.backlog.pending.count for c in channels] == [1, 1]
 
 
 def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
@@ -109,12 +117,12 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
         (1, 0),
     ]
     topic.commit()
-    assert sorted(channel.deferred.runs()) == [
+    assert sorted(channel.backlog.deferred.runs()) == [
         (soon, first, first + 2),
         (soon, first + 6, first + 7),
         (late, first + 3, first + 6),
     ]
-    assert [(span.start, span.end) for span in channel.queue] == [
+    assert [(span.start, span.end) for span in channel.backlog.pending.entries] == [
         (first + 2, first + 3),
         (first + 7, first + 8),
     ]
@@ -139,7 +147,7 @@ def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
     node.broker.reschedule(channel)
     node.advance(3)
 
-    assert channel.depth == 1
+    assert channel.backlog.pending.count == 1
 
 
 def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
@@ -153,7 +161,7 @@ def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
 
     node.publish(b"2")
 
-    assert channel.depth == 2
+    assert channel.backlog.pending.count == 2
     assert topic.log.read(end) == Gap(end, end + 1, Why.UNUSED)
     assert topic.log.read(end + 1).first == end + 1
 
@@ -176,7 +184,7 @@ def test_emptying_a_topic_leaves_its_channels_alone(node):
 
     topic.empty()
 
-    assert (topic.backlog.depth, channel.depth) == (0, 1)
+    assert (topic.backlog.pending.count, channel.backlog.pending.count) == (0, 1)
 
 
 def test_an_ephemeral_topic_drops_what_exceeds_its_memory_and_forgets_what_nobody_owes():
@@ -184,7 +192,7 @@ def test_an_ephemeral_topic_drops_what_exceeds_its_memory_and_forgets_what_nobod
     node.publish(*[b"x"] * 15, topic="t#ephemeral")
     topic = node.topic("t#ephemeral")
     channel = node.channel(topic="t#ephemeral")
-    assert channel.depth == 10
+    assert channel.backlog.pending.count == 10
     consumer, outlet = node.subscribe(channel, rdy=100)
     for message_id, _, _ in outlet.taken():
         node.finish(consumer, message_id)

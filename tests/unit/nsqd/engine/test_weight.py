@@ -48,9 +48,9 @@ def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(pending):
     scale, weight = Scale(), Weight()
     weight.of(pending, scale)
 
-    pending.give_up_first(2)
+    pending.remove([(0, 2)])
     assert weight.of(pending, scale) == sum(range(100)) * 98 // 100
-    pending.give_up_first(20)
+    pending.remove([(2, 22)])
     assert weight.of(pending, scale) == sum(range(22, 100))
     assert scale.asked[1:] == [(22, 100)]
 
@@ -61,11 +61,10 @@ def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
     pending.extend(1000, 1002)
     assert weight.of(pending, scale) == 1000 + 1001
 
-    pending.give_up_first(1)
+    pending.remove([(1000, 1001)])
     assert weight.of(pending, scale) == 1001
     pending.extend(1002, 1005)
-    pending.finished.add(1002, 1003)
-    pending.take_out({1002})
+    pending.remove([(1002, 1003)])
     assert weight.of(pending, scale) == 1001 + 1003 + 1004
 
     assert scale.asked == [(1000, 1002), (1001, 1002), (1001, 1005)]
@@ -74,7 +73,7 @@ def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
 def test_all_is_weighed_when_somebody_says_so(pending):
     scale, weight = Scale(), Weight()
     weight.of(pending, scale)
-    pending.give_up_first(1)
+    pending.remove([(0, 1)])
 
     weight.forget()
 

@@ -157,15 +157,15 @@ def test_a_topic_whose_backlog_was_consumed_keeps_nothing_of_it_in_memory(tmp_pa
     for _ in range(40):
         shop.publish(*[b"x" * 200] * 200)
     shop.bodies()
-    store.read(FIRST, FIRST + 1)
+    store.segments.read(FIRST, FIRST + 1)
     shop.sync()
-    assert store._cache.size > 1_000_000
+    assert store.segments.cache.size > 1_000_000
 
-    store.seal()
+    store.appender.seal()
     shop.sync()
-    store.drop_below(store.end, store.notes)
+    store.cleaner.drop_below(store.segments.end, store.segments.notes)
 
-    assert store._cache.size == 0
+    assert store.segments.cache.size == 0
 
 
 def test_a_topic_that_is_deleted_leaves_nothing_in_memory(tmp_path):
@@ -174,8 +174,8 @@ def test_a_topic_that_is_deleted_leaves_nothing_in_memory(tmp_path):
     for _ in range(40):
         shop.publish(*[b"x" * 200] * 200)
     shop.sync()
-    assert store._cache.size > 0
+    assert store.segments.cache.size > 0
 
-    store.move_away("gone")
+    store.appender.move_away("gone")
 
-    assert store._cache.size == 0
+    assert store.segments.cache.size == 0

@@ -8,7 +8,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING, Gap, Why
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
 from tests.support.stores import FIRST, Shop, deferred, flip, stored, wanting
@@ -24,19 +24,19 @@ class Ledger(Shop):
         self.new(disk)
         for n in range(10):
             self.publish(*[b"%d" % (n * 10 + m) for m in range(10)])
-        self.store.seal()
+        self.store.appender.seal()
         self.publish(b"newest")
         assert self.sync() is None
         return self
 
     def compact(self, *pending):
         """Compact as the server does; returns the bytes saved."""
-        if not self.store.wants_compaction(self.store.checkpoints.covered_notes):
+        if not self.store.cleaner.wants_compaction(self.store.checkpoints.covered_notes):
             return 0
-        job = self.store.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
+        job = self.store.cleaner.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
         job.run()
-        saved = self.store.end_compaction(job)
-        self.store.remove_files()
+        saved = self.store.cleaner.end_compaction(job)
+        self.store.cleaner.remove_files()
         return saved
 
 
@@ -44,7 +44,7 @@ class Ledger(Shop):
 def ledger(tmp_path):
     ledger = Ledger(tmp_path).fill()
     yield ledger
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def bodies(*numbers):
@@ -57,7 +57,7 @@ def losses(ledger):
 
 def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
     assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
-    assert {one.header.log_id for one in ledger.store.segments} == {ledger.store.log_id}
+    assert {one.header.log_id for one in ledger.store.segments} == {ledger.store.appender.log_id}
     for mark in (None, DURABLE, CheckpointPosition()):
         assert ledger.bodies() == bodies(15, 16, 99)
         assert losses(ledger) == []
@@ -74,8 +74,8 @@ def test_what_is_missing_is_said_to_be_finished_and_not_lost(ledger):
         Gap(FIRST, FIRST + 15, Why.COMPACTED),
         Gap(FIRST + 16, FIRST + 100, Why.COMPACTED),
     ]
-    assert ledger.store.losses() == []
-    assert ledger.store.extents() == [(FIRST, FIRST + 101)]
+    assert ledger.store.segments.losses() == []
+    assert ledger.store.segments.extents() == [(FIRST, FIRST + 101)]
 
 
 def test_a_segment_of_which_much_is_owed_is_left_alone(ledger):
@@ -93,13 +93,13 @@ def test_a_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path,
         shop.publish(*[b"x" * size] * batch)
     assert shop.sync() is None
     segment = shop.store.segments[0]
-    job = shop.store.begin_compaction(
+    job = shop.store.cleaner.begin_compaction(
         wanting(*[(seq, seq + 1) for seq in range(FIRST, segment.next, step)]), EVERYTHING
     )
     job.run()
 
-    assert shop.store.end_compaction(job) > (segment.size // 4 if step == 20 else -1)
-    shop.store.close()
+    assert shop.store.cleaner.end_compaction(job) > (segment.size // 4 if step == 20 else -1)
+    shop.store.appender.close()
 
 
 def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_where_it_ends(ledger):
@@ -113,14 +113,14 @@ def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_whe
 
 
 def test_a_small_segment_is_not_worth_it(ledger):
-    store = TopicStore(Disk(), ledger.folder, 1 << 20, pytest.fail)
+    store = TopicLog(Disk(), ledger.folder, 1 << 20, pytest.fail)
     store.recover(DURABLE)
 
-    job = store.begin_compaction(wanting((FIRST, FIRST + 1), NEWEST), store.checkpoints.covered_notes)
+    job = store.cleaner.begin_compaction(wanting((FIRST, FIRST + 1), NEWEST), store.checkpoints.covered_notes)
     job.run()
 
-    assert store.end_compaction(job) == 0
-    store.close()
+    assert store.cleaner.end_compaction(job) == 0
+    store.appender.close()
 
 
 def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
@@ -128,25 +128,25 @@ def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_pa
     ledger.new(segment=1)
     ledger.publish(b"a")
     ledger.publish(b"b")
-    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
 
-    running = ledger.store.begin_sync()
-    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+    running = ledger.store.appender.begin_sync()
+    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
 
     running.run(Disk())
-    ledger.store.end_sync(running, None)
+    ledger.store.appender.end_sync(running, None)
     assert ledger.compact((FIRST + 1, FIRST + 2)) > 0
     assert ledger.bodies() == {FIRST + 1: b"b"}
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
-    job = ledger.store.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
-    ledger.store.seal()
+    job = ledger.store.cleaner.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
+    ledger.store.appender.seal()
     more = ledger.publish(b"more")
     ledger.sync()
     job.run()
-    ledger.store.end_compaction(job)
+    ledger.store.cleaner.end_compaction(job)
 
     assert ledger.bodies() == bodies() | {more.first: b"more"}
 
@@ -158,8 +158,8 @@ def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp
     ledger.publish(b"b")
     ledger.sync()
 
-    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
-    ledger.store.close()
+    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
+    ledger.store.appender.close()
 
 
 def test_a_segment_can_be_compacted_again(ledger):
@@ -181,8 +181,8 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
     ledger.new()
     ledger.publish(*[b"x"] * 50)
     later = deferred(ledger.encoder, b"later")
-    ledger.store.append([later], [], later.first)
-    ledger.store.seal()
+    ledger.store.appender.append([later], [], later.first)
+    ledger.store.appender.seal()
     ledger.sync()
 
     ledger.compact((later.first, later.next))
@@ -197,8 +197,8 @@ def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_fini
     ledger.new()
     ledger.publish(*[b"x"] * 90)
     later = deferred(ledger.encoder, *[b"%d" % number for number in range(10)])
-    ledger.store.append([later], [], later.first)
-    ledger.store.seal()
+    ledger.store.appender.append([later], [], later.first)
+    ledger.store.appender.seal()
     ledger.sync()
     first = later.first
 
@@ -221,7 +221,7 @@ def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
 def test_a_file_that_somebody_removed_holds_up_no_other(ledger):
     for n in range(10):
         ledger.publish(b"%d" % n * 3000)
-    ledger.store.seal()
+    ledger.store.appender.seal()
     ledger.publish(b"newest")
     assert ledger.sync() is None
     gone, there = (FIRST + 15, FIRST + 16), (FIRST + 105, FIRST + 106)
@@ -257,7 +257,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
         (tmp_path / str(calls)).mkdir()
         ledger = Ledger(tmp_path / str(calls)).fill()
         ledger.reopen(DURABLE)
-        ledger.store._disk = DyingDisk(calls)
+        ledger.store.segments.disk = DyingDisk(calls)
         try:
             ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
         except OSError:
@@ -311,7 +311,7 @@ def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, 
     assert sum(path.parent == ledger.folder for path in open_files) == 1
     assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
     assert ledger.bodies() == bodies(15)
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_back(tmp_path):
@@ -325,7 +325,7 @@ def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_ba
 
     assert ledger.names() == names
     assert len(ledger.bodies()) == 101
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
@@ -342,62 +342,62 @@ def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
 
     assert ledger.bodies() in (bodies(15), bodies(*range(100)))
     assert losses(ledger) == []
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
-    job = ledger.store.begin_compaction(
+    job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     job.run()
     assert ledger.drop(FIRST + 100, 0) == 1
 
-    assert ledger.store.end_compaction(job) == 0
-    ledger.store.remove_files()
+    assert ledger.store.cleaner.end_compaction(job) == 0
+    ledger.store.cleaner.remove_files()
     assert ledger.names() == ["00000002.log"]
 
 
 def test_a_segment_dropped_before_it_is_read_leaves_no_copy_and_is_not_called_damaged(ledger):
-    job = ledger.store.begin_compaction(
+    job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     ledger.drop(FIRST + 100, 0)
 
     job.run()
-    assert ledger.store.end_compaction(job) == 0
+    assert ledger.store.cleaner.end_compaction(job) == 0
     assert ledger.names() == ["00000002.log"]
     assert ledger.warnings == []
 
 
 def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
-    job = ledger.store.begin_compaction(
+    job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     job.run()
     deleted = ledger.store.delete()
     names = sorted(path.name for path in deleted.iterdir())
 
-    assert ledger.store.end_compaction(job) == 0
+    assert ledger.store.cleaner.end_compaction(job) == 0
     assert sorted(path.name for path in deleted.iterdir()) == names
 
 
 def test_nothing_of_a_retired_store_is_compacted(ledger):
     ledger.store.delete()
 
-    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
 
 
 # --- a channel is made meanwhile and given what is stored
 
 
 def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
-    job = ledger.store.begin_compaction(
+    job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
-    assert ledger.store.claim() == [(FIRST, FIRST + 101)]
+    assert ledger.store.cleaner.claim() == [(FIRST, FIRST + 101)]
     job.run()
 
-    assert ledger.store.end_compaction(job) == 0
+    assert ledger.store.cleaner.end_compaction(job) == 0
     assert ledger.bodies() == bodies(*range(100))
     assert ledger.names() == ["00000001.index", "00000001.log", "00000002.log"]
 
@@ -416,7 +416,7 @@ def test_what_somebody_is_given_when_all_is_copied_and_has_no_name_yet_stays(tmp
         def sync(self, fd):
             super().sync(fd)
             if armed:
-                given.extend(ledger.store.claim())
+                given.extend(ledger.store.cleaner.claim())
 
     armed, given = [], []
     ledger = Ledger(tmp_path).fill(Syncing())
@@ -426,18 +426,18 @@ def test_what_somebody_is_given_when_all_is_copied_and_has_no_name_yet_stays(tmp
     assert given == [(FIRST, FIRST + 101)]
     assert ledger.bodies() == bodies(*range(100))
     assert not list(ledger.folder.glob("*.new"))
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path):
     ledger = Ledger(tmp_path).fill(disk := WatchedDisk())
     given = []
-    disk.before = lambda: given.extend(ledger.store.claim())
+    disk.before = lambda: given.extend(ledger.store.cleaner.claim())
 
     assert ledger.compact((FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32)) > 0
     assert given == [(FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32), NEWEST]
     assert ledger.bodies() == bodies(5, 30, 31)
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
@@ -449,7 +449,7 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
     ledger.reopen()
     assert ledger.bodies() == bodies(*range(100))
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
@@ -467,7 +467,7 @@ def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, c
     ledger.reopen()
     assert ledger.bodies() == bodies(5)
     assert "00000001.log" not in ledger.names()
-    ledger.store.close()
+    ledger.store.appender.close()
 
 
 # --- what is owed
@@ -481,7 +481,7 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     other.commit(first + 10)
     consumer, _ = node.subscribe(channel, rdy=3)
     channel.requeue(first, consumer, 10**12, node.now_ns)
-    channel.finish(first + 1, consumer, node.now_ns)
+    channel.finish([first + 1], consumer, node.now_ns)
     pending = wanted_of(node.topic())
     channel.empty()
 

@@ -17,14 +17,14 @@ def shop(tmp_path):
     shop = Shop(tmp_path)
     shop.new()
     yield shop
-    shop.store.close()
+    shop.store.appender.close()
     for segment in shop.store.segments:
-        shop.store._cache.forget(segment)
+        shop.store.segments.cache.forget(segment)
 
 
 def publish(shop, *bodies, at_ns):
     block = shop.encoder.batch(Batch(list(bodies)), at_ns)
-    shop.store.append([block], [], block.first)
+    shop.store.appender.append([block], [], block.first)
     return block
 
 
@@ -40,7 +40,7 @@ def test_a_scan_gives_all_of_a_range_in_order_and_nothing_else(shop):
     shop.encoder.skip_to(FIRST + 10)
     shop.publish(b"d", b"e")
 
-    found = seen(Cursor(shop.store), FIRST + 1, FIRST + 11)
+    found = seen(Cursor(shop.store.segments), FIRST + 1, FIRST + 11)
 
     assert found == [
         (FIRST + 1, FIRST + 3, "block"),
@@ -52,12 +52,12 @@ def test_a_scan_gives_all_of_a_range_in_order_and_nothing_else(shop):
 def test_a_scan_ends_where_the_log_does(shop):
     shop.publish(b"a")
 
-    assert seen(Cursor(shop.store), FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
-    assert seen(Cursor(shop.store), FIRST + 1, FIRST + 100) == []
+    assert seen(Cursor(shop.store.segments), FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
+    assert seen(Cursor(shop.store.segments), FIRST + 1, FIRST + 100) == []
 
 
 def test_a_scan_goes_from_the_disk_on_into_memory(shop):
-    log = MessageLog(shop.store, FIRST, limit=1)
+    log = MessageLog(shop.store.segments, FIRST, limit=1)
     bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))
@@ -75,8 +75,8 @@ def test_a_scan_goes_from_the_disk_on_into_memory(shop):
 def test_one_message_is_found_or_the_gap_in_which_it_lies(shop):
     shop.publish(b"a")
     shop.publish(b"b")
-    zero(shop.log(1), shop.store.size - 30, shop.store.size)
-    cursor = Cursor(shop.store)
+    zero(shop.log(1), shop.store.segments.size - 30, shop.store.segments.size)
+    cursor = Cursor(shop.store.segments)
 
     assert cursor.at(FIRST).frames(FIRST, FIRST + 1)[-1:] == b"a"
     assert cursor.at(FIRST + 1) == Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)
@@ -88,7 +88,7 @@ def test_a_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
         def read(self, seq, end):
             if seq > FIRST:
                 raise CannotRead("input/output error")
-            return shop.store.read(seq, end)
+            return shop.store.segments.read(seq, end)
 
     shop.publish(b"a")
     scan = Cursor(Half()).scan(FIRST, FIRST + 5)
@@ -104,9 +104,9 @@ def test_the_first_message_from_a_time_on_is_found(shop, time_ns, found):
     publish(shop, b"c", at_ns=20)
     publish(shop, b"d", b"e", at_ns=30)
 
-    assert Cursor(shop.store).seek(time_ns) == FIRST + found
-    log = MessageLog(shop.store, FIRST, limit=1)
-    log.next_seq = shop.store.end
+    assert Cursor(shop.store.segments).seek(time_ns) == FIRST + found
+    log = MessageLog(shop.store.segments, FIRST, limit=1)
+    log.next_seq = shop.store.segments.end
     assert Cursor(log).seek(time_ns) == FIRST + found
 
 
@@ -116,13 +116,13 @@ def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
     store = shop.new(segment=1 << 20)
     for n in range(60):
         block = encoder.batch(Batch([b"x" * 1000] * 100), n)
-        store.append([block], [], block.first)
+        store.appender.append([block], [], block.first)
     reads = []
-    store._disk = Watching(reads)
+    store.segments.disk = Watching(reads)
 
-    assert Cursor(store).seek(40) == FIRST + 4000
+    assert Cursor(store.segments).seek(40) == FIRST + 4000
     assert len(reads) <= 2
-    store.close()
+    store.appender.close()
 
 
 def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
@@ -148,7 +148,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
         shop.publish(b"%d" % n * 20_000)
     shop.encoder.skip_to(FIRST + 100)
     shop.publish(b"z")
-    cursor = Cursor(shop.store)
+    cursor = Cursor(shop.store.segments)
 
     for start, end in (
         (FIRST, FIRST + 101),
@@ -162,7 +162,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
 
 
 def test_back_leads_from_memory_on_to_the_disk(shop):
-    log = MessageLog(shop.store, FIRST, limit=1)
+    log = MessageLog(shop.store.segments, FIRST, limit=1)
     bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))
@@ -185,11 +185,11 @@ def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
 
     finished = RangeSet()
     finished.add(first + 30, end - 30)
-    assert 120 * 100 <= store.weigh(first, end, size_of_range) <= 120 * 120
-    assert 60 * 90 <= store.weigh(first, end + 100, finished.count_missing) <= 60 * 130
-    assert store.weigh(0, 0, size_of_range) == store.weigh(0, first, size_of_range) == 0
-    assert store.weigh(end, end + 9, size_of_range) == 0
-    store.close()
+    assert 120 * 100 <= store.segments.weigh(first, end, size_of_range) <= 120 * 120
+    assert 60 * 90 <= store.segments.weigh(first, end + 100, finished.count_missing) <= 60 * 130
+    assert store.segments.weigh(0, 0, size_of_range) == store.segments.weigh(0, first, size_of_range) == 0
+    assert store.segments.weigh(end, end + 9, size_of_range) == 0
+    store.appender.close()
 
 
 def test_files_before_the_first_message_that_is_weighed_are_not_asked(tmp_path):
@@ -204,14 +204,14 @@ def test_files_before_the_first_message_that_is_weighed_are_not_asked(tmp_path):
         asked.append((start, end))
         return end - start
 
-    assert 90 <= store.weigh(last - 1, end, count) // (end - last + 1) <= 120
+    assert 90 <= store.segments.weigh(last - 1, end, count) // (end - last + 1) <= 120
     assert asked == [(last - 1, last), (last, end)]
-    store.close()
+    store.appender.close()
 
 
 def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
     publish(shop, *[b"." * 66] * 3000, at_ns=1)
-    end = shop.store.end
+    end = shop.store.segments.end
     finished = RangeSet(FIRST)
     finished.add_all(list(range(FIRST, end, 2)))
     asked = []
@@ -220,7 +220,7 @@ def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
         asked.append((start, end))
         return finished.count_missing(start, end)
 
-    assert 1500 * 100 <= shop.store.weigh(0, end, count) <= 1500 * 120
+    assert 1500 * 100 <= shop.store.segments.weigh(0, end, count) <= 1500 * 120
     assert asked == [(FIRST, end)] * 2
 
 
@@ -228,15 +228,18 @@ def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
 def test_a_time_is_found_beside_pages_that_begin_with_notes_or_have_nothing_else(shop, reopened):
     """A note of a restart begins a file, one of a channel may begin a page; neither hides a message."""
     for at_ns in (100, 200, 300):
-        shop.store.append([], [b"n" * 200_000], shop.encoder.next_seq)
+        shop.store.appender.append([], [b"n" * 200_000], shop.encoder.next_seq)
         publish(shop, b"x" * 100_000, at_ns=at_ns)
         publish(shop, b"y", at_ns=at_ns + 50)
-    shop.store.seal()
-    shop.store.append([], [b"note"], shop.encoder.next_seq)
+    shop.store.appender.seal()
+    shop.store.appender.append([], [b"note"], shop.encoder.next_seq)
     if reopened:
         shop.sync()
         shop.reopen()
 
-    found = [Cursor(shop.store).seek(time_ns) - FIRST for time_ns in (0, 100, 101, 151, 250, 251, 350, 351)]
+    found = [
+        Cursor(shop.store.segments).seek(time_ns) - FIRST
+        for time_ns in (0, 100, 101, 151, 250, 251, 350, 351)
+    ]
 
     assert found == [0, 0, 1, 2, 3, 4, 5, 6]

@@ -26,11 +26,13 @@ def shop(tmp_path):
     for _ in range(8):
         shop.publish(BODY)
     yield shop
-    shop.store.close()
+    shop.store.appender.close()
 
 
 def all_of_it(shop):
-    return CheckpointPosition(shop.store.end, shop.store.notes, shop.store.end, shop.store.end)
+    return CheckpointPosition(
+        shop.store.segments.end, shop.store.segments.notes, shop.store.segments.end, shop.store.segments.end
+    )
 
 
 def sequences(shop):
@@ -179,7 +181,7 @@ def test_a_power_cut_that_lost_the_name_of_a_file_in_the_middle_leaves_a_gap(sho
 def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
     zero(shop.log(2), 4000, 6300)
     zero(shop.log(4), 4000, 6300)
-    shop.store.close()
+    shop.store.appender.close()
     for calls in range(60):
         disk = FaultyDisk()
         budget = calls
@@ -221,39 +223,6 @@ def test_a_note_that_a_checkpoint_knows_is_synced_all_the_same_unless_that_says_
         mark = shop.mark()
 
 
-def test_what_came_after_a_failed_sync_is_kept_though_the_failed_file_is_torn(shop):
-    disk = FaultyDisk(sync=errno.EIO)
-    shop.reopen(all_of_it(shop), disk)
-    mark = shop.mark()
-    shop.publish(BODY)
-    assert shop.sync() is not None
-    disk.faults.clear()
-    kept = shop.publish(b"kept")
-    assert shop.sync() is None
-    zero(shop.log(5), 1000, 4000)
-
-    shop.reopen(mark)
-
-    assert shop.bodies()[kept.first] == b"kept"
-    assert lost(shop) == [Gap(FIRST + 8, FIRST + 9, Why.REMOVED)]
-
-
-def test_what_was_begun_while_a_sync_ran_that_failed_is_kept_when_it_is_synced_later(shop):
-    disk = FaultyDisk()
-    shop.reopen(all_of_it(shop), disk, segment=3000)
-    mark = shop.mark()
-    shop.publish(BODY)
-    job = shop.store.begin_sync()
-    kept = shop.publish(b"kept")
-    shop.store.end_sync(job, OSError(errno.EIO, "Input/output error"))
-    assert shop.sync() is None
-    zero(shop.log(5), 1000, 3100)
-
-    shop.reopen(mark)
-
-    assert shop.bodies()[kept.first] == b"kept"
-
-
 def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk, segment=3000)
@@ -261,7 +230,7 @@ def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     shop.publish(BODY)
     shop.publish(BODY)
     disk.faults["sync"] = errno.EIO
-    job = shop.store.begin_sync()
+    job = shop.store.appender.begin_sync()
     shop.publish(BODY)
     kept = shop.publish(b"kept")
     assert finish(shop.store, job) is not None
@@ -325,7 +294,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
     # Nothing was synced. Nobody owes anything in the first two segments, and both checkpoints say so.
     topic.backlog.extend(FIRST + 4, FIRST + 8)
     noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).mark
-    assert shop.drop(topic.low_water(), shop.store.notes) == 2
+    assert shop.drop(topic.low_water(), shop.store.segments.notes) == 2
 
     shop.reopen(noted_before)
 
@@ -336,7 +305,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
 @pytest.mark.parametrize("remaining", [0, 2])
 def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(shop, remaining):
     mark = CheckpointPosition(FIRST, 0, FIRST, FIRST)
-    assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.notes) == (2 if remaining else 3)
+    assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.segments.notes) == (2 if remaining else 3)
     kept = shop.publish(b"kept")
     assert shop.sync() is None
 
@@ -369,8 +338,8 @@ def test_a_durable_file_removed_in_the_middle_is_a_gap(shop):
 
     assert sequences(shop) == [FIRST, FIRST + 1, *range(FIRST + 4, FIRST + 8)]
     assert lost(shop) == [Gap(FIRST + 2, FIRST + 4, Why.REMOVED)]
-    assert shop.store.losses() == lost(shop)
-    assert shop.store.extents() == [(FIRST, FIRST + 2), (FIRST + 4, FIRST + 8)]
+    assert shop.store.segments.losses() == lost(shop)
+    assert shop.store.segments.extents() == [(FIRST, FIRST + 2), (FIRST + 4, FIRST + 8)]
 
 
 def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
@@ -380,7 +349,7 @@ def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
     shop.reopen(mark)
 
     assert lost(shop) == [Gap(FIRST + 6, FIRST + 8, Why.REMOVED)]
-    assert shop.store.end == FIRST + 8
+    assert shop.store.segments.end == FIRST + 8
 
 
 def test_of_an_oldest_file_that_is_gone_what_no_checkpoint_has_is_owed_and_found_missing(shop):
@@ -460,7 +429,7 @@ def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside
     other.encoder.skip_to(FIRST + 10)
     other.new()
     other.publish(b"foreign")
-    other.store.close()
+    other.store.appender.close()
     shop.log(6).write_bytes(other.log(1).read_bytes())
 
     found = shop.reopen()
@@ -473,10 +442,10 @@ def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside
 def test_a_compacted_file_in_the_place_of_an_older_one_speaks_for_none_of_those_between(shop):
     shop.sync()
     wanted = [(FIRST, FIRST + 4), (FIRST + 5, FIRST + 8)]
-    job = shop.store.begin_compaction(wanting(*wanted), 0)
+    job = shop.store.cleaner.begin_compaction(wanting(*wanted), 0)
     job.run()
-    assert shop.store.end_compaction(job) > 0
-    shop.store.remove_files()
+    assert shop.store.cleaner.end_compaction(job) > 0
+    shop.store.cleaner.remove_files()
     (compacted,) = shop.folder.glob("*.1.log")
     assert compacted.name > shop.log(3).name[:8]
     shop.log(1).write_bytes(compacted.read_bytes())
@@ -530,10 +499,10 @@ def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
     before = shop.log(1).read_bytes()
     mark = all_of_it(shop)
     pending = [(FIRST + 2, FIRST + 8)]
-    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
+    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
-    assert shop.store.end_compaction(job) > 0
-    shop.store.remove_files()
+    assert shop.store.cleaner.end_compaction(job) > 0
+    shop.store.cleaner.remove_files()
     shop.log(1).write_bytes(before)
 
     shop.reopen(mark)
@@ -548,10 +517,10 @@ def test_a_file_for_which_a_compacted_one_before_it_speaks_is_not_counted_again(
     before = shop.log(2).read_bytes()
     mark = all_of_it(shop)
     pending = [(FIRST + 5, FIRST + 8)]
-    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
+    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
-    assert shop.store.end_compaction(job) > 0
-    shop.store.remove_files()
+    assert shop.store.cleaner.end_compaction(job) > 0
+    shop.store.cleaner.remove_files()
     assert not shop.log(2).exists()
     shop.log(2).write_bytes(before)
 
@@ -597,7 +566,7 @@ def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(sho
 
     assert disk.calls.count("sync") == 3
     assert disk.calls.count("sync_folder") == 2
-    assert shop.store.synced == FIRST + 8
+    assert shop.store.segments.synced == FIRST + 8
 
 
 def test_any_flipped_bit_in_a_durable_folder_costs_at_most_one_append(tmp_path):

@@ -21,7 +21,7 @@ def publish(shop, *messages, extended, due_ns=0):
     bodies = [join(*one) if extended else one[1] for one in messages]
     block = shop.encoder.batch(Batch(bodies, has_headers=extended), 1)
     block.due_ns = due_ns
-    shop.store.append([block], [], block.first)
+    shop.store.appender.append([block], [], block.first)
     return block
 
 
@@ -35,10 +35,10 @@ def messages(read, seq, end):
 
 
 def compact(shop, *pending):
-    job = shop.store.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
+    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
     job.run()
-    shop.store.end_compaction(job)
-    shop.store.remove_files()
+    shop.store.cleaner.end_compaction(job)
+    shop.store.cleaner.remove_files()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def shop(tmp_path):
     shop = Shop(tmp_path)
     shop.new()
     yield shop
-    shop.store.close()
+    shop.store.appender.close()
 
 
 def test_appends_of_both_kinds_are_kept_apart_when_a_page_is_read(shop):
@@ -56,7 +56,7 @@ def test_appends_of_both_kinds_are_kept_apart_when_a_page_is_read(shop):
     publish(shop, (SOME, b"5"), extended=True)
     publish(shop, ({}, b"6"), extended=False)
 
-    found = [block for _, _, block in Cursor(shop.store).scan(FIRST, FIRST + 6)]
+    found = [block for _, _, block in Cursor(shop.store.segments).scan(FIRST, FIRST + 6)]
 
     assert [(block.first, block.next, block.has_headers) for block in found] == [
         (FIRST, FIRST + 2, False),
@@ -73,34 +73,34 @@ def test_single_messages_of_both_kinds_are_read_from_among_many(shop):
         expected[block.first] = (SOME if extended else {}, b"%d" % n)
 
     for seq in (FIRST, FIRST + 7, FIRST + 9, FIRST + 100, FIRST + 101, FIRST + 199):
-        block = Cursor(shop.store).at(seq)
+        block = Cursor(shop.store.segments).at(seq)
         assert message(block, seq) == expected[seq]
         assert {
             each: message(block, each) for each in range(block.first, block.next)
         }.items() <= expected.items()
-    few = messages(shop.store, FIRST + 50, FIRST + 60)
+    few = messages(shop.store.segments, FIRST + 50, FIRST + 60)
     assert few == {seq: expected[seq] for seq in range(FIRST + 50, FIRST + 60)}
 
 
 def test_headers_outlive_a_restart_and_a_compaction(shop):
     first = publish(shop, (SOME, b"1"), ({}, b"2"), (SOME, b"3"), extended=True, due_ns=99)
     publish(shop, *[({}, b"x" * 1000)] * 50, extended=False)
-    shop.store.seal()
+    shop.store.appender.seal()
     newest = publish(shop, ({}, b"newest"), extended=False)
     assert shop.sync() is None
     wanted = {first.first + 1: ({}, b"2"), first.first + 2: (SOME, b"3"), newest.first: ({}, b"newest")}
 
     compact(shop, (first.first + 1, first.next), (newest.first, newest.next))
 
-    assert messages(shop.store, FIRST, newest.next) == wanted
+    assert messages(shop.store.segments, FIRST, newest.next) == wanted
     found = shop.reopen()
-    assert messages(shop.store, FIRST, newest.next) == wanted
+    assert messages(shop.store.segments, FIRST, newest.next) == wanted
     assert [one.due_ns for one in found.tail_records][:1] == [99]
 
 
 def test_what_is_cut_out_of_a_block_in_memory_keeps_its_headers():
     log = MessageLog(NoSource(), 0, 0, keep_all=True)
-    topic = Topic("t#ephemeral", MessageIds(1), NoSource(), 10, 100)
+    topic = Topic("t#ephemeral", MessageIds(1), None, 10, 100)
     topic.stage(b"1", 1, extension=join(SOME, b""))
     topic.stage(b"2", 1)
     topic.stage(b"3", 1, extension=join(SOME, b""))
@@ -139,14 +139,14 @@ def test_any_mixture_comes_back_and_any_cut_of_the_file_leaves_a_prefix(tmp_path
         block = publish(shop, *kept, extended=extended)
         expected |= {block.first + n: one for n, one in enumerate(kept)}
         ends.append(block.next)
-    assert messages(shop.store, FIRST, ends[-1]) == expected
+    assert messages(shop.store.segments, FIRST, ends[-1]) == expected
 
     with shop.log(1).open("r+b") as file:
         size = file.seek(0, 2)
         file.truncate(max(0, size - cut))
     shop.reopen()
 
-    found = messages(shop.store, FIRST, ends[-1])
+    found = messages(shop.store.segments, FIRST, ends[-1])
     whole = next((end for end in reversed(ends) if end - 1 in found), FIRST)
     assert found == {seq: one for seq, one in expected.items() if seq < whole}
-    shop.store.close()
+    shop.store.appender.close()

@@ -20,21 +20,21 @@ class Merged(Shop):
         for n in range(10):
             self.publish(*[b"%d" % (n * 10 + m) for m in range(10)])
         self.encoder.skip_to(LATER)
-        self.store.seal()
+        self.store.appender.seal()
         self.publish(b"later", b"and more")
-        self.store.seal()
+        self.store.appender.seal()
         self.publish(b"newest")
         assert self.sync() is None
         pending = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
-        job = self.store.begin_compaction(pending, self.store.checkpoints.covered_notes)
+        job = self.store.cleaner.begin_compaction(pending, self.store.checkpoints.covered_notes)
         job.run()
-        assert self.store.end_compaction(job) > 0
-        self.store.remove_files()
+        assert self.store.cleaner.end_compaction(job) > 0
+        self.store.cleaner.remove_files()
         return self
 
     @property
     def segment(self):
-        (found,) = self.store.compacted_from(0)
+        (found,) = self.store.segments.compacted_from(0)
         return found
 
 
@@ -42,14 +42,14 @@ class Merged(Shop):
 def log(tmp_path):
     log = Merged(tmp_path).fill()
     yield log
-    log.store.close()
+    log.store.appender.close()
 
 
 HOLES = [(FIRST, FIRST + 15), (FIRST + 17, LATER)]
 
 
 def test_what_everybody_had_finished_and_what_a_restart_skipped_is_missing(log):
-    assert log.store.extents() == [(FIRST, LATER + 3)]
+    assert log.store.segments.extents() == [(FIRST, LATER + 3)]
     assert holes_in(Disk(), log.segment) == HOLES
 
 
@@ -90,8 +90,8 @@ def test_a_start_knows_it_as_well(log):
 
 
 def test_only_files_with_something_behind_a_place_are_looked_at(log):
-    assert log.store.compacted_from(LATER + 1) == [log.segment]
-    assert log.store.compacted_from(LATER + 2) == []
+    assert log.store.segments.compacted_from(LATER + 1) == [log.segment]
+    assert log.store.segments.compacted_from(LATER + 2) == []
 
 
 def test_of_very_many_the_largest_count():

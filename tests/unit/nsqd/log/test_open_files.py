@@ -7,7 +7,7 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.open_files import OpenFiles
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk
 from tests.support.stores import Shop, finish
@@ -23,7 +23,7 @@ class Street:
         for number in range(shops):
             (path / str(number)).mkdir()
             shop = Shop(path / str(number))
-            shop.store = TopicStore(
+            shop.store = TopicLog(
                 self.disk, shop.folder, 1 << 20, shop.warnings.append, origin=1, open_files=self.files
             )
             self.shops.append(shop)
@@ -33,7 +33,7 @@ class Street:
 
     def close(self):
         for shop in self.shops:
-            shop.store.close()
+            shop.store.appender.close()
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_is_not_synced_is_synced_though_its_file_was_closed(street):
 
     for shop in street:
         assert shop.sync() is None
-        assert shop.store.synced == shop.store.end
+        assert shop.store.segments.synced == shop.store.segments.end
 
 
 def test_a_file_that_is_synced_is_closed_before_one_that_is_not(street):
@@ -73,8 +73,8 @@ def test_a_file_that_is_synced_is_closed_before_one_that_is_not(street):
 
     third.publish(b"1")
 
-    assert first.store._writer.is_open
-    assert not second.store._writer.is_open
+    assert first.store.appender._writer.is_open
+    assert not second.store.appender._writer.is_open
 
 
 def test_a_file_that_a_thread_is_syncing_stays_open(street):
@@ -82,11 +82,11 @@ def test_a_file_that_a_thread_is_syncing_stays_open(street):
     jobs = []
     for shop in (first, second):
         shop.publish(b"1")
-        jobs.append((shop, shop.store.begin_sync()))
+        jobs.append((shop, shop.store.appender.begin_sync()))
 
     third.publish(b"1")
     for shop, job in jobs:
-        assert shop.store._writer.is_open
+        assert shop.store.appender._writer.is_open
         assert finish(shop.store, job) is None
 
 
@@ -129,7 +129,7 @@ def test_idle_files_are_closed_and_those_in_use_are_not(tmp_path):
         used.sync()
         street.files.close_idle()
 
-    assert [shop.store._writer.is_open for shop in street] == [True, False, False, False]
+    assert [shop.store.appender._writer.is_open for shop in street] == [True, False, False, False]
     street.close()
 
 
@@ -139,12 +139,12 @@ def test_an_idle_file_that_is_not_synced_stays_open_until_it_is(tmp_path):
     shop.publish(b"1")
     for _ in range(3):
         street.files.close_idle()
-    assert shop.store._writer.is_open
+    assert shop.store.appender._writer.is_open
 
     shop.sync()
     street.files.close_idle()
 
-    assert not shop.store._writer.is_open
+    assert not shop.store.appender._writer.is_open
     street.close()
 
 
@@ -152,7 +152,7 @@ def rested(street):
     shop = street.shops[0]
     shop.publish(b"1")
     shop.sync()
-    assert shop.store.close_file()
+    assert shop.store.appender.close_file()
     return shop
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_somebody_removed_or_cut_meanwhile_is_left_and_the_log_goes_
         Disk().truncate(shop.log(1), 150)
     else:
         shop.log(1).unlink()
-    shop.store._cache.forget(shop.store.segments[0])
+    shop.store.segments.cache.forget(shop.store.segments[0])
 
     more = shop.publish(b"2")
 
@@ -189,14 +189,14 @@ def test_a_file_that_somebody_removed_or_cut_meanwhile_is_left_and_the_log_goes_
 def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street, tmp_path):
     before = len(open_below(tmp_path))
     shop = rested(street)
-    shop.store.seal()
+    shop.store.appender.seal()
     assert shop.sync() is None
     assert shop.store.delete() is not None
     other = street.shops[1]
     other.publish(b"x" * 1_100_000)
     other.sync()
-    other.store.close_file()
-    assert other.drop(other.store.end, 0) == 1
+    other.store.appender.close_file()
+    assert other.drop(other.store.segments.end, 0) == 1
     assert other.sync() is None
 
     assert len(open_below(tmp_path)) == before

@@ -19,7 +19,7 @@ def shop(tmp_path):
     shop = Shop(tmp_path)
     shop.new(segment=1 << 20)
     yield shop
-    shop.store.close()
+    shop.store.appender.close()
 
 
 @pytest.fixture

@@ -1,41 +1,39 @@
 """What is durable after a sync of a topic's store, and after a sync of which a part fails."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from nsqd.log.disk import Disk, opening_to_sync
-from nsqd.log.segment import SegmentState
 from tests.support.descriptors import open_below
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, finish
 
 
 def test_a_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
-    assert shop.store.begin_sync() is None
+    assert shop.store.appender.begin_sync() is None
     shop.publish(b"a")
-    job = shop.store.begin_sync()
-    assert shop.store.begin_sync() is None
-    assert shop.store.synced == FIRST
+    job = shop.store.appender.begin_sync()
+    assert shop.store.appender.begin_sync() is None
+    assert shop.store.segments.synced == FIRST
 
     assert finish(shop.store, job) is None
 
-    assert shop.store.synced == FIRST + 1
-    assert shop.store.begin_sync() is None
+    assert shop.store.segments.synced == FIRST + 1
+    assert shop.store.appender.begin_sync() is None
 
 
 def test_a_note_alone_is_worth_a_sync(shop):
     shop.note(b"note")
 
-    assert shop.store.begin_sync() is not None
+    assert shop.store.appender.begin_sync() is not None
 
 
 def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop):
-    disk = FaultyDisk()
-    shop.new(disk)
     shop.note(b"one")
-    job = shop.store.begin_sync()
+    job = shop.store.appender.begin_sync()
     shop.note(b"two")
     assert shop.mark().synced_notes == 0
     finish(shop.store, job)
@@ -43,26 +41,16 @@ def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop)
     assert shop.sync() is None
     assert shop.mark().synced_notes == 2
 
-    shop.note(b"three")
-    disk.faults["sync"] = errno.EIO
-    assert shop.sync() is not None
-    disk.faults.clear()
-    shop.note(b"four")
-    assert shop.sync() is None
-
-    # The sync of the third note failed, and a later sync does not make it durable.
-    assert (shop.mark().notes, shop.mark().synced_notes) == (4, 2)
-
 
 def test_what_is_appended_while_a_sync_runs_is_for_the_next(shop):
     shop.publish(b"a")
-    job = shop.store.begin_sync()
+    job = shop.store.appender.begin_sync()
     shop.publish(b"b")
     finish(shop.store, job)
 
-    assert shop.store.synced == FIRST + 1
+    assert shop.store.segments.synced == FIRST + 1
     assert shop.sync() is None
-    assert shop.store.synced == FIRST + 2
+    assert shop.store.segments.synced == FIRST + 2
 
 
 def test_a_sync_covers_segments_that_were_closed_since_the_last_one_and_then_their_folders(shop):
@@ -83,7 +71,7 @@ def test_a_sync_covers_segments_that_were_closed_since_the_last_one_and_then_the
 
     parent = shop.folder.parent.name
     assert synced == ["00000001.log", "00000002.log", "00000003.log", "t.topic", parent]
-    assert shop.store.begin_sync() is None
+    assert shop.store.appender.begin_sync() is None
     assert sorted(path.name for path in shop.folder.glob("*.index")) == ["00000001.index", "00000002.index"]
 
 
@@ -98,67 +86,27 @@ def test_folders_are_synced_only_when_files_were_made(shop):
     assert disk.calls.count("sync_folder") == 2
 
 
-def test_a_file_whose_sync_failed_is_never_called_durable_and_not_written_to_again(shop):
+@pytest.mark.parametrize("call", ["sync", "sync_folder"])
+def test_nothing_is_appended_after_a_failed_sync_until_a_restart(shop, call):
     disk = FaultyDisk()
     shop.new(disk)
     shop.publish(b"a")
-    disk.faults["sync"] = errno.EIO
-    assert shop.sync() is not None
+    failing = shop.store.appender.begin_sync()
+    shop.publish(b"b", notes=(b"note",))
+    disk.faults[call] = errno.EIO
+    assert finish(shop.store, failing) is not None
     disk.faults.clear()
-    shop.publish(b"b")
-    assert shop.sync() is None
 
-    assert shop.store.synced == FIRST
-    assert [path.name for path in shop.folder.glob("*.log")] != ["00000001.log"]
+    with pytest.raises(OSError, match="no publishes until a restart: an fsync failed - input/output error"):
+        shop.publish(b"c")
+
+    assert shop.store.appender.begin_sync() is None
+    assert (shop.mark().synced, shop.mark().synced_notes) == (FIRST, 0)
     assert shop.bodies() == {FIRST: b"a", FIRST + 1: b"b"}
-
-
-def test_what_was_appended_while_a_sync_failed_is_never_called_durable_either(shop):
-    shop.publish(b"a")
-    failing = shop.store.begin_sync()
-    shop.publish(b"b")
-    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
-    job = shop.store.begin_sync()
-    job.run(Disk())
-
-    error = shop.store.end_sync(job, None)
-
-    assert error is not None
-    assert error.errno == errno.EIO
-    assert shop.store.synced == FIRST
-
-
-def test_what_is_appended_after_a_sync_failed_can_be_synced(shop):
-    shop.publish(b"a")
-    failing = shop.store.begin_sync()
-    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
-    shop.publish(b"b")
-    job = shop.store.begin_sync()
-    job.run(Disk())
-
-    assert shop.store.end_sync(job, None) is None
-
-
-def test_each_file_is_in_one_state_from_its_first_append_on(shop):
-    shop.new(segment=1)
-
-    def states():
-        return [segment.state for segment in shop.store.segments]
-
-    shop.publish(b"a")
-    shop.publish(b"b")
-    assert states() == [SegmentState.SEALED, SegmentState.OPEN]
-    assert shop.sync() is None
-    assert states() == [SegmentState.SYNCED, SegmentState.OPEN]
-    shop.publish(b"c")
-    failing = shop.store.begin_sync()
-    shop.publish(b"d")
-    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
-    assert states() == [SegmentState.SYNCED, SegmentState.FAILED, SegmentState.FAILED, SegmentState.OPEN]
-
     shop.reopen(shop.mark())
-
-    assert states() == [SegmentState.SYNCED] * 4
+    shop.publish(b"c")
+    assert shop.sync() is None
+    assert [*shop.bodies().values()] == [b"a", b"b", b"c"]
 
 
 def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so(shop):
@@ -166,7 +114,7 @@ def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so
     assert shop.sync() is None
     shop.publish(b"b")
     shop.log(1).unlink()
-    shop.store.look_for_file()
+    shop.store.appender.look_for_file()
     shop.publish(b"c")
 
     error = shop.sync()
@@ -181,23 +129,10 @@ def test_a_file_that_somebody_removed_when_all_of_it_was_durable_fails_no_sync(s
     shop.publish(b"a")
     assert shop.sync() is None
     shop.log(1).unlink()
-    shop.store.look_for_file()
+    shop.store.appender.look_for_file()
     shop.publish(b"b")
 
     assert shop.sync() is None
-
-
-def test_a_folder_whose_sync_failed_is_synced_with_the_next(shop):
-    disk = FaultyDisk(sync_folder=errno.EIO)
-    shop.new(disk)
-    shop.publish(b"a")
-    assert shop.sync() is not None
-    disk.faults.clear()
-    disk.calls.clear()
-    shop.publish(b"b")
-    assert shop.sync() is None
-
-    assert disk.calls.count("sync_folder") == 2
 
 
 class NoDescriptors(Disk):
@@ -224,30 +159,29 @@ def test_a_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, close
     disk = NoDescriptors()
     shop.new(disk)
     shop.publish(b"a", notes=(b"note",))
-    shop.store.seal()
+    shop.store.appender.seal()
     shop.publish(b"b")
     if closed:
-        assert shop.store.close_file()
+        assert shop.store.appender.close_file()
 
     assert shop.sync().errno == errno.EMFILE
-    assert (shop.store.unsynced, shop.store.doubt) == (3, None)
-    assert SegmentState.FAILED not in [one.state for one in shop.store.segments]
+    assert (shop.store.appender.unsynced, shop.store.appender.failed) == (3, "")
     disk.full = False
     shop.publish(b"c")
 
     assert shop.sync() is None
-    assert shop.store.synced == shop.store.end
+    assert shop.store.segments.synced == shop.store.segments.end
     assert shop.mark().synced_notes == 1
     assert len(shop.store.segments) == 2
 
 
 def test_a_closed_file_that_is_gone_when_it_is_synced_is_a_failed_sync(shop):
     shop.publish(b"a")
-    assert shop.store.close_file()
+    assert shop.store.appender.close_file()
     shop.log(1).unlink()
 
     assert shop.sync().errno == errno.ENOENT
-    assert shop.store.synced == FIRST
+    assert shop.store.segments.synced == FIRST
 
 
 def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):
@@ -257,7 +191,7 @@ def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):
     shop.publish(b"b")
 
     assert shop.sync() is None
-    assert shop.store.synced == FIRST + 2
+    assert shop.store.segments.synced == FIRST + 2
     assert "cannot write" in shop.warnings[0]
 
 
@@ -268,18 +202,13 @@ def test_no_descriptor_leaks_whatever_fails(shop, call, tmp_path):
     shop.publish(b"a")
     before = len(open_below(tmp_path))
     for _ in range(5):
-        disk.faults[call] = errno.EMFILE
-        for _ in range(2):
-            try:
+        for error in (errno.EMFILE, None):
+            disk.faults = {} if error is None else {call: error}
+            with suppress(OSError):
                 shop.publish(b"b")
-            except OSError:
-                continue
-        shop.sync()
-        disk.faults.clear()
-        shop.publish(b"c")
-        shop.sync()
+            shop.sync()
 
-    shop.store.close()
+    shop.store.appender.close()
     shop.sync()
     assert len(open_below(tmp_path)) <= before
 
@@ -292,18 +221,18 @@ def test_without_a_free_descriptor_an_open_file_is_still_synced(shop):
     for call in ("create", "open_read", "open_write"):
         disk.faults[call] = errno.EMFILE
 
-    shop.store.seal()
+    shop.store.appender.seal()
 
     assert shop.sync() is None
-    assert shop.store.synced == FIRST + 2
+    assert shop.store.segments.synced == FIRST + 2
 
 
 def test_file_that_is_removed_during_a_sync_fails_that_sync_and_no_other(shop):
     shop.new()
     shop.publish(b"1")
     # As when more logs are written to than may be open.
-    assert shop.store.close_file()
-    job = shop.store.begin_sync()
+    assert shop.store.appender.close_file()
+    job = shop.store.appender.begin_sync()
     shop.log(1).unlink()
     shop.publish(b"2")
 
@@ -311,7 +240,5 @@ def test_file_that_is_removed_during_a_sync_fails_that_sync_and_no_other(shop):
 
     assert error is not None
     assert error.errno == errno.ENOENT
-    # The job that makes the second message durable is told that the first one never will be.
-    assert shop.sync() is not None
-    shop.publish(b"3")
+    assert not shop.store.appender.failed
     assert shop.sync() is None

@@ -210,7 +210,7 @@ def test_requeue_clamps_its_delay(client):
     ((message_id, _, _),) = client.messages()
 
     assert client.says(b"REQ " + message_id + b" 999999999999\n") == []
-    ((due_ns, _),) = client.session.consumer.channel.deferred
+    ((due_ns, _),) = client.session.consumer.channel.backlog.deferred
     assert due_ns == client.node.now_ns + 3_600_000_000_000
 
 
@@ -225,7 +225,7 @@ def test_a_run_of_fins_in_order_out_of_order_and_of_strangers(client):
     assert client.says(fins([ids[5], ids[3], ids[4]])) == []
     answer = client.says(fins([ids[6], ids[0], ids[7]]) + b"NOP\n" + fins(ids[8:]))
     assert answer == error(f"E_FIN_FAILED FIN {ids[0].decode()} failed ID not in flight")
-    assert client.session.consumer.channel.in_flight.count == 0
+    assert client.session.consumer.channel.backlog.in_flight.count == 0
     assert client.session.consumer.finish_count == 10
 
 

@@ -19,7 +19,7 @@ def sent():
 @pytest.fixture
 def shop(sent):
     shop = Shop(DATA)
-    shop.new(SimulatedDisk(DATA)).tap = sent
+    shop.new(SimulatedDisk(DATA)).segments.tap = sent
     return shop
 
 

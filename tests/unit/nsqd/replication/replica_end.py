@@ -207,7 +207,7 @@ class Shelf:
 
 
 def primary_file(shop: Shop, name: str = FIRST) -> bytes:
-    return shop.store._disk.read_file(shop.folder / name)
+    return shop.store.segments.disk.read_file(shop.folder / name)
 
 
 def part(name: str, offset: int, data: bytes) -> FilePart:

@@ -14,14 +14,15 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready, is_copied_name
+from nsqd.replication.fields import is_copied_name
+from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary, ReplicaSettings
 from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import read_all
@@ -40,7 +41,7 @@ class Origin:
         self.warnings: list[str] = []
         self.data_path = data_path
         self.data = DataPath(data_path, StorageOptions(SEGMENT, 700), self.warnings.append, disk, node_id=1)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data.make_store)
         self.data.restore(self.broker, Metadata(), WALL)
         self.primary = Primary(settings, ORIGIN, unneeded=self.unneeded)
         for topic in self.broker.topics.values():
@@ -65,7 +66,7 @@ class Origin:
             self._add(topic)
         return topic
 
-    def store(self, name: str = "t") -> TopicStore:
+    def store(self, name: str = "t") -> TopicLog:
         store = store_of(self.topic(name))
         assert store is not None
         return store
@@ -87,7 +88,7 @@ class Origin:
             store = store_of(topic)
             blocks, notes = topic.staged(), topic.staged_notes()
             if store is not None and (blocks or notes):
-                store.append(blocks, notes, topic.log.next_seq)
+                store.appender.append(blocks, notes, topic.log.next_seq)
                 self.broker.commit(topic)
         self.broker.dirty.clear()
 
@@ -97,7 +98,7 @@ class Origin:
         self.data.delete(topic)
         self.broker.delete_topic(name)
         self.primary.remove(store)
-        self.deleted(DeleteTopic(ORIGIN, name, store.end))
+        self.deleted(DeleteTopic(ORIGIN, name, store.segments.end))
 
     def empty(self, name: str = "t") -> None:
         """Empty every channel of the topic."""
@@ -109,10 +110,10 @@ class Origin:
     def sync(self) -> None:
         for topic in self.broker.topics.values():
             store = store_of(topic)
-            job = None if store is None else store.begin_sync()
+            job = None if store is None else store.appender.begin_sync()
             if store is not None and job is not None:
                 job.run(self.disk)
-                store.end_sync(job, None)
+                store.appender.end_sync(job, None)
 
     def checkpoint(self) -> None:
         """Write checkpoints and remove unwanted files, as the server does once a second."""
@@ -124,25 +125,29 @@ class Origin:
             if store in wanted:
                 store.checkpoints.begin_anew()
             low_water = topic.unwanted_below()
-            if store.can_drop_below(low_water, store.notes):
-                topic.log.log_start = max(topic.log.log_start, store.kept_after_drop(low_water, store.notes))
+            if store.cleaner.can_drop_below(low_water, store.segments.notes):
+                topic.log.log_start = max(
+                    topic.log.log_start, store.cleaner.kept_after_drop(low_water, store.segments.notes)
+                )
             job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
-            store.make_folder()
+            store.appender.make_folder()
             job.run(self.disk)
             store.checkpoints.end(job)
             self.primary.checkpointed(store, job)
             covered = store.checkpoints
-            store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
-            store.remove_files()
+            store.cleaner.drop_below(
+                min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes
+            )
+            store.cleaner.remove_files()
 
     def compact(self, name: str = "t") -> int:
         topic, store = self.topic(name), self.store(name)
-        job = store.begin_compaction(
+        job = store.cleaner.begin_compaction(
             wanted_of(topic), store.checkpoints.covered_notes, topic.unwanted_below()
         )
         job.run()
-        saved = store.end_compaction(job)
-        store.remove_files()
+        saved = store.cleaner.end_compaction(job)
+        store.cleaner.remove_files()
         return saved
 
     def pending(self, name: str) -> set[int]:
@@ -307,10 +312,10 @@ class StreamPair:
             if name not in copies.topics(record):
                 continue
             copies.settle(record)
-            store = TopicStore(disk, copies.folder(record, name).path, SEGMENT, lambda _text: None)
+            store = TopicLog(disk, copies.folder(record, name).path, SEGMENT, lambda _text: None)
             store.recover(CheckpointPosition())
-            start = store.end if store.first_seq is None else store.first_seq
-            found |= read_all(store.read, start, store.end)[0].keys()
+            start = store.segments.end if store.segments.first_seq is None else store.segments.first_seq
+            found |= read_all(store.segments.read, start, store.segments.end)[0].keys()
         return found
 
     def copied(self, name: str = "t", record: CopyRecord | None = None) -> dict[str, bytes]:

@@ -90,12 +90,15 @@ def test_messages_behind_damage_are_reported_and_stay_in_the_copy(damage, shop, 
 
     assert file.size == sent.frames[2].offset
     last = 5 if 5 not in places else 4
-    assert (file.first, file.next_seq) == (shop.store.first_seq, shop.store.first_seq + last + 1)
+    assert (file.first, file.next_seq) == (
+        shop.store.segments.first_seq,
+        shop.store.segments.first_seq + last + 1,
+    )
     after.send(Snapshot(1, resume=False))
     again = Shop(folder.parent)
     again.new(after.disk)
     again.store.recover(CheckpointPosition())
-    again.encoder.skip_to(again.store.end)
+    again.encoder.skip_to(again.store.segments.end)
     assert len(again.bodies()) == 6 - len(places)
 
 

@@ -43,7 +43,7 @@ def test_copy_recovers_as_the_primary_would(shelf, shop, sent):
     again.new(shelf.disk)
     found = again.store.recover(CheckpointPosition())
 
-    assert again.store.extents() == shop.store.extents()
+    assert again.store.segments.extents() == shop.store.segments.extents()
     assert [segment.size for segment in found.segments] == [one.size for one in shop.store.segments]
 
 

@@ -218,17 +218,17 @@ def test_handshake_uses_the_highest_common_version_and_features():
 
 
 def test_handshake_refuses_versions_that_do_not_meet():
-    later = dataclasses.replace(ALICE, min_version=3, max_version=4)
+    later = dataclasses.replace(ALICE, min_version=4, max_version=5)
     one, two = connector(later), acceptor()
     sent = exchange(one, two)
 
-    assert sent[1:] == [Refuse(2, "the acceptor speaks versions 2 to 2, the connector 3 to 4")]
+    assert sent[1:] == [Refuse(2, "the acceptor speaks versions 3 to 3, the connector 4 to 5")]
     assert one.problem == two.problem
 
     one = connector()
     one.begin()
-    assert one.take(dataclasses.replace(BOB, min_version=3, max_version=4)) == [
-        Refuse(2, "the connector speaks versions 2 to 2, the acceptor 3 to 4")
+    assert one.take(dataclasses.replace(BOB, min_version=4, max_version=5)) == [
+        Refuse(2, "the connector speaks versions 3 to 3, the acceptor 4 to 5")
     ]
 
 

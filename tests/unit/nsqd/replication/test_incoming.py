@@ -234,7 +234,7 @@ def test_deleted_topic_is_removed_and_may_be_made_again(shelf, shop, sent):
     shop.publish(b"one")
     shelf.send(*sent.frames)
 
-    answers = shelf.send(DeleteTopic(ORIGIN, "t", shop.store.end), Topic(1, 2, "t"))
+    answers = shelf.send(DeleteTopic(ORIGIN, "t", shop.store.segments.end), Topic(1, 2, "t"))
 
     assert answers == [Ack(shelf.end.written, shelf.end.synced)]
     assert shelf.names() == []
@@ -245,7 +245,7 @@ def test_deleted_topic_is_removed_and_may_be_made_again(shelf, shop, sent):
 def test_deletion_that_is_sent_twice_keeps_the_later_topic(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
-    deletion = DeleteTopic(ORIGIN, "t", shop.store.end)
+    deletion = DeleteTopic(ORIGIN, "t", shop.store.segments.end)
     shelf.send(*sent.frames, deletion, Topic(1, 2, "t"))
 
     shelf.send(deletion, Appends(2, FIRST, 0, sent.frames[0].data))
@@ -260,7 +260,7 @@ def test_deletion_is_written_when_the_folder_is_renamed(shelf, shop, sent):
     shelf.send(*sent.frames)
     before = shelf.end.written
 
-    shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.end)))
+    shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.segments.end)))
     assert shelf.end.written == before
     shelf.end.work()
 
@@ -275,7 +275,9 @@ def test_deletion_before_a_stream_removes_only_an_earlier_topic(shelf, shop, sen
     shelf.send(*sent.frames)
     shelf.connect()
 
-    answers = shelf.send(LOG, DeleteTopic(ORIGIN, "t", shop.store.end + above), Topic(1, 1, "t"), NOTHING)
+    answers = shelf.send(
+        LOG, DeleteTopic(ORIGIN, "t", shop.store.segments.end + above), Topic(1, 1, "t"), NOTHING
+    )
 
     (have,) = [one for one in answers if isinstance(one, Have)]
     assert bool(have.files) is stays
@@ -286,7 +288,7 @@ def test_deletion_that_no_job_has_done_is_left_to_the_next_connection(shelf, sho
     shelf.begin()
     shop.publish(b"one")
     shelf.send(*sent.frames)
-    shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.end)))
+    shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.segments.end)))
 
     shelf.connect()
     answers = shelf.begin_negotiation()

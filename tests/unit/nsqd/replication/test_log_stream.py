@@ -336,8 +336,8 @@ def test_files_removed_by_another_program_end_the_stream_and_stay_in_the_copy(pa
     pair.settle()
     old, whole = pair.record(), pair.copied()
 
-    pair.origin.disk.remove_folder(pair.origin.store().folder)
-    pair.origin.store().look_for_folder()
+    pair.origin.disk.remove_folder(pair.origin.store().segments.folder)
+    pair.origin.store().appender.look_for_folder()
     assert pair.stream.problem
     pair.origin.publish(b"two")
     pair.connect()

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import CopyKind
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.campaign.replication.node import DATA, SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
 

@@ -223,7 +223,7 @@ def test_topic_that_is_removed_from_the_primary_stays_in_the_copies(pair):
     pair.origin.primary.close()
 
     assert pair.stream.problem == "the log is not owned here any more"
-    assert pair.origin.store().tap is None
+    assert pair.origin.store().segments.tap is None
     assert pair.copied() == copied
 
 

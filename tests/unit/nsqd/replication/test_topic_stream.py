@@ -42,9 +42,9 @@ def report(segment, **change):
 def test_snapshot_covers_everything_before_the_stream(stream):
     log = stream.log
 
-    assert stream.covered_by(log.end, log.notes)
-    assert not stream.covered_by(log.end - 1, log.notes)
-    assert not stream.covered_by(log.end, log.notes - 1)
+    assert stream.covered_by(log.segments.end, log.segments.notes)
+    assert not stream.covered_by(log.segments.end - 1, log.segments.notes)
+    assert not stream.covered_by(log.segments.end, log.segments.notes - 1)
 
 
 def test_catch_up_reads_the_oldest_file_first(stream):
@@ -83,7 +83,7 @@ def test_other_or_longer_file_conflicts(node, stream, change, conflict, is_remov
     removed, unneeded = {}, node.unneeded("t")
     if is_removed:
         removed = {segment.path.name: RemovedFile(segment.header.salt, segment.size)}
-        stream.log._forget([segment])
+        stream.log.segments.remove([segment])
         if "salt" not in change:
             # The file was removed because its messages are not needed.
             unneeded = [(segment.first, segment.next)]
@@ -169,24 +169,23 @@ def finish(node, *, but):
     seqs = [seq for start, end in extents_of(topic) for seq in range(start, end)]
     node.broker.finish_messages(topic, channel, seqs[: len(seqs) - but])
     node.turn()
-    for gap in store.losses(topic.log.log_start):
+    for gap in store.segments.losses(topic.log.log_start):
         topic.log.stored_ranges.take_out(gap.start, gap.end)
-        channel.remove_ranges([(gap.start, gap.end)])
-        channel.finished.add(gap.start, gap.end)
+        channel.remove([(gap.start, gap.end)])
     for _ in range(3):
         node.checkpoint()
 
 
 def remove(node):
     finish(node, but=0)
-    node.store().seal()
+    node.store().appender.seal()
     finish(node, but=0)
 
 
 def compact(node):
     node.publish(*[b"behind" * 20 for _ in range(MANY)])
     node.sync()
-    node.store().seal()
+    node.store().appender.seal()
     node.publish(b"the newest")
     node.sync()
     finish(node, but=4)

@@ -17,7 +17,7 @@ from nsqd.log.disk import Disk
 from nsqd.replication.local_copy import open_topic
 from nsqd.replication.records import CopyRecord
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.machine import Machine
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
@@ -206,7 +206,7 @@ async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
 
     found = again.broker.topics["t"]
     assert topic.log.log_start == end
-    assert store_of(found).losses(found.log.log_start) == []
+    assert store_of(found).segments.losses(found.log.log_start) == []
     assert found.log.log_start >= end
 
 
@@ -327,7 +327,7 @@ async def test_a_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
 
     assert sorted(path.name for path in folder.glob("*.log")) == before
     assert {path.name for path in folder.glob("check*")} == {"checkpoint.0", "checkpoint.1"}
-    assert reopened(bench, folder).channels["c"].lowest() is None
+    assert reopened(bench, folder).channels["c"].backlog.lowest() is None
     assert topic.log.log_start == log_start
 
 
@@ -470,7 +470,7 @@ async def test_a_clean_stop_writes_checkpoints_of_promoted_copies(tmp_path):
 
     await bench.checkpoints().write_last()
 
-    assert reopened(bench, folder).channels["c"].lowest() == topic.log.next_seq - 1
+    assert reopened(bench, folder).channels["c"].backlog.lowest() == topic.log.next_seq - 1
 
 
 def alive(of: str) -> list[str]:

@@ -19,7 +19,7 @@ from nsqd.server.compactor import Rate
 from nsqd.server.health import Health
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.disks import FaultyDisk
 from tests.support.engine import SECOND
 
@@ -41,7 +41,7 @@ class House:
     def start(self) -> None:
         options = StorageOptions(max_segment_bytes=SEGMENT, worth_compacting=SEGMENT // 4)
         self.data = DataPath(self.path, options, pytest.fail, self.disk)
-        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.log = Log("", LogLevel.WARN, self.said)
         self.checkpoints = Checkpointer(self.broker, self.data, Health(), self.log, lambda *_: None)
@@ -54,16 +54,16 @@ class House:
     def turn(self) -> None:
         blocks, notes = self.topic.staged(), self.topic.staged_notes()
         if blocks or notes:
-            self.store.append(blocks, notes, self.topic.log.next_seq)
+            self.store.appender.append(blocks, notes, self.topic.log.next_seq)
             self.broker.commit(self.topic)
         if self.syncs:
             self.sync()
 
     def sync(self) -> None:
-        job = self.store.begin_sync()
+        job = self.store.appender.begin_sync()
         if job is not None:
             job.run(self.data.disk)
-            self.store.end_sync(job, None)
+            self.store.appender.end_sync(job, None)
 
     def publish(self, count: int) -> int:
         """Publish messages one by one; returns the sequence of the first."""
@@ -75,8 +75,7 @@ class House:
 
     def finish(self, start: int, end: int) -> None:
         """Finish these messages, so that the channel no longer owes them."""
-        assert self.channel.take_out(set(range(start, end))) == set(range(start, end))
-        self.channel.finished.add(start, end)
+        assert self.channel.remove([(start, end)]) == [(start, end)]
         self.topic.changed = True
 
     async def rounds(self, count: int) -> None:
@@ -86,11 +85,11 @@ class House:
                 await next(iter(self.checkpoints._compactor._workers))
 
     def logs(self) -> list[str]:
-        return sorted(path.name for path in self.store.folder.glob("*.log"))
+        return sorted(path.name for path in self.store.segments.folder.glob("*.log"))
 
     async def close(self) -> None:
         await self.checkpoints._compactor.close()
-        self.store.close()
+        self.store.appender.close()
 
 
 @pytest.fixture
@@ -107,9 +106,9 @@ async def test_all_goes_but_what_is_held_and_the_newest_segment(house):
     await house.rounds(5)
 
     assert len(house.logs()) <= 2
-    assert sum(path.stat().st_size for path in house.store.folder.glob("*.log")) < 2 * SEGMENT
-    assert len(house.store.read(first)) == 1
-    assert house.store.losses(house.topic.log.log_start) == []
+    assert sum(path.stat().st_size for path in house.store.segments.folder.glob("*.log")) < 2 * SEGMENT
+    assert len(house.store.segments.read(first)) == 1
+    assert house.store.segments.losses(house.topic.log.log_start) == []
 
 
 async def test_what_is_held_in_the_middle_keeps_nothing_before_and_nothing_behind_it(house):
@@ -120,8 +119,8 @@ async def test_what_is_held_in_the_middle_keeps_nothing_before_and_nothing_behin
     await house.rounds(5)
 
     assert len(house.logs()) <= 2
-    assert house.store.first_seq > first
-    assert len(house.store.read(first + 20)) == 1
+    assert house.store.segments.first_seq > first
+    assert len(house.store.segments.read(first + 20)) == 1
 
 
 async def test_a_topic_with_nothing_left_to_do_is_left_alone(house):
@@ -192,8 +191,8 @@ async def test_a_compaction_that_runs_when_all_is_closed_comes_to_nothing(house)
 
     await house.checkpoints._compactor.close()
 
-    assert isinstance(house.store.read(first), Block)
-    assert not list(house.store.folder.glob("*.new"))
+    assert isinstance(house.store.segments.read(first), Block)
+    assert not list(house.store.segments.folder.glob("*.new"))
 
 
 # --- pace

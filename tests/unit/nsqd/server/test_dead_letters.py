@@ -13,7 +13,7 @@ from nsqd.log.disk import Disk
 from nsqd.server import dead_letters
 from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
 
@@ -40,60 +40,49 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
         topic.stage(body, now_ns())
         bench.broker.dirty[topic] = None
         await bench.rest()
-        store_of(topic).seal()
+        store_of(topic).appender.seal()
     topic.log.release(topic.log.next_seq)
     store_of(topic).segments[0].path.unlink()
-    channel.give_up_below(channel.end)
-    channel.dead_letter_queue.add(channel.end - 2, channel.end, REQUEUED)
+    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.dead_letter_queue.add(channel.backlog.end - 2, channel.backlog.end, REQUEUED)
 
     bench.broker.tell_disk_low(True)
     bench.write_batch.move_to_dead_letters(channel)
     await asyncio.sleep(0.1)
-    assert channel.dead_letter_queue.count == 2
+    assert channel.backlog.dead_letter_queue.count == 2
     bench.broker.tell_disk_low(False)
-    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
+    await eventually(lambda: not channel.backlog.dead_letter_queue.count, "they are in the dead letters")
 
     assert (channel.lost_count, channel.dead_count) == (1, 1)
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 1
+    assert bench.broker.topics["t.c.dead"].backlog.pending.count == 1
     await bench.rest()
     bench.write_batch.close()
 
 
 class OneTopic(Disk):
-    """Fails the fsyncs of dead letters while *broken* is set."""
-
-    broken = False
-    failed = 0
+    """Fails the fsyncs of dead letters."""
 
     def sync(self, fd):
-        if self.broken and ".dead.topic" in str(Path(f"/proc/self/fd/{fd}").readlink()):
-            self.failed += 1
+        if ".dead.topic" in str(Path(f"/proc/self/fd/{fd}").readlink()):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync(fd)
 
 
-async def test_dead_letters_that_can_be_written_and_not_synced_are_stored_once_and_again_when_they_can(bench):
-    disk = OneTopic()
-    bench = await bench(disk, trial_s=0.01)
+async def test_dead_letters_whose_fsync_failed_stay_in_the_channel_and_are_stored_once(bench):
+    bench = await bench(OneTopic())
     topic = bench.broker.topic("t", now_ns())
     channel = bench.broker.channel(topic, "c")
     for _ in range(3):
         topic.stage(b"m", now_ns())
     await bench.write_batch.durable(topic)
-    disk.broken = True
-    channel.give_up_below(channel.end)
-    channel.dead_letter_queue.add(channel.end - 3, channel.end, REQUEUED)
+    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.dead_letter_queue.add(channel.backlog.end - 3, channel.backlog.end, REQUEUED)
 
-    bench.write_batch.move_to_dead_letters(channel)
-    await eventually(lambda: disk.failed > 5, "trials fail")
-    # It was tried as often.
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 3
-    assert channel.dead_letter_queue.count == 3
-    disk.broken = False
-    await eventually(lambda: not channel.dead_letter_queue.count, "they are in the dead letters")
+    for _ in range(3):
+        bench.write_batch.move_to_dead_letters(channel)
+        await eventually(lambda: channel.backlog.dead_letter_queue.waits, "the move has failed")
 
-    # Nobody knows whether those of the first attempt are on the disk.
-    assert bench.broker.topics["t.c.dead"].backlog.depth == 6
-    assert channel.dead_count == 3
+    assert bench.broker.topics["t.c.dead"].backlog.pending.count == 3
+    assert channel.backlog.dead_letter_queue.count == 3
     await bench.rest()
     bench.write_batch.close()

@@ -154,7 +154,7 @@ def test_a_long_queue_is_delivered_in_several_turns_so_that_publishers_have_thei
         more = serve(node.broker, channel, node.now_ns)
         turns.append(sum(len(frame) for outlet in outlets for frame in outlet.frames) - before)
 
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
     assert len(turns) > 1
     # A turn ends with the delivery that fills it.
     assert max(turns) < (TURN_BYTES + TAKE_BYTES) * consumers
@@ -182,15 +182,15 @@ def test_a_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
     more = True
 
     while more:
-        before = channel.depth
+        before = channel.backlog.pending.count
         more = serve(node.broker, channel, node.now_ns)
-        passed.append(before - channel.depth)
-        assert more == (channel.depth > 0)
+        passed.append(before - channel.backlog.pending.count)
+        assert more == (channel.backlog.pending.count > 0)
 
     assert max(passed) == DRAWN_AT_ONCE
     assert sum(passed) == next(draws) - 1 == 100_000
     assert [bodies(outlet) for outlet in outlets].count([b"drawn"]) == 1
-    assert (channel.lowest(), channel.in_flight.count) == (channel.log.next_seq - 1, 1)
+    assert (channel.backlog.lowest(), channel.backlog.in_flight.count) == (channel.log.next_seq - 1, 1)
 
 
 def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
@@ -201,8 +201,8 @@ def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
     sent = [0]
 
     while serve(node.broker, channel, node.now_ns):
-        sent.append(channel.in_flight.count)
-    sent.append(channel.in_flight.count)
+        sent.append(channel.backlog.in_flight.count)
+    sent.append(channel.backlog.in_flight.count)
 
     assert sent[-1] == sum(len(bodies(outlet)) for outlet in outlets) == 12_000
     assert max(after - before for before, after in pairwise(sent)) < 2 * DRAWN_AT_ONCE
@@ -221,7 +221,7 @@ def test_a_message_larger_than_a_turn_is_delivered_alone():
     turns = [serve(node.broker, channel, node.now_ns) for _ in range(3)]
 
     assert turns == [True, True, False]
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
 
 
 def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out():
@@ -237,7 +237,7 @@ def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_
     assert node.broker.next_due_ns() == begun_ns + 5 * SECOND
 
     node.advance(5)
-    assert (channel.in_flight.count, channel.timeout_count) == (2, 1)
+    assert (channel.backlog.in_flight.count, channel.timeout_count) == (2, 1)
     # It was delivered again, to the free consumer, and times out after the same time as before.
     assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
 
@@ -266,26 +266,26 @@ def scattered(tmp_path):
     """A broker, a channel whose 200 deferred messages lie far apart on the disk, and the disk."""
     disk = Counting()
     data = DataPath(tmp_path, StorageOptions(), pytest.fail, disk)
-    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data)
+    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data.make_store)
     topic = broker.topic("t", SECOND)
     channel = broker.channel(topic, "c")
     for _ in range(200):
         # A page of its own for each would be read at once; so the short ones between them are finished.
         for body in (b"wanted", b"x" * 5000):
             topic.stage(body, SECOND)
-            topic.source.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
+            topic.store.appender.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
             broker.commit(topic)
-    first = channel.lowest()
-    channel.take_out(set(range(first, first + 400)))
+    first = channel.backlog.lowest()
+    channel.backlog.take_out([(first, first + 400)])
     for seq in range(first, first + 400):
         if (seq - first) % 2:
-            channel.finished.add_one(seq)
+            channel.backlog.finish([(seq, seq + 1)])
         else:
-            channel.defer(seq, seq + 1, SECOND)
+            channel.backlog.defer(seq, seq + 1, SECOND)
     topic.log.release(topic.log.next_seq)
     channel.expire(2 * SECOND)
     yield broker, channel, disk
-    topic.source.close()
+    topic.store.appender.close()
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -307,6 +307,6 @@ def test_a_turn_ends_after_so_many_reads_of_the_disk_and_the_next_goes_on(scatte
         turns += 1
         assert len(disk.sizes) < 2 * READS_AT_ONCE + 2
 
-    assert channel.depth == 0
+    assert channel.backlog.pending.count == 0
     assert turns >= 200 // (2 * READS_AT_ONCE)
     assert [body for outlet in outlets for _, _, body in outlet.taken()] == [b"wanted"] * 200

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nsqd.engine.settings import Settings
-from nsqd.log.disk import Disk
-from nsqd.log.headers import extension
+from nsqd.log.disk import CannotOpen, Disk
 from nsqd.server.fsync import THREADS
 from nsqd.server.write_batch import NotStored
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
 from tests.support.wire import sized
@@ -98,7 +97,7 @@ async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(stri
 
     assert (bad.replies, bad.closed) == ([FAILED], True)
     assert (good.replies, good.closed) == ([OK], False)
-    assert str(strict.health) == "NOK - input/output error"
+    assert str(strict.health).endswith("an fsync failed - input/output error")
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
@@ -220,190 +219,6 @@ async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, 
     assert all(client.replies == [OK] for client in new)
 
 
-async def test_in_every_mode_publishers_of_a_topic_that_cannot_be_synced_are_told_so(tmp_path, disk):
-    bench = Bench(tmp_path, disk, sync_every=10)
-    disk.broken.add("t")
-    client = publish(bench, b"t")
-    await bench.rest()
-    assert client.replies == [OK]
-    assert str(bench.health) == "NOK - input/output error"
-
-    for _ in range(5):
-        client, other = publish(bench, b"t"), publish(bench, b"other")
-        await bench.rest()
-        assert (client.replies, other.replies) == ([FAILED], [OK])
-        assert str(bench.health) == "NOK - input/output error"
-
-    disk.broken.clear()
-    client = publish(bench, b"t")
-    await bench.rest()
-    assert client.replies == [OK]
-    assert bench.health.ok
-    # Publishers no longer wait for an fsync.
-    disk.gates["t"] = threading.Event()
-    client = publish(bench, b"t")
-    bench.write_batch.run()
-    assert client.replies == [OK]
-    disk.gates["t"].set()
-
-
-async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(tmp_path, disk):
-    bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
-    disk.broken.add("t")
-    publish(bench, b"t")
-    await bench.rest()
-    tried = len(disk.synced)
-    async with asyncio.timeout(20):
-        while len(disk.synced) < tried + 3:  # noqa: ASYNC110 - nobody is told of a trial
-            await asyncio.sleep(0.001)
-    assert not bench.health.ok
-
-    disk.broken.clear()
-    async with asyncio.timeout(20):
-        while not bench.health.ok:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.001)
-
-    # The trials that failed leave no files.
-    assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
-
-
-class Unremovable(TopicDisk):
-    """While *error* is set, no log can be removed, and the data path cannot be synced."""
-
-    def __init__(self):
-        super().__init__()
-        self.error = None
-        self.folders_reached = []
-
-    def remove(self, path):
-        if self.error is not None and path.suffix == ".log":
-            raise self.error
-        super().remove(path)
-
-    def sync_folder(self, path):
-        if self.error is None or path.suffix == ".topic":
-            super().sync_folder(path)
-            return
-        gate = self.gates.get("/")
-        self.folders_reached.append(path)
-        assert gate is None or gate.wait(20)
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-async def test_when_the_files_of_failed_trials_cannot_be_removed_syncing_goes_on_and_they_go_later(tmp_path):
-    disk = Unremovable()
-    bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
-    disk.broken.add("t")
-    disk.error = OSError(errno.EROFS, os.strerror(errno.EROFS))
-    publish(bench, b"t")
-    await bench.rest()
-    store = store_of(bench.broker.topics["t"])
-    await eventually(lambda: len(list((tmp_path / "t.topic").glob("*.log"))) > 3, "trials fail")
-
-    async with asyncio.timeout(20):
-        await bench.fsync.synced()
-        await bench.fsync.quiesce(store)
-    bench.fsync.resume(store)
-    bench.broker.topics["t"].take_changed()
-    disk.broken.clear()
-    disk.error = None
-    await eventually(lambda: bench.health.ok, "a trial works")
-
-    # So the next round of upkeep removes them.
-    assert bench.broker.topics["t"].take_changed()
-    store.remove_files()
-    assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
-
-
-async def test_a_job_that_cannot_end_keeps_nobody_waiting(tmp_path):
-    disk = Unremovable()
-    bench = Bench(tmp_path, disk, sync_every=1, fast_s=0.0, trial_s=0.001)
-    reported = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
-    disk.error = ValueError("a bug")
-    first = disk.gates["/"] = threading.Event()
-    clients = [publish(bench, b"bad")]
-    bench.write_batch.run()
-    await eventually(lambda: disk.folders_reached, "it waits for the data path")
-    second = disk.gates["/"] = threading.Event()
-    clients.append(publish(bench, b"t0"))
-    bench.write_batch.run()
-    await eventually(lambda: bench.fsync.count == 2, "the next one does")
-    first.set()
-    # Behind that, a trial that cannot end and two others wait for one sync of the data path.
-    await eventually(lambda: bench.fsync.count == 3, "the trial waits for the data path")
-    clients += [publish(bench, b"t1"), publish(bench, b"t2")]
-    bench.write_batch.run()
-    await eventually(lambda: bench.fsync.count == 5, "the others do")
-    second.set()
-
-    await settled(bench, *clients)
-    async with asyncio.timeout(20):
-        await bench.fsync.synced()
-    disk.error = None
-    await eventually(lambda: bench.health.ok, "trials work")
-
-    assert all(client.replies == [FAILED] for client in clients)
-    assert set(reported) == {"a sync did not end"}
-
-
-async def test_what_is_published_after_an_fsync_works_again_is_answered_behind_what_still_waits(
-    tmp_path, disk
-):
-    bench = Bench(tmp_path, disk, sync_every=10, trial_s=60)
-    disk.broken.add("t")
-    publish(bench, b"t")
-    await bench.rest()
-    disk.broken.clear()
-    gate = disk.gates["t"] = threading.Event()
-    client = bench.connect()
-    message = b"PUB t\n" + sized(b"m")
-    client.says(message)
-    bench.write_batch.run()
-    async with asyncio.timeout(20):
-        while not disk.reached:  # noqa: ASYNC110 - threads tell nobody
-            await asyncio.sleep(0.001)
-    client.says(message)
-    bench.write_batch.run()  # this one waits for the job after it
-    disk.gates["t"] = threading.Event()
-    gate.set()
-    await settled(bench, client)
-    assert not bench.fsync.failing
-
-    client.says(message)
-    bench.write_batch.run()
-    assert client.replies == [OK]
-    disk.gates["t"].set()
-    await settled(bench, client, replies=3)
-
-    assert client.replies == [OK, OK, OK]
-
-
-async def test_the_names_of_deleted_topics_are_synced_again_after_a_failure(tmp_path, disk):
-    bench = Bench(tmp_path, disk, trial_s=0.001)
-    await settled(bench, publish(bench, b"t"))
-    await bench.fsync.synced()
-    real, failures = disk.sync_folder, 2
-
-    def failing(path):
-        nonlocal failures
-        if failures:
-            failures -= 1
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        real(path)
-
-    disk.sync_folder = failing
-    bench.data.delete(bench.broker.topics["t"])
-    with pytest.raises(NotStored):
-        await bench.write_batch.names_durable()
-    assert len(bench.data.deleted_unsynced) == 1
-
-    async with asyncio.timeout(20):
-        while not bench.data.deleted:  # noqa: ASYNC110 - nobody is told of a trial
-            await asyncio.sleep(0.001)
-    assert bench.data.deleted_unsynced == []
-
-
 async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast, disk):
     await known(fast)
     disk.synced.clear()
@@ -518,125 +333,6 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
     assert (client.replies, len(strict.data.deleted)) == ([OK], 1)
 
 
-async def test_who_repeats_a_message_while_its_fsync_fails_is_told_so(strict, disk):
-    strict.broker.apply(lambda _topic, _channel: Settings(dedup_window_ns=1 << 50))
-    topic = strict.broker.topic("t", 0)
-    await strict.write_batch.durable(topic)
-    disk.broken.add("t")
-    gate = disk.gates["t"] = threading.Event()
-    with_id = extension({"dedup-id": "1"})
-    topic.stage(b"m", 1 << 60, 0, with_id)
-    first = strict.write_batch.stored(topic)
-    await eventually(lambda: disk.reached, "its fsync runs")
-    topic.stage(b"m", 1 << 60, 0, with_id)
-    again = strict.write_batch.stored(topic)
-    strict.write_batch.run()
-    # What the job after it syncs can be made durable.
-    gate.set()
-    await asyncio.wait([first])
-    disk.broken.clear()
-
-    outcomes = await asyncio.gather(first, again, return_exceptions=True)
-
-    assert [str(outcome) for outcome in outcomes] == ["input/output error"] * 2
-    # It was not stored by the repetition, so another one is.
-    topic.stage(b"m", 1 << 60, 0, with_id)
-    await strict.write_batch.stored(topic)
-    assert topic.published.repeated == 1
-
-
-async def test_who_repeats_a_change_whose_note_could_not_be_synced_is_told_so_until_a_checkpoint_has_it(
-    tmp_path, disk
-):
-    bench = Bench(tmp_path, disk, trial_s=0.001)
-    checkpoints = bench.checkpoints()
-    topic = bench.broker.topic("t", 0)
-    await bench.write_batch.durable(topic)
-    await checkpoints._round(0.0)
-    disk.broken.add("t")
-
-    async def create():
-        bench.broker.channel(topic, "c")
-        try:
-            await bench.write_batch.durable(topic)
-        except NotStored as error:
-            return str(error)
-        return ""
-
-    assert await create() == "input/output error"
-    assert await create() == "input/output error"
-    disk.broken.clear()
-    await eventually(lambda: bench.health.ok, "a trial works")
-    # The trial synced a file without the note.
-    assert await create() == "input/output error"
-    # Others are not affected: what they append can be synced.
-    topic.stage(b"m", 1 << 60)
-    await bench.write_batch.durable(topic)
-
-    await checkpoints._round(0.0)
-
-    assert await create() == ""
-
-
-async def test_a_checkpoint_follows_a_note_that_could_not_be_synced_even_if_one_was_written_meanwhile(
-    tmp_path, disk
-):
-    bench = Bench(tmp_path, disk)
-    checkpoints = bench.checkpoints()
-    topic = bench.broker.topic("t", 0)
-    disk.broken.add("t")
-    gate = disk.gates["t"] = threading.Event()
-    change = bench.write_batch.durable(topic)
-    await eventually(lambda: disk.reached, "its fsync runs")
-    await checkpoints._round(0.0)
-    gate.set()
-    await asyncio.wait([change])
-    with pytest.raises(NotStored):
-        await bench.write_batch.durable(topic)
-
-    await checkpoints._round(0.0)
-
-    await bench.write_batch.durable(topic)
-
-
-async def test_who_repeats_a_change_that_is_durable_is_told_so_though_messages_cannot_be_synced(
-    tmp_path, disk
-):
-    bench = Bench(tmp_path, disk)
-    topic = bench.broker.topic("t", 0)
-    bench.broker.channel(topic, "c")
-    await bench.write_batch.durable(topic)
-    disk.broken.add("t")
-    topic.stage(b"m", 1 << 60)
-    with pytest.raises(NotStored):
-        await bench.write_batch.durable(topic)
-
-    bench.broker.channel(topic, "c")
-    await bench.write_batch.durable(topic)
-
-    assert bench.fsync.failing
-
-
-class FailingSync(Disk):
-    """No file can be synced."""
-
-    def sync(self, fd):
-        raise OSError(errno.EIO, "no")
-
-
-async def test_what_has_an_id_and_could_not_be_synced_may_be_published_again(tmp_path):
-    bench = Bench(tmp_path, FailingSync(), sync_every=1)
-    bench.broker.apply(lambda _topic, _channel: Settings(dedup_window_ns=1 << 40))
-    topic = bench.broker.topic("t", 0)
-    topic.stage(b"m", 1 << 60, 0, extension({"dedup-id": "1"}))
-    assert len(topic.published) == 1
-
-    bench.broker.dirty[topic] = None
-    await bench.rest()
-
-    assert len(topic.published) == 0
-
-
 async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synced(strict, disk):
     await settled(strict, publish(strict, b"t"))
     gate = threading.Event()
@@ -649,8 +345,8 @@ async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synce
     strict.write_batch.run()
     await eventually(lambda: len(disk.reached) == THREADS, "busy threads")
     store = store_of(strict.broker.topics["t"])
-    shutil.rmtree(store.folder)
-    assert not store.look_for_folder()
+    shutil.rmtree(store.segments.folder)
+    assert not store.appender.look_for_folder()
     after = publish(strict, b"t", b"after")
     strict.write_batch.run()
     gate.set()
@@ -659,3 +355,148 @@ async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synce
 
     assert [client.replies for client in busy] == [[OK]] * THREADS
     assert after.replies == [OK]
+
+
+# --- after a failed fsync
+
+
+REFUSED = (1, b"E_PUB_FAILED PUB failed no publishes until a restart: an fsync failed - input/output error")
+
+
+@pytest.mark.parametrize("sync_every", [1, 10])
+async def test_topic_accepts_no_publishes_from_a_failed_fsync_until_a_restart(tmp_path, disk, sync_every):
+    bench = Bench(tmp_path, disk, sync_every=sync_every, fast_s=0.0)
+    disk.broken.add("t")
+    first = publish(bench, b"t")
+    await bench.rest()
+    assert first.replies == [FAILED if sync_every == 1 else OK]
+    disk.broken.clear()
+
+    for _ in range(3):
+        client, other = publish(bench, b"t"), publish(bench, b"other")
+        await settled(bench, client, other)
+        assert (client.replies, other.replies) == ([REFUSED], [OK])
+    sentence = "topic t: no publishes until a restart: an fsync failed - input/output error"
+    assert (str(bench.health), bench.health.restart_reason) == (f"NOK - {sentence}", sentence)
+    assert not await bench.fsync.synced()
+
+    again = Bench(tmp_path, disk, sync_every=sync_every, fast_s=0.0)
+    again.data.restore(again.broker, Metadata(), 1)
+    client = publish(again, b"t")
+    await settled(again, client)
+    assert client.replies == [OK]
+    assert again.health.restart_reason == ""
+    assert again.broker.topics["t"].backlog.pending.count == 2
+
+
+async def test_publishers_that_wait_behind_a_failed_fsync_get_its_error(strict, disk):
+    disk.broken.add("t")
+    gate = disk.gates["t"] = threading.Event()
+    first = publish(strict, b"t")
+    strict.write_batch.run()
+    await eventually(lambda: disk.reached, "its fsync runs")
+    second = publish(strict, b"t")
+    strict.write_batch.run()
+    gate.set()
+
+    await settled(strict, first, second)
+
+    assert (first.replies, second.replies) == ([FAILED], [FAILED])
+
+
+async def test_deleted_topic_that_is_made_again_accepts_publishes(strict, disk):
+    disk.broken.add("t")
+    publish(strict, b"t")
+    await strict.rest()
+    disk.broken.clear()
+    topic = strict.broker.topics["t"]
+    strict.broker.delete_topic("t")
+    strict.data.delete(topic)
+    strict.health.forget("t")
+
+    client = publish(strict, b"t")
+    await settled(strict, client)
+
+    assert client.replies == [OK]
+    assert strict.health.ok
+    assert await strict.fsync.synced()
+
+
+async def test_change_after_a_failed_fsync_is_not_durable_and_in_the_next_checkpoint(tmp_path, disk):
+    bench = Bench(tmp_path, disk)
+    checkpoints = bench.checkpoints()
+    topic = bench.broker.topic("t", 0)
+    disk.broken.add("t")
+    with pytest.raises(NotStored, match="input/output error"):
+        await bench.write_batch.durable(topic)
+    bench.broker.channel(topic, "c")
+    with pytest.raises(NotStored, match="no publishes until a restart"):
+        await bench.write_batch.note_durable(topic)
+
+    await checkpoints._round(0.0)
+
+    again = Bench(tmp_path, disk)
+    disk.broken.clear()
+    again.data.restore(again.broker, Metadata(), 1)
+    assert list(again.broker.topics["t"].channels) == ["c"]
+
+
+async def test_job_that_cannot_end_is_a_failed_fsync(strict, disk, monkeypatch):
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+    topic = strict.broker.topic("t", 0)
+    await strict.write_batch.durable(topic)
+    store_of(topic).appender.seal()
+
+    def bug(*_, **__):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(disk, "replace", bug)
+    topic.stage(b"m", 1)
+    with pytest.raises(NotStored, match="a bug"):
+        await strict.write_batch.durable(topic)
+
+    assert reported == ["a sync did not end"]
+    assert store_of(topic).appender.failed
+
+
+async def test_file_that_cannot_be_opened_is_included_in_the_next_fsync(strict, disk, monkeypatch):
+    topic = strict.broker.topic("t", 0)
+    real = disk.sync_folder
+
+    def refused(path):
+        raise CannotOpen(errno.EMFILE, "too many open files", str(path))
+
+    monkeypatch.setattr(disk, "sync_folder", refused)
+    with pytest.raises(NotStored, match="too many open files"):
+        await strict.write_batch.durable(topic)
+    assert str(strict.health) == "NOK - too many open files"
+    assert strict.health.restart_reason == ""
+    monkeypatch.setattr(disk, "sync_folder", real)
+
+    assert await strict.fsync.synced()
+
+    assert strict.health.ok
+    assert store_of(topic).segments.synced_notes == store_of(topic).segments.notes
+
+
+async def test_names_of_deleted_topics_are_synced_again_with_the_next_name(tmp_path, disk, monkeypatch):
+    bench = Bench(tmp_path, disk)
+    await settled(bench, publish(bench, b"t"))
+    await bench.fsync.synced()
+    real = disk.sync_folder
+
+    def failing(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(disk, "sync_folder", failing)
+    bench.data.delete(bench.broker.topics["t"])
+    with pytest.raises(NotStored):
+        await bench.write_batch.names_durable()
+    assert len(bench.data.deleted_unsynced) == 1
+    monkeypatch.setattr(disk, "sync_folder", real)
+
+    publish(bench, b"other")
+    await bench.rest()
+
+    assert (bench.data.deleted_unsynced, len(bench.data.deleted)) == ([], 1)

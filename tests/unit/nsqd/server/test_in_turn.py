@@ -121,7 +121,7 @@ def test_a_sample_rate_applies_to_all_logs(owner):
     owner.ready(consumer, 10)
 
     assert bodies(outlet) == []
-    assert (channel.lowest(), copy.channels["c"].lowest()) == (None, None)
+    assert (channel.backlog.lowest(), copy.channels["c"].backlog.lowest()) == (None, None)
 
 
 def test_the_nearest_consumer_is_served_first():
@@ -155,4 +155,4 @@ def test_a_turn_ends_after_some_thousand_sampled_out_messages(owner):
 
     assert turns == -(-12_000 // DRAWN_AT_ONCE)
     assert outlet.taken() == []
-    assert all(one.depth == 0 for one in (channel, *channel.siblings))
+    assert all(one.backlog.pending.count == 0 for one in (channel, *channel.siblings))

@@ -17,7 +17,7 @@ from nsqd.server.lookup.peer import LookupPeerState
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
 
@@ -42,7 +42,7 @@ class SlowDisk(Disk):
 async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_writes_it_last(tmp_path):
     disk = SlowDisk()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
-    broker = Broker(MessageIds(1), Limits(), data)
+    broker = Broker(MessageIds(1), Limits(), data.make_store)
     changes = TopologyEvents(
         broker,
         data,
@@ -69,7 +69,7 @@ async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_wr
     assert disk.most == 1
     listed = metadata.load(disk, tmp_path, lambda _: None).topics
     assert [(topic.name, topic.log_id) for topic in listed] == [
-        (name, store_of(topic).log_id) for name, topic in sorted(broker.topics.items())
+        (name, store_of(topic).appender.log_id) for name, topic in sorted(broker.topics.items())
     ]
     assert [topic.name for topic in listed] == ["before", "while"]
 
@@ -90,7 +90,7 @@ class OnceBroken(Disk):
 async def test_metadata_that_could_not_be_written_at_the_start_is_written_though_nothing_changes(tmp_path):
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
     health, log = Health(), Log("[test] ", LogLevel.FATAL)
-    broker = Broker(MessageIds(1), Limits(), data)
+    broker = Broker(MessageIds(1), Limits(), data.make_store)
     changes = TopologyEvents(
         broker, data, None, None, health, log, ask_turn=lambda: None, percentiles=(), window_ns=0,
         persist_after_s=0.001,
@@ -129,7 +129,7 @@ class DeadPeers(NoPeers):
 async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
     said = io.StringIO()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None)
-    broker = Broker(MessageIds(1), Limits(), data)
+    broker = Broker(MessageIds(1), Limits(), data.make_store)
     changes = TopologyEvents(
         broker,
         data,

@@ -12,7 +12,7 @@ from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk
 from nsqd.server.fsync import SYNC_PAUSE_NS
 from nsqd.server.write_batch import NotStored
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.disks import BrokenSync, FullDisk
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
@@ -78,7 +78,7 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
 async def until_durable(bench):
     store = store_of(bench.broker.topics["t"])
     async with asyncio.timeout(60):  # an fsync waits for other data on its way to the disk
-        while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
+        while store.segments.synced < store.segments.end:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.001)
 
 
@@ -212,16 +212,16 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
     await bench.rest()
 
     channel = bench.broker.topics["t"].channels["c"]
-    assert (channel.depth, channel.lost_count, channel.in_flight.count) == (60, 0, 0)
+    assert (channel.backlog.pending.count, channel.lost_count, channel.backlog.in_flight.count) == (60, 0, 0)
     assert str(bench.health) == "NOK - too many open files"
 
     disk.fails = False
     async with asyncio.timeout(20):
-        while channel.depth:  # noqa: ASYNC110 - nobody is told when the channel tries again
+        while channel.backlog.pending.count:  # noqa: ASYNC110 - nobody is told when the channel tries again
             await asyncio.sleep(0.01)
 
     await bench.rest()
-    assert (channel.in_flight.count, channel.lost_count) == (60, 0)
+    assert (channel.backlog.in_flight.count, channel.lost_count) == (60, 0)
     assert str(bench.health) == "OK"
 
 

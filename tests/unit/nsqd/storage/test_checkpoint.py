@@ -4,7 +4,7 @@ import struct
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from nsqd.engine.channel import Channel
+from nsqd.engine.backlog import Backlog
 from nsqd.engine.state import take_change
 from nsqd.log.layout import NewerVersion
 from nsqd.log.tail_records import CheckpointPosition
@@ -23,18 +23,18 @@ def saved(node, serial=1, mark=None):
 
 
 def filled(state, node, name="c", offset_ns=0):
-    """A fresh channel that owes what the checkpoint says."""
-    channel = Channel("t", name, node.topic().log, 100)
-    state.channels[name].fill(channel, offset_ns)
-    return channel
+    """A fresh backlog that is what the checkpoint says of the channel."""
+    backlog = Backlog()
+    state.channels[name].fill(backlog, offset_ns)
+    return backlog
 
 
 def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     channel = node.channel()
     node.publish(*[b"%d" % n for n in range(10)])
     consumer, _ = node.subscribe(channel, rdy=4)
-    first = channel.in_flight.lowest()
-    channel.finish(first + 1, consumer, node.now_ns)
+    first = channel.backlog.in_flight.ranges()[0][0]
+    channel.finish([first + 1], consumer, node.now_ns)
     channel.requeue(first + 2, consumer, 9_000_000_000, node.now_ns)
     channel.paused = True
 
@@ -42,7 +42,7 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     restored = filled(state, node)
 
     assert (state.mark.next, state.channels["c"].paused) == (first + 10, True)
-    assert sorted((span.start, span.end, span.redelivered) for span in restored.queue) == [
+    assert sorted((span.start, span.end, span.redelivered) for span in restored.pending.entries) == [
         (first, first + 1, True),
         (first + 3, first + 4, True),
         (first + 4, first + 10, False),
@@ -55,10 +55,10 @@ def test_answers_after_a_checkpoint_is_begun_do_not_change_its_attempts(node):
     channel = node.channel()
     node.publish(*[b"%d" % n for n in range(10)])
     consumer, _ = node.subscribe(channel, rdy=10)
-    first = channel.in_flight.lowest()
+    first = channel.backlog.in_flight.ranges()[0][0]
     end = node.topic().log.next_seq
     encode = checkpoint.encoder(node.topic(), 1, CheckpointPosition(end, 0, end, end))
-    channel.finish(first + 5, consumer, node.now_ns)
+    channel.finish([first + 5], consumer, node.now_ns)
 
     assert filled(checkpoint.decode(encode()), node).attempts == dict.fromkeys(range(first, end), 1)
 
@@ -89,11 +89,11 @@ def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_commi
 def test_what_was_absent_is_forgotten_when_consumers_have_finished_what_lies_behind_it(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
-    first, end = channel.lowest(), node.topic().log.next_seq
+    first, end = channel.backlog.lowest(), node.topic().log.next_seq
     channel.absent = [(first + 1, first + 3), (end - 3, end - 1)]
     consumer, _ = node.subscribe(channel, rdy=10)
     for seq in range(first, first + 5):
-        channel.finish(seq, consumer, node.now_ns)
+        channel.finish([seq], consumer, node.now_ns)
 
     assert saved(node).channels["c"].absent == channel.absent == [(end - 3, end - 1)]
 
@@ -111,7 +111,7 @@ def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
 def test_the_backlog_and_the_counters_come_back(node):
     node.publish(b"1", b"22")
     end = node.topic().log.next_seq
-    node.topic().backlog.dropped_count = 7
+    node.topic().dropped_count = 7
 
     state = saved(node)
 
@@ -147,8 +147,8 @@ def test_counters_and_the_commit_of_a_channel_come_back(node):
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=1)
     node.advance(1)
-    channel.requeue(channel.in_flight.lowest(), consumer, 0, node.now_ns)
-    channel.commit(channel.lowest() + 1)
+    channel.requeue(channel.backlog.in_flight.ranges()[0][0], consumer, 0, node.now_ns)
+    channel.commit(channel.backlog.lowest() + 1)
     node.broker.leave(node.subscribe(channel, rdy=1)[0])
     channel.dropped_count, channel.expired_count, channel.dead_count = 3, 4, 5
 
@@ -186,11 +186,13 @@ def test_ephemeral_channels_are_not_written(node):
 def test_the_highest_numbers_and_many_attempts_fit(node, bits):
     channel = node.channel()
     top = (1 << bits) - 1
-    channel.extend(top - 1, top, attempts=65_535)
+    channel.backlog.extend(top - 1, top, attempts=65_535)
 
     restored = filled(saved(node), node)
 
-    assert [(span.start, span.end, span.redelivered) for span in restored.queue] == [(top - 1, top, True)]
+    assert [(span.start, span.end, span.redelivered) for span in restored.pending.entries] == [
+        (top - 1, top, True)
+    ]
     assert restored.attempts == {top - 1: 65_535}
 
 
@@ -286,7 +288,7 @@ def test_a_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
     node.subscribe(channel, rdy=2)
     chain = checkpoint.encoder(node.topic(), 1, CheckpointPosition())()
     node.broker.delete_channel(node.topic(), "c")
-    redelivered = node.channel()
+    redelivered = node.channel().backlog
     node.publish(b"3")
 
     state = checkpoint.decode(
@@ -304,10 +306,12 @@ def test_what_is_added_is_in_proportion_to_what_happened(node):
         topic.stage(b"x", node.now_ns, node.now_ns + delay_ns * SECOND)
     node.broker.dirty[topic] = None
     node.turn()
-    before = take_change(channel)
+    before = take_change(channel.backlog, channel)
     node.publish(b"x")
 
-    added = checkpoint.encoder(node.topic(), 2, CheckpointPosition(), {channel: take_change(channel)})()
+    added = checkpoint.encoder(
+        node.topic(), 2, CheckpointPosition(), {channel.backlog: take_change(channel.backlog, channel)}
+    )()
 
     assert before.journals[0].dues
     assert len(added) < 700 < len(checkpoint.encoder(node.topic(), 1, CheckpointPosition())()) // 50

@@ -14,7 +14,7 @@ from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.engine import SECOND, Outlet
 
 
@@ -29,13 +29,13 @@ class Machine:
 
     def start(self, metadata=(), identity=""):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=1000), self.warnings.append)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.make_store)
         self.data.restore(self.broker, Metadata(list(metadata), identity), self.now_ns)
         self.store()
 
     def close(self):
         for topic in self.broker.topics.values():
-            store_of(topic).close()
+            store_of(topic).appender.close()
 
     def crash(self, seconds=1, metadata=(), identity=""):
         self.close()
@@ -54,7 +54,7 @@ class Machine:
         for topic in list(self.broker.dirty):
             blocks = topic.staged()
             if blocks or topic.staged_notes():
-                store_of(topic).append(blocks, topic.staged_notes(), topic.log.next_seq)
+                store_of(topic).appender.append(blocks, topic.staged_notes(), topic.log.next_seq)
             self.broker.commit(topic)
         self.broker.dirty.clear()
 
@@ -225,8 +225,10 @@ def test_pauses_and_deletions_survive_a_crash_before_any_checkpoint(machine):
     machine.crash()
 
     topic = machine.broker.topics["t"]
-    assert {name: (c.paused, c.depth) for name, c in topic.channels.items()} == {"kept": (True, 1)}
-    assert (topic.paused, topic.backlog.depth) == (True, 1)
+    assert {name: (c.paused, c.backlog.pending.count) for name, c in topic.channels.items()} == {
+        "kept": (True, 1)
+    }
+    assert (topic.paused, topic.backlog.pending.count) == (True, 1)
 
 
 def test_emptying_survives_a_crash(machine):
@@ -251,7 +253,7 @@ def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
     consumer, _ = machine.consume(2)
     if checkpointed == "between":
         machine.save()
-    first = channel.in_flight.lowest()
+    first = channel.backlog.in_flight.ranges()[0][0]
     channel.requeue(first, consumer, 30 * SECOND, machine.now_ns)
     machine.broker.defer(channel, first, machine.now_ns + 30 * SECOND)
     machine.store()
@@ -271,7 +273,7 @@ def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
     machine.publish(b"m", defer_s=1)
     machine.now_ns += 2 * SECOND
     consumer, _ = machine.consume(1)
-    seq = channel.in_flight.lowest()
+    seq = channel.backlog.in_flight.ranges()[0][0]
     channel.requeue(seq, consumer, 30 * SECOND, machine.now_ns)
     machine.broker.defer(channel, seq, machine.now_ns + 30 * SECOND)
     machine.store()
@@ -322,7 +324,7 @@ def test_without_a_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold
     machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
 
     found = machine.broker.topics["t"].channels
-    assert {name: (c.depth, c.paused) for name, c in found.items()} == {
+    assert {name: (c.backlog.pending.count, c.paused) for name, c in found.items()} == {
         "a": (100, False),
         "b": (100, True),
         "c": (100, False),
@@ -342,7 +344,7 @@ def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_name
     machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
 
     found = machine.broker.topics["t"].channels
-    assert {name: c.depth for name, c in found.items()} == {"a": 40, "b": 40, "c": 40}
+    assert {name: c.backlog.pending.count for name, c in found.items()} == {"a": 40, "b": 40, "c": 40}
     assert found["b"].paused
 
 
@@ -352,7 +354,7 @@ def test_without_the_beginning_of_its_log_a_topic_has_no_channels_of_an_earlier_
 ):
     machine.channel("a")
     machine.publish(b"1")
-    log_id = store_of(machine.broker.topics["t"]).log_id
+    log_id = store_of(machine.broker.topics["t"]).appender.log_id
     listed = [TopicMetadata("t", True, [("a", False), ("b", True)], log_id)]
     if made_again:
         machine.data.delete(machine.broker.topics["t"])
@@ -366,7 +368,7 @@ def test_without_the_beginning_of_its_log_a_topic_has_no_channels_of_an_earlier_
 
     topic = machine.broker.topics["t"]
     assert (sorted(topic.channels), topic.paused) == (([], False) if made_again else (["a", "b"], True))
-    assert topic.backlog.depth == 10
+    assert topic.backlog.pending.count == 10
 
 
 def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
@@ -388,7 +390,7 @@ def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine
     machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
 
     topic = machine.broker.topics["t"]
-    assert (dict(topic.channels), topic.backlog.depth) == ({}, 1)
+    assert (dict(topic.channels), topic.backlog.pending.count) == ({}, 1)
 
 
 def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
@@ -415,12 +417,12 @@ def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
         def rename(self, path, target):
             raise OSError(errno.EIO, "Input/output error")
 
-    store_of(topic)._disk = NoRename()
+    store_of(topic).segments.disk = NoRename()
 
     with pytest.raises(OSError, match="Input/output"):
         machine.data.delete(topic)
 
-    store_of(topic)._disk = Disk()
+    store_of(topic).segments.disk = Disk()
     assert machine.consume(1)[1] == [(1, b"1")]
 
 
@@ -474,7 +476,11 @@ def test_a_paused_topic_keeps_later_messages_to_itself(machine):
     machine.crash()
 
     topic = machine.broker.topics["t"]
-    assert (topic.paused, topic.backlog.depth, topic.channels["c"].depth) == (True, 1, 1)
+    assert (topic.paused, topic.backlog.pending.count, topic.channels["c"].backlog.pending.count) == (
+        True,
+        1,
+        1,
+    )
     assert channel is not topic.channels["c"]
 
 

@@ -7,7 +7,7 @@ from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.segment import SegmentState
 from nsqd.storage.keeping import keep
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_log import TopicLog
 from tests.support.descriptors import open_below
 from tests.support.stores import finish
 
@@ -19,7 +19,7 @@ class RetentionLimit:
     """A topic on disk whose messages are published, finished and removed as the server does it."""
 
     def __init__(self, path, **settings):
-        self.store = TopicStore(Disk(), path / "t.topic", 1 << 30, lambda _: None, origin=1)
+        self.store = TopicLog(Disk(), path / "t.topic", 1 << 30, lambda _: None, origin=1)
         self.topic = Topic(
             "t", MessageIds(1), self.store, 1000, 10, settings_of=lambda *_: Settings(**settings)
         )
@@ -28,7 +28,7 @@ class RetentionLimit:
     def publish(self, second, size=100):
         self.topic.stage(b"x" * size, BASE_NS + second * SECOND)
         blocks = self.topic.staged()
-        self.store.append(blocks, self.topic.staged_notes(), self.topic.log.next_seq)
+        self.store.appender.append(blocks, self.topic.staged_notes(), self.topic.log.next_seq)
         self.topic.commit()
 
     def finish_all(self):
@@ -37,8 +37,8 @@ class RetentionLimit:
     def look(self, second):
         """The number of messages that are kept at this second."""
         keep(self.topic, BASE_NS + second * SECOND)
-        self.store.drop_below(self.topic.unwanted_below(), self.store.notes)
-        self.store.remove_files()
+        self.store.cleaner.drop_below(self.topic.unwanted_below(), self.store.segments.notes)
+        self.store.cleaner.remove_files()
         return self.topic.log.next_seq - min(self.topic.unwanted_below(), self.topic.log.next_seq)
 
 
@@ -52,7 +52,7 @@ def kept(tmp_path):
 
     yield kept
     for one in made:
-        one.store.close()
+        one.store.appender.close()
 
 
 def test_finished_messages_stay_for_their_time_and_then_go_as_whole_files(kept):
@@ -85,28 +85,28 @@ def test_of_a_quiet_topic_all_goes_in_the_end(kept):
     counts = [log.look(second) for second in (1, 10, 79, 80, 84, 85)]
 
     assert counts == [2, 2, 2, 2, 2, 0]
-    assert not [path for path in log.store.folder.iterdir() if path.suffix == ".log"]
+    assert not [path for path in log.store.segments.folder.iterdir() if path.suffix == ".log"]
 
 
 def test_of_a_quiet_topic_no_file_stays_open_although_nothing_asks_for_another_sync(kept, tmp_path):
     before = len(open_below(tmp_path))
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
-    finish(log.store, log.store.begin_sync())
+    finish(log.store, log.store.appender.begin_sync())
     log.publish(1)
-    job = log.store.begin_sync()
+    job = log.store.appender.begin_sync()
     log.look(11)
     assert [one.state for one in log.store.segments] == [SegmentState.SEALED]
     finish(log.store, job)
     log.publish(12)
-    finish(log.store, log.store.begin_sync())
+    finish(log.store, log.store.appender.begin_sync())
 
     log.look(30)
 
     assert [one.state for one in log.store.segments] == [SegmentState.SYNCED, SegmentState.SYNCED]
     assert len(open_below(tmp_path)) == before
-    assert log.store.begin_sync() is None
-    assert len([path for path in log.store.folder.iterdir() if path.suffix == ".index"]) == 2
+    assert log.store.appender.begin_sync() is None
+    assert len([path for path in log.store.segments.folder.iterdir() if path.suffix == ".index"]) == 2
 
 
 def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
@@ -116,7 +116,7 @@ def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
         log.publish(second, 200_000)
         log.finish_all()
         log.look(second)
-        sizes.append(log.store.size)
+        sizes.append(log.store.segments.size)
 
     assert max(sizes) <= (8 << 20) + 2 * (1 << 20) + 400_000
     assert min(sizes[60:]) >= 8 << 20

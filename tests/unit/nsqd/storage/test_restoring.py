@@ -2,12 +2,12 @@
 
 import pytest
 
-from nsqd.engine import facts, finishing, notes
+from nsqd.engine import facts, notes
 from nsqd.engine.generations import BEFORE
 from nsqd.log.batches import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.engine import SECOND, Node
 from tests.support.machine import Machine
 
@@ -113,7 +113,7 @@ def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
     # No channel that is known here is owed the lost messages; the log names no others.
     node.broker.empty_channel(node.topic(), node.channel())
     node.turn()
-    for checkpoint in store_of(node.topic()).folder.glob("checkpoint.*"):
+    for checkpoint in store_of(node.topic()).segments.folder.glob("checkpoint.*"):
         checkpoint.unlink()
 
     assert ranges(start()) == [(end - 1, end)]
@@ -177,10 +177,10 @@ def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_wha
         node.publish(*between)
     node.broker.seek_channel(node.topic(), late, first, [(first, node.topic().log.next_seq)])
     node.turn()
-    pending = late.pending(0, node.topic().log.next_seq)
+    pending = late.backlog.unfinished(0, node.topic().log.next_seq)
 
     assert pending == [(first, end + len(between))]
-    assert start().topic().channels["late"].pending(0, end + len(between)) == pending
+    assert start().topic().channels["late"].backlog.unfinished(0, end + len(between)) == pending
 
 
 def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out_after_a_kill(start):
@@ -191,14 +191,14 @@ def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"b")
     end = node.topic().log.next_seq
-    finishing.merge_finished(channel, [(end - 1, end)], end)
+    channel.merge_finished([(end - 1, end)], end)
     node.topic().note(notes.FINISH, "c", sequences=[(end - 1, end)])
     node.broker.dirty[node.topic()] = None
     node.turn()
     redelivered = start()
     redelivered.broker.pause_topic(redelivered.topic(), paused=False)
 
-    assert redelivered.topic().channels["c"].pending(0, end) == [(end - 2, end - 1)]
+    assert redelivered.topic().channels["c"].backlog.unfinished(0, end) == [(end - 2, end - 1)]
 
 
 def test_deleted_channels_are_remembered(start):

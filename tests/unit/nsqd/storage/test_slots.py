@@ -218,14 +218,14 @@ def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call
 
 def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder):
     channel = keeper.topic.add_channel("c")
-    channel.extend(channel.end, channel.end + 1)
+    channel.backlog.extend(channel.backlog.end, channel.backlog.end + 1)
     for _ in range(4):
         keeper.write()
     keeper.disk = FaultyDisk(write_at=errno.ENOSPC, replace=errno.ENOSPC)
     for round_ in range(100):
         for due_ns in range(100 * round_, 100 * round_ + 100):
-            channel.take_out({channel.end - 1})
-            channel.defer(channel.end - 1, channel.end, 1 + due_ns)
+            channel.backlog.take_out([(channel.backlog.end - 1, channel.backlog.end)])
+            channel.backlog.defer(channel.backlog.end - 1, channel.backlog.end, 1 + due_ns)
         with pytest.raises(OSError, match="No space"):
             keeper.write()
     keeper.disk = Disk()
@@ -314,13 +314,13 @@ def test_a_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(f
 
     node.broker.wall.offset_ns += hours * 3600 * SECOND
     node.advance(1200)
-    assert (channel.depth, len(channel.deferred)) == (1, 1)
+    assert (channel.backlog.pending.count, channel.backlog.deferred.count) == (1, 1)
     keeper.write()
 
     state = CheckpointSlots(Disk(), folder).load(keeper.warnings.append).channels["c"]
     redelivered = Node()
     redelivered.now_ns = node.now_ns
-    filled = redelivered.channel()
+    filled = redelivered.channel().backlog
     state.fill(filled, node.broker.wall.offset_ns)
     assert list(filled.deferred) == [(node.now_ns + 2400 * SECOND, late)]
-    assert filled.waiting() == [(early, early + 1)]
+    assert filled.pending.ranges() == [(early, early + 1)]

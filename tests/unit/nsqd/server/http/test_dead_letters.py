@@ -62,13 +62,13 @@ async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, s
     with pytest.raises(ApiError, match="DRAINING"):
         await task
 
-    assert bench.broker.topics["t"].channels["c"].depth == 0
+    assert bench.broker.topics["t"].channels["c"].backlog.pending.count == 0
     assert bench.broker.is_idle
 
 
 async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
     task = sending()
-    while not bench.broker.topics["t"].channels["c"].depth:
+    while not bench.broker.topics["t"].channels["c"].backlog.pending.count:
         assert not task.done()
         await asyncio.sleep(0)
     bench.broker.draining = True
@@ -77,7 +77,7 @@ async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending
     await task
 
     assert bench.broker.is_idle
-    assert bench.broker.topics["dead"].backlog.depth == 0
+    assert bench.broker.topics["dead"].backlog.pending.count == 0
 
 
 @pytest.fixture
@@ -98,18 +98,21 @@ async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending
     answers = [json.loads((await task).body) for task in tasks]
 
     assert sum(answer["sent"] for answer in answers) == 2
-    assert (bench.broker.topics["t"].channels["c"].depth, other.depth) == (1, 1)
+    assert (bench.broker.topics["t"].channels["c"].backlog.pending.count, other.backlog.pending.count) == (
+        1,
+        1,
+    )
 
 
 async def test_a_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
     dead = bench.broker.topics["dead"]
     task = sending()
-    while not bench.broker.topics["t"].channels["c"].depth:
+    while not bench.broker.topics["t"].channels["c"].backlog.pending.count:
         assert not task.done()
         await asyncio.sleep(0)
-    dead.backlog.clear()
+    dead.backlog.remove([(0, dead.backlog.end)])
 
     answer = json.loads((await task).body)
 
     assert (answer["found"], answer["sent"]) == (2, 1)
-    assert other.depth == 0
+    assert other.backlog.pending.count == 0

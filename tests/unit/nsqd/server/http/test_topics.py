@@ -14,7 +14,7 @@ from nsqd.log.ranges import size_of
 from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.topology_events import TopologyEvents
-from nsqd.storage.topic_store import store_of
+from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.wire import sized
 
@@ -102,17 +102,17 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     for _ in range(10):
         await asyncio.sleep(0)
 
-    assert not store.deleted
+    assert not store.segments.deleted
     disk.gate.set()
     await deleting
     assert client.replies == [(0, b"OK")]
-    assert store.deleted
+    assert store.segments.deleted
 
     again = bench.connect()
     again.says(b"PUB t\n" + sized(b"new"))
     await bench.rest()
     assert again.replies == [(0, b"OK")]
-    assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
+    assert store_of(bench.broker.topics["t"]).segments.synced == bench.broker.topics["t"].log.next_seq
 
 
 async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
@@ -198,7 +198,7 @@ async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(
     await emptying
 
     assert topic.message_count == 1
-    assert topic.channels["known"].depth == 0
+    assert topic.channels["known"].backlog.pending.count == 0
 
 
 async def test_a_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
@@ -271,9 +271,9 @@ class Compacted(Node):
     def compact(self):
         topic = self.topic
         store = store_of(topic)
-        job = store.begin_compaction(wanted_of(topic), covered_notes=store.notes)
+        job = store.cleaner.begin_compaction(wanted_of(topic), covered_notes=store.segments.notes)
         job.run()
-        return store.end_compaction(job)
+        return store.cleaner.end_compaction(job)
 
     @property
     def topic(self):
@@ -281,7 +281,7 @@ class Compacted(Node):
 
     @property
     def depth(self):
-        return self.topic.channels["c"].depth
+        return self.topic.channels["c"].backlog.pending.count
 
     async def seek(self, to="earliest"):
         answer = await self.api.seek_channel(Asked(topic="t", channel="c", to=to))
@@ -295,11 +295,11 @@ async def compacted(tmp_path):
     channel = node.bench.broker.channel(topic, "c")
     await node.publish(*[LARGE] * 12)
     first = topic.log.log_start
-    store_of(topic).seal()
+    store_of(topic).appender.seal()
     await node.bench.rest()
     topic.skip_to(topic.log.next_seq + (1 << 40))
     await node.publish(LARGE, LARGE)
-    store_of(topic).seal()
+    store_of(topic).appender.seal()
     await node.publish(b"newest")
     node.bench.broker.finish_messages(topic, channel, range(first, first + 6))
     await node.bench.rest()
@@ -315,7 +315,7 @@ async def test_a_channel_that_is_set_back_owes_what_there_is_and_nothing_that_wa
 async def test_so_does_one_that_is_made_at_a_place(compacted):
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
 
-    assert compacted.topic.channels["new"].depth == 9
+    assert compacted.topic.channels["new"].backlog.pending.count == 9
 
 
 async def test_both_know_what_was_gone_by_then(compacted):
@@ -326,7 +326,7 @@ async def test_both_know_what_was_gone_by_then(compacted):
     first, end = compacted.topic.log.log_start, compacted.topic.log.next_seq
 
     for channel in (made, sought):
-        pending = channel.pending(first, end)
+        pending = channel.backlog.unfinished(first, end)
         assert size_of(channel.absent) + size_of(pending) == end - min(channel.absent + pending)[0]
         assert size_of(pending) == 9
 
@@ -335,7 +335,7 @@ async def test_both_know_what_was_gone_by_then(compacted):
 async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compacted, name):
     topic = compacted.topic
     channel = topic.channels["c"]
-    lowest = channel.lowest()
+    lowest = channel.backlog.lowest()
     compacted.bench.broker.finish_messages(topic, channel, range(lowest + 1, lowest + 6))
     await compacted.bench.rest()
     assert compacted.compact() > 0
@@ -373,7 +373,7 @@ async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(
     seeking = asyncio.create_task(compacted.seek())
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
     channel = compacted.topic.channels["c"]
-    left = channel.pending(0, channel.end)
+    left = channel.backlog.unfinished(0, channel.backlog.end)
     compacted.bench.broker.finish_messages(compacted.topic, channel, range(left[0][0], left[0][0] + 4))
     compacted.disk.gate.set()
     assert compacted.compact() > 0
@@ -392,4 +392,4 @@ async def test_a_channel_made_meanwhile_is_left_as_it_is(compacted):
     compacted.disk.gate.set()
     await making
 
-    assert compacted.topic.channels["new"].depth == 0
+    assert compacted.topic.channels["new"].backlog.pending.count == 0

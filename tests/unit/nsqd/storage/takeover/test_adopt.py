@@ -77,22 +77,26 @@ class Start:
     def __init__(self, path, listed=(), disk=None):
         self.warnings = []
         self.data = DataPath(path, StorageOptions(), self.warnings.append, disk)
-        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
         self.topics = self.broker.topics
         self.data.restore(self.broker, Metadata(list(listed)), NOW)
 
     def close(self):
         for topic in self.topics.values():
-            store_of(topic).close()
+            store_of(topic).appender.close()
 
     def pending(self, channel):
         """(attempts, body, timestamp) of everything a channel owes."""
         found = []
-        for start, end in channel.waiting():
+        for start, end in channel.backlog.pending.ranges():
             for seq in range(start, end):
                 block = channel.log.read(seq)
                 found.append(
-                    (channel.attempts.get(seq, 0), block.frames(seq, seq + 1)[34:], block.timestamp_ns(seq))
+                    (
+                        channel.backlog.attempts.get(seq, 0),
+                        block.frames(seq, seq + 1)[34:],
+                        block.timestamp_ns(seq),
+                    )
                 )
         return found
 
@@ -121,7 +125,7 @@ def test_topics_and_channels_owe_what_their_queues_held(tmp_path):
     ]
     assert start.bodies(b) == [b"not distributed yet"]
     assert (a.paused, b.paused) == (False, True)
-    assert start.topics["alone"].backlog.depth == 1
+    assert start.topics["alone"].backlog.pending.count == 1
     assert "took over 4 messages" in start.warnings[0]
     assert (start.topics["t"].message_count, a.message_count) == (0, 0)  # they were not published here
 

@@ -1,1 +1,0 @@
-"""``python -m bench.clients``: compares client libraries on one nsqd."""

@@ -1,0 +1,208 @@
+"""Removing what no channel and no policy wants of a log: whole segments, and parts of others by compaction.
+
+Readers of the log no longer see what was removed; a thread removes the files later. `retention` says what
+is wanted.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nsqd.log.appender import Appender
+from nsqd.log.compaction import WORTH_BYTES, Compaction, Sizes
+from nsqd.log.layout import FILE_HEADER_BYTES
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.retention import is_enough, knows_notes
+from nsqd.log.segment import Segment, SegmentState
+from nsqd.log.segments import Segments
+from nsqd.log.wanted import WantedPositions
+
+# The segment that is appended to is kept below this size, even when nobody wants its messages.
+_DROP_OPEN_BYTES: Final = 1 << 20
+
+
+class Cleaner:
+    """See the module. Not thread-safe, except for :meth:`remove_files` and the compactions it hands out."""
+
+    __slots__ = (
+        "_appender",
+        "_compaction",
+        "_max_segment_bytes",
+        "_segments",
+        "_spoiled",
+        "_worth_compacting",
+    )
+
+    def __init__(
+        self,
+        segments: Segments,
+        appender: Appender,
+        max_segment_bytes: int,
+        worth_compacting: int = WORTH_BYTES,
+    ) -> None:
+        """Sizes are in bytes."""
+        self._segments = segments
+        self._appender = appender
+        self._max_segment_bytes = max_segment_bytes
+        self._worth_compacting = worth_compacting
+        # Segments that cannot be compacted, because messages of them that are pending cannot be read.
+        self._spoiled: set[Segment] = set()
+        # The compaction that was begun last, until its result is used.
+        self._compaction: Compaction | None = None
+
+    # --- whole segments ---
+
+    def can_drop_below(self, seq: int, notes: int) -> bool:
+        """Whether :meth:`drop_below` would find something to remove."""
+        return next(self._droppable(seq, notes), None) is not None
+
+    def kept_after_drop(self, seq: int, notes: int) -> int:
+        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
+        log_start = 0
+        for segment in self._droppable(seq, notes):
+            if segment.messages or segment.header.ends:
+                log_start = segment.next
+        return log_start
+
+    def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
+        """Segments to let go of, oldest first; one that is kept for its notes holds up none behind it."""
+        for segment in self._segments:
+            if segment.next > seq:
+                return
+            small = segment.state is SegmentState.OPEN and segment.size < _DROP_OPEN_BYTES
+            if knows_notes(segment.last_note, notes) and not small:
+                yield segment
+
+    def drop_below(self, seq: int, notes: int) -> int:
+        """Let go of segments without a message at or after *seq* or a note after *notes*; returns how many.
+
+        Every checkpoint knows the notes up to *notes*. :meth:`remove_files` removes the files.
+        """
+        segments = self._segments
+        dropped = list(self._droppable(seq, notes))
+        segments.removable += dropped
+        if segments.tap is not None:
+            segments.tap.segments_removed(dropped)
+        self._appender.remove(dropped)
+        self._spoiled.difference_update(dropped)
+        return len(dropped)
+
+    @property
+    def has_removable(self) -> bool:
+        """Whether there are files for :meth:`remove_files`."""
+        return bool(self._segments.removable)
+
+    def remove_files(self) -> None:
+        """Remove the files of segments that were removed; takes long, in any thread, but in one at a time.
+
+        Raises OSError for the first file that cannot be removed. The other files are removed; those that
+        could not be are tried again by the next call.
+        """
+        failed: list[Segment] = []
+        first: OSError | None = None
+        removable = self._segments.removable
+        for _ in range(len(removable)):
+            segment = removable.popleft()
+            try:
+                # The index goes first: a file without an index is walked, but an index without its file could
+                # be taken for that of another file.
+                segment.remove(self._segments.disk)
+            except OSError as error:
+                first = first or error
+                failed.append(segment)
+        removable += failed
+        if first is not None:
+            raise first
+
+    # --- compaction ---
+
+    def begin_compaction(
+        self,
+        wanted: WantedPositions,
+        covered_notes: int,
+        low_water: int = 0,
+        *,
+        resting: bool = True,
+        spend: Callable[[int], None] = lambda _size: None,
+    ) -> Compaction:
+        """A compaction that makes the log smaller when it is run, if that is possible.
+
+        *wanted* is what a channel must deliver or keeps at this moment. Only segments that are closed at this
+        moment count, so nothing published later is in them.
+        Every checkpoint knows the notes up to *covered_notes*. Segments that end at or before *low_water* are
+        left out, because they soon go as a whole. See `retention` for *resting*, `Compaction` for *spend*.
+        """
+        sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
+        closed = self._compactable(covered_notes, low_water)
+        segments = self._segments
+        self._compaction = Compaction(
+            segments.disk, closed, wanted, segments.warn, sizes, resting=resting, spend=spend
+        )
+        return self._compaction
+
+    def wants_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
+        """Whether there is enough in closed segments to look at what of it is pending."""
+        closed = self._compactable(covered_notes, low_water).values()
+        # A file of which only the header is left cannot be made smaller.
+        size = sum(one.size - FILE_HEADER_BYTES for one in closed)
+        return is_enough(size, self._max_segment_bytes, resting=resting)
+
+    def _compactable(self, covered_notes: int, low_water: int) -> dict[int, Segment]:
+        """The segments that are closed and may be copied, by their index."""
+        return {
+            index: one
+            for index, one in enumerate(self._segments)
+            if one.closed
+            and one.next > low_water
+            and one not in self._spoiled
+            and knows_notes(one.last_note, covered_notes)
+        }
+
+    def waits_for_notes(self, covered_notes: int, low_water: int) -> bool:
+        """Whether a segment cannot be compacted because a checkpoint does not know its notes."""
+        return any(
+            low_water < one.next and not knows_notes(one.last_note, covered_notes)
+            for one in self._segments
+            if one.state is not SegmentState.OPEN
+        )
+
+    def waits_for_sync(self, low_water: int) -> bool:
+        """Whether a segment cannot be compacted until a sync has made all of it durable."""
+        return not self._appender.failed and any(
+            one.next > low_water and one.state is SegmentState.SEALED for one in self._segments
+        )
+
+    def claim(self) -> Ranges:
+        """Like `Segments.extents`, for a channel that must deliver all of it from now on.
+
+        No compaction that began earlier removes any of these messages.
+        """
+        extents, compaction = self._segments.extents(), self._compaction
+        if compaction is None or compaction.give_up() or not set(compaction.old) <= set(self._segments):
+            return extents
+        first, end = compaction.old[0].first, compaction.old[-1].next
+        return within(extents, 0, first) + compaction.kept + within(extents, end, self._segments.end)
+
+    def end_compaction(self, compaction: Compaction) -> int:
+        """Use the result of a compaction; returns how many bytes that saved. Raises OSError.
+
+        :meth:`remove_files` removes the files that it replaces.
+        """
+        self._compaction = None
+        segments = self._segments
+        for segment in compaction.spoiled:
+            if segment in segments:
+                segments.warn(f"{segment.path} is not compacted: messages that are pending cannot be read")
+                self._spoiled.add(segment)
+        old, new = compaction.old, compaction.new
+        if new is None or segments.deleted:
+            return 0
+        here = [one for one in old if one in segments]
+        if not here:
+            # All old segments were removed during the compaction, so the copy is not needed either.
+            segments.removable.append(new)
+            return 0
+        segments.replace(here, new)
+        if segments.tap is not None:
+            segments.tap.segments_removed(here)
+        segments.removable += [one for one in here if one in compaction.replaced]
+        return sum(one.size for one in here) - new.size

@@ -1,1 +1,0 @@
-"""DataFrame in, DataFrame out; one file per subject."""
