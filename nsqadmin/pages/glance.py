@@ -1,4 +1,4 @@
-"""The cluster at a glance: verdict, extremes, nodes by zone; PURE, time arrives as ``now_s``."""
+"""The cluster at a glance: verdict, extremes, nodes by zone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

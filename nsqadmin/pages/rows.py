@@ -1,4 +1,4 @@
-"""Rows of the lists of consumers and nodes: figures and troubles; PURE."""
+"""Rows of the lists of consumers and nodes: figures and troubles."""
 
 from collections.abc import Iterable
 from typing import Any
