@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final
@@ -35,6 +35,8 @@ _MOST_PLACES: Final = 20
 _AT_ONCE: Final = 4
 
 Fields = Mapping[str, str]
+Do = Callable[["Scene", "Target", Fields], Awaitable[Done]]
+Explain = Callable[["Scene", "Form"], Awaitable["Question"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ class Action:
     verb: str
     done: str
     audit: str
-    do: Callable[[Scene, Target, Fields], Awaitable[Done]]
-    effects: Callable[[Scene, Form], Awaitable[Question]]
+    do: Do
+    effects: Explain
     family: str = "queue"
     needs: str = "topic"
     inputs: tuple[str, ...] = ()
@@ -164,25 +166,16 @@ async def _create(scene: Scene, target: Target, _: Fields) -> Done:
     return await scene.commands.create(target.topic, target.channel)
 
 
-async def _pause(scene: Scene, target: Target, _: Fields) -> Done:
-    topic, channel = target.topic, target.channel
-    return await scene.commands.on_holders(
-        topic, lambda one: one.pause_channel(topic, channel) if channel else one.pause_topic(topic)
-    )
+def _queue_command(name: str) -> Do:
+    """Return what sends pause, unpause or empty to the nodes that hold a topic."""
 
+    async def do(scene: Scene, target: Target, _: Fields) -> Done:
+        names = (target.topic, target.channel) if target.channel else (target.topic,)
+        return await scene.commands.on_holders(
+            target.topic, lambda nsqd: getattr(nsqd, f"{name}_{target.kind}")(*names)
+        )
 
-async def _unpause(scene: Scene, target: Target, _: Fields) -> Done:
-    topic, channel = target.topic, target.channel
-    return await scene.commands.on_holders(
-        topic, lambda one: one.unpause_channel(topic, channel) if channel else one.unpause_topic(topic)
-    )
-
-
-async def _empty(scene: Scene, target: Target, _: Fields) -> Done:
-    topic, channel = target.topic, target.channel
-    return await scene.commands.on_holders(
-        topic, lambda one: one.empty_channel(topic, channel) if channel else one.empty_topic(topic)
-    )
+    return do
 
 
 async def _delete(scene: Scene, target: Target, _: Fields) -> Done:
@@ -193,7 +186,7 @@ async def _tombstone(scene: Scene, target: Target, _: Fields) -> Done:
     return await scene.commands.tombstone(target.topic, target.node)
 
 
-def _of_queue(name: str) -> Callable[[Scene, Form], Awaitable[Question]]:
+def _of_queue(name: str) -> Explain:
     """Return what explains an action on topics or channels."""
 
     async def explain(scene: Scene, form: Form) -> Question:
@@ -296,7 +289,7 @@ async def _unmute(scene: Scene, _: Target, fields: Fields) -> Done:
     return Done()
 
 
-def _always(*sentences: str) -> Callable[[Scene, Form], Awaitable[Question]]:
+def _always(*sentences: str) -> Explain:
     async def explain(_: Scene, __: Form) -> Question:
         return Question(list(sentences))
 
@@ -324,7 +317,7 @@ async def _handled(scene: Scene, name: str, target: Target, fields: Fields, *, d
     return await scene.commands.handle(name, which, dry=dry)
 
 
-def _on_messages(name: str, role: Role, verb: str, done: str, **more: Any) -> Action:
+def _on_messages(name: str, verb: str, done: str, **more: Any) -> Action:
     async def do(scene: Scene, target: Target, fields: Fields) -> Done:
         return await _handled(scene, name, target, fields, dry=False)
 
@@ -335,10 +328,8 @@ def _on_messages(name: str, role: Role, verb: str, done: str, **more: Any) -> Ac
             return _unexplained(error)
         return Question(effects.message_effects(name, done, dry, one=bool(form.fields.get("id"))))
 
-    more = {"audit": f"{name}_messages", **more}
-    return Action(
-        name=name, role=role, verb=verb, done=done, do=do, effects=explain, family="messages", **more
-    )
+    more = {"audit": f"{name}_messages", "role": Role.OPERATOR, "family": "messages", **more}
+    return Action(name=name, verb=verb, done=done, do=do, effects=explain, **more)
 
 
 async def _seek(scene: Scene, target: Target, fields: Fields) -> Done:
@@ -471,17 +462,9 @@ def _on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
         after = change.applied(usual(nodes), _source(change, nodes))
         return change.concerned(usual(nodes)), change.concerned(after)
 
-    return Action(
-        name=f"{kind}_{'policies' if kind == 'copy' else 'policy'}",
-        role=Role.ADMIN,
-        verb=verb,
-        audit=audit,
-        do=do,
-        effects=explain,
-        before=before,
-        family="policies",
-        **more,
-    )
+    more |= {"role": Role.ADMIN, "family": "policies", "before": before}
+    name = "copy_policies" if kind == "copy" else f"{kind}_policy"
+    return Action(name=name, verb=verb, audit=audit, do=do, effects=explain, **more)
 
 
 async def _known_change(scene: Scene, fields: Fields, kind: str) -> tuple[PolicyChange, list[OnNode]]:
@@ -521,160 +504,78 @@ def counted(topics: int, channels: int) -> str:
 # -- the table ------------------------------------------------------------------------------
 
 _OPERATOR: Final = Role.OPERATOR
-_POLICY_INPUTS: Final = ("name", "topic", "channel", "priority", "definition", "apply")
 
-ACTIONS: Final = {
-    action.name: action
-    for action in (
-        Action(
-            name="create",
-            role=_OPERATOR,
-            verb="Create",
-            done="created",
-            audit="create_{kind}",
-            do=_create,
-            effects=_nothing,
-            needs="",
-            inputs=("topic", "channel"),
-        ),
-        *(
-            Action(
-                name=name,
-                role=role,
-                verb=verb,
-                done=done,
-                audit=f"{name}_{{kind}}",
-                do=do,
-                effects=_of_queue(name),
-                is_dangerous=name in {"empty", "delete"},
-                is_typed=name == "delete",
-            )
-            for name, role, verb, done, do in (
-                ("pause", _OPERATOR, "Pause", "paused", _pause),
-                ("unpause", _OPERATOR, "Resume", "resumed", _unpause),
-                ("empty", _OPERATOR, "Empty", "emptied", _empty),
-                ("delete", Role.ADMIN, "Delete", "deleted", _delete),
-            )
-        ),
-        Action(
-            name="tombstone",
-            role=Role.ADMIN,
-            verb="Tombstone",
-            done="tombstoned",
-            audit="tombstone_topic_producer",
-            do=_tombstone,
-            effects=_explain_tombstone,
-            is_dangerous=True,
-            is_typed=True,
-        ),
-        Action(
-            name="drain",
-            role=_OPERATOR,
-            verb="Drain",
-            done="Draining started",
-            audit="drain_node",
-            do=_drain,
-            effects=_explain_drain,
-            family="node",
-            needs="node",
-            is_dangerous=True,
-            everywhere=True,
-        ),
-        Action(
-            name="undrain",
-            role=_OPERATOR,
-            verb="Resume publishing",
-            done="Publishing resumed",
-            audit="cancel_drain",
-            do=_undrain,
-            effects=_always("The node accepts publishes again."),
-            family="node",
-            needs="node",
-            everywhere=True,
-        ),
-        Action(
-            name="dismiss",
-            role=_OPERATOR,
-            verb="Remove",
-            done="removed",
-            audit="dismiss",
-            do=_dismiss,
-            effects=_always(
-                "The node is no longer shown as down. Nothing in the cluster changes.",
-                "If it comes back it is shown as before, with the messages on its disk.",
-            ),
-            family="node",
-            needs="node",
-            everywhere=True,
-        ),
-        Action(
-            name="mute",
-            role=_OPERATOR,
-            verb="Mute",
-            done="Muted for 1 hour.",
-            audit="mute",
-            do=_mute,
-            effects=_always("No alerts for 1 hour. It stays on the pages."),
-            family="problem",
-            needs="key",
-        ),
-        Action(
-            name="unmute",
-            role=_OPERATOR,
-            verb="Unmute",
-            done="Alerts are sent again.",
-            audit="unmute",
-            do=_unmute,
-            effects=_always("Alerts are sent again."),
-            family="problem",
-            needs="key",
-        ),
-        _on_messages("finish", _OPERATOR, "Finish", "finished", is_dangerous=True),
-        _on_messages("requeue", _OPERATOR, "Requeue", "requeued", inputs=("defer",)),
-        _on_messages("send", _OPERATOR, "Send now", "sent"),
-        _on_messages("cancel", _OPERATOR, "Discard", "discarded", is_dangerous=True),
-        _on_messages(
-            "send_back", _OPERATOR, "Send back", "sent back", audit="send_back_dead_letters", everywhere=True
-        ),
-        Action(
-            name="seek",
-            role=_OPERATOR,
-            verb="Seek",
-            done="set",
-            audit="seek_channel",
-            do=_seek,
-            effects=_explain_seek,
-            family="messages",
-            inputs=("to", "node"),
-            is_dangerous=True,
-            is_previewed=True,
-        ),
-        Action(
-            name="publish",
-            role=_OPERATOR,
-            verb="Publish",
-            done="published",
-            audit="publish_message",
-            do=_publish,
-            effects=_nothing,
-            family="messages",
-            inputs=("body", "headers", "defer", "node"),
-        ),
-        _on_policies(
-            "set", "Set", "set_policy", done="set", needs="", inputs=_POLICY_INPUTS, is_previewed=True
-        ),
-        _on_policies(
-            "delete",
-            "Delete",
-            "delete_policy",
-            done="deleted",
-            needs="name",
-            inputs=("apply",),
-            is_dangerous=True,
-        ),
-        _on_policies("copy", "Copy", "copy_policies", done="copied", needs="node", inputs=("apply",)),
-    )
-}
+
+def _on_queue(name: str, verb: str, done: str, do: Do, role: Role = _OPERATOR, **more: Any) -> Action:
+    audit, about = f"{name}_{{kind}}", _of_queue(name)
+    return Action(name=name, role=role, verb=verb, done=done, audit=audit, do=do, effects=about, **more)
+
+
+def _on_node(name: str, verb: str, done: str, audit: str, do: Do, about: Explain, **more: Any) -> Action:
+    more |= {"family": "node", "needs": "node", "everywhere": True}
+    return Action(name=name, role=_OPERATOR, verb=verb, done=done, audit=audit, do=do, effects=about, **more)
+
+
+def _on_problem(name: str, verb: str, done: str, do: Do, about: Explain) -> Action:
+    more: Any = {"family": "problem", "needs": "key", "audit": name}
+    return Action(name=name, role=_OPERATOR, verb=verb, done=done, do=do, effects=about, **more)
+
+
+def _publishing(name: str, verb: str, done: str, do: Do, about: Explain, **more: Any) -> Action:
+    more |= {"family": "messages", "role": _OPERATOR}
+    return Action(name=name, verb=verb, done=done, do=do, effects=about, **more)
+
+
+_REMOVED: Final = (
+    "The node is no longer shown as down. Nothing in the cluster changes.",
+    "If it comes back it is shown as before, with the messages on its disk.",
+)
+_UNDRAINED: Final = "The node accepts publishes again."
+_MUTED: Final = "No alerts for 1 hour. It stays on the pages."
+_UNMUTED: Final = "Alerts are sent again."
+_CREATE: Final = ("topic", "channel")
+_DANGER: Final[Any] = {"is_dangerous": True}
+_TYPED: Final[Any] = {"is_dangerous": True, "is_typed": True, "role": Role.ADMIN}
+_POLICY: Final = ("name", "topic", "channel", "priority", "definition", "apply")
+_APPLY: Final = ("apply",)
+
+_TABLE: Final = (
+    replace(_on_queue("create", "Create", "created", _create), effects=_nothing, needs="", inputs=_CREATE),
+    _on_queue("pause", "Pause", "paused", _queue_command("pause")),
+    _on_queue("unpause", "Resume", "resumed", _queue_command("unpause")),
+    _on_queue("empty", "Empty", "emptied", _queue_command("empty"), **_DANGER),
+    _on_queue("delete", "Delete", "deleted", _delete, **_TYPED),
+    replace(
+        _on_queue("tombstone", "Tombstone", "tombstoned", _tombstone, **_TYPED),
+        effects=_explain_tombstone,
+        audit="tombstone_topic_producer",
+    ),
+    _on_node("drain", "Drain", "Draining started", "drain_node", _drain, _explain_drain, **_DANGER),
+    _on_node(
+        "undrain", "Resume publishing", "Publishing resumed", "cancel_drain", _undrain, _always(_UNDRAINED)
+    ),
+    _on_node("dismiss", "Remove", "removed", "dismiss", _dismiss, _always(*_REMOVED)),
+    _on_problem("mute", "Mute", "Muted for 1 hour.", _mute, _always(_MUTED)),
+    _on_problem("unmute", "Unmute", _UNMUTED, _unmute, _always(_UNMUTED)),
+    _on_messages("finish", "Finish", "finished", **_DANGER),
+    _on_messages("requeue", "Requeue", "requeued", inputs=("defer",)),
+    _on_messages("send", "Send now", "sent"),
+    _on_messages("cancel", "Discard", "discarded", **_DANGER),
+    _on_messages("send_back", "Send back", "sent back", audit="send_back_dead_letters", everywhere=True),
+    replace(
+        _publishing("seek", "Seek", "set", _seek, _explain_seek, audit="seek_channel", **_DANGER),
+        inputs=("to", "node"),
+        is_previewed=True,
+    ),
+    replace(
+        _publishing("publish", "Publish", "published", _publish, _nothing, audit="publish_message"),
+        inputs=("body", "headers", "defer", "node"),
+    ),
+    _on_policies("set", "Set", "set_policy", done="set", needs="", inputs=_POLICY, is_previewed=True),
+    _on_policies("delete", "Delete", "delete_policy", done="deleted", needs="name", inputs=_APPLY, **_DANGER),
+    _on_policies("copy", "Copy", "copy_policies", done="copied", needs="node", inputs=_APPLY),
+)
+ACTIONS: Final = {action.name: action for action in _TABLE}
 
 
 def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Scene) -> list[Target]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
@@ -27,31 +28,6 @@ _FORM_LIMIT: Final = 1 << 20
 MOST_PICKED: Final = 50
 _AT_ONCE: Final = 4
 _MOST_WARNINGS: Final = 8
-# The fields that forms have; ``pick`` names what was ticked, a topic, TOPIC/CHANNEL or node each.
-_FIELDS: Final = (
-    "topic",
-    "channel",
-    "node",
-    "key",
-    "back",
-    "state",
-    "order",
-    "start",
-    "contains",
-    "json",
-    "id",
-    "defer",
-    "to",
-    "body",
-    "headers",
-    "name",
-    "priority",
-    "definition",
-    "apply",
-    "typed",
-    "shown",
-    "pick",
-)
 # The arguments of a list of messages.
 _LIST: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
@@ -81,7 +57,7 @@ class Forms:
         return await self._answer(request, parse_qs(body, keep_blank_values=True))
 
     async def _answer(self, request: Request, given: Mapping[str, Sequence[str]]) -> Response:
-        fields = {key: given[key][0] for key in _FIELDS if given.get(key)}
+        fields = defaultdict(str, {key: values[0] for key, values in given.items() if values})
         action = ACTIONS.get(next(iter(given.get("action", ())), ""))
         picked = given.get("pick", ())
         lacks = action is not None and action.needs and not fields.get(action.needs) and "pick" not in fields
@@ -131,7 +107,7 @@ class Forms:
         question = await self._explained(action, form)
         problem = problem or question.problem
         fields = form.fields
-        visible = {*action.inputs, "typed", "shown", "pick"}
+        visible = {*action.inputs, "action", "confirmed", "typed", "shown", "pick"}
         return self._render.page(
             request,
             "confirm.html",
@@ -140,7 +116,7 @@ class Forms:
             action=action,
             title=_title(action, form),
             targets=form.targets,
-            fields={key: fields.get(key, "") for key in _FIELDS},
+            fields=fields,
             hidden={key: text for key, text in fields.items() if text and key not in visible},
             question=question,
             problem=problem,
