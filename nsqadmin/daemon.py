@@ -13,7 +13,7 @@ from nsqadmin.access.roles import parse_grant
 from nsqadmin.access.session_secret import SessionSecret
 from nsqadmin.access.sessions import Sessions, Signer
 from nsqadmin.access.tokens import TokenFile
-from nsqadmin.changes.actions import Scene
+from nsqadmin.changes.action import Scene
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.audit import Audit
 from nsqadmin.changes.commands import Commands

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from nsqadmin.changes.actions import ACTIONS, Target
+from nsqadmin.changes.action import Target
+from nsqadmin.changes.actions import ACTIONS
 from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError

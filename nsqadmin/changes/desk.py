@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
-from nsqadmin.changes.actions import ACTIONS, Action, Scene, Target
+from nsqadmin.changes.action import Action, Scene, Target
+from nsqadmin.changes.actions import ACTIONS
 from nsqadmin.changes.audit import Audit, Deed, is_done, later_outcome, outcome
 from nsqadmin.changes.commands import Done
 from nsqadmin.changes.notify import AdminAction

@@ -8,10 +8,12 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
-from nsqadmin.changes.actions import ACTIONS, Action, Form, Question, Target, body_of, targets_of
+from nsqadmin.changes.action import Action, Form, Question, Target
+from nsqadmin.changes.actions import ACTIONS, targets_of
 from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.effects import message_result, summary
+from nsqadmin.changes.message_actions import body_of
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import BadSearchError

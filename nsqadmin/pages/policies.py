@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nsqadmin.changes.actions import counted
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.policies import OnNode, usual
+from nsqadmin.changes.policy_actions import counted
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.policies import governed
 from nsqadmin.pages.render import Renderer

@@ -1,5 +1,6 @@
 from nsqadmin.access.roles import Role
-from nsqadmin.changes.actions import ACTIONS, Target
+from nsqadmin.changes.action import Target
+from nsqadmin.changes.actions import ACTIONS
 
 
 def test_actions_that_destroy_or_change_policies_need_an_admin():
