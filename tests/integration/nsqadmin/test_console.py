@@ -68,3 +68,12 @@ async def test_live_tail_is_a_page_that_does_not_hold_still():
     assert "data-still" in still.html
     assert "data-still" not in tail.html
     assert "Stop live tail" in tail.text
+
+
+async def test_audit_links_to_what_was_changed():
+    async with stub_site(nodes=1, topics=2) as site:
+        await site.round()
+        await site.submit(action="pause", topic=TOPIC, channel="billing")
+        page = await site.get("/audit")
+
+    assert f'<a href="/topics/{TOPIC}/billing">{TOPIC}/billing</a>' in page.html

@@ -21,7 +21,6 @@ READS = [
     "/nodes",
     "/lookup",
     "/counter",
-    "/history",
     "/audit",
     "/policies",
     f"/messages?topic={TOPIC}",
@@ -36,6 +35,8 @@ API_READS = [
     "/api/counter",
     "/metrics",
     "/config/log_level",
+    "/history",
+    "/topics?format=json",
 ]
 WRITES = [
     ("POST", "/api/topics", {"topic": "new"}),
